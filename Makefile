@@ -1,0 +1,28 @@
+.PHONY: demo test lint types contract clean
+PY ?= python3
+V := .venv/bin
+
+$(V)/.ready: pyproject.toml constraints.txt
+	$(PY) -m venv .venv
+	$(V)/pip install --quiet --upgrade 'pip>=25.1'
+	$(V)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	touch $@
+
+demo: $(V)/.ready
+	$(V)/mirage demo
+
+test: lint types contract
+	$(V)/pytest -n 2
+
+lint: $(V)/.ready
+	$(V)/ruff check .
+	$(V)/ruff format --check .
+
+types: $(V)/.ready
+	$(V)/mypy
+
+contract: $(V)/.ready
+	$(V)/lint-imports
+
+clean:
+	rm -rf .venv demo-out

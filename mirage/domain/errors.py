@@ -1,0 +1,70 @@
+"""The exception tree, split by what the caller does about it.
+
+MirageError
+├── ConfigError            stop; names the file and the key
+├── TraceError             stop, or count the row and go on (lenient); names file, line and field
+├── ClusterUnavailable     hold, retry at the next cycle
+├── SubmissionRejected     record Slurm's words, back off, pause after N
+├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
+├── PluginNotFound         stop at start-up; lists what is installed
+└── MissingExtra           stop; names the pip extra to install
+"""
+
+from __future__ import annotations
+
+
+class MirageError(Exception):
+    """Base of every error that Mirage raises on purpose; its text is written for the user."""
+
+
+class ConfigError(MirageError):
+    """A cluster or configuration file is wrong: ``where`` names the file and the key or line."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+class TraceError(MirageError):
+    """A trace file or one of its rows cannot be used.
+
+    ``line`` is the 1-based line in the file, 0 when the fault is the file as a whole; ``field`` is the
+    column's name, empty when it is the row as a whole.
+    """
+
+    def __init__(self, path: str, line: int, field: str, problem: str) -> None:
+        place = f"{path}:{line}" if line else path
+        super().__init__(f"{place}: {field}: {problem}" if field else f"{place}: {problem}")
+        self.path = path
+        self.line = line
+        self.field = field
+        self.problem = problem
+
+
+class ClusterUnavailable(MirageError):
+    """The controller did not answer, or its answer cannot be trusted."""
+
+
+class SubmissionRejected(MirageError):
+    """The controller refused a job; the text carries Slurm's own reason (for example ``PartitionTimeLimit``)."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class UnknownJob(MirageError):
+    """The cluster does not know such a job id, or no longer."""
+
+
+class PluginNotFound(MirageError):
+    """No such predictor is installed; the text lists those that are."""
+
+
+class MissingExtra(MirageError):
+    """An optional package is not installed; the text names the extra that brings it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional package: pip install 'mirage-slurm[{extra}]'")
+        self.extra = extra

@@ -1,0 +1,118 @@
+"""Jobs as Slurm knows them: states, requests, dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+JobId = NewType("JobId", int)
+"""A Slurm job id (of one array task, where arrays are expanded)."""
+
+Seconds = int
+"""Whole seconds; instants are seconds since the Unix epoch, UTC."""
+
+UNLIMITED: Seconds = 366 * 86_400
+"""Time limit standing for Slurm's UNLIMITED / INFINITE; Slurm's planner also takes a year."""
+
+NEVER: Seconds = 1 << 61
+"""An instant later than every other: "not yet known" for starts and ends."""
+
+ABSENT = -1
+"""An instant or a count that the source does not have."""
+
+
+class JobState(IntEnum):
+    """Slurm's base job states (numbers as in slurm.h)."""
+
+    PENDING = 0
+    RUNNING = 1
+    SUSPENDED = 2
+    COMPLETED = 3
+    CANCELLED = 4
+    FAILED = 5
+    TIMEOUT = 6
+    NODE_FAIL = 7
+    PREEMPTED = 8
+    BOOT_FAIL = 9
+    DEADLINE = 10
+    OUT_OF_MEMORY = 11
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has left the queue for good."""
+        return self not in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)
+
+
+class DependencyKind(IntEnum):
+    """Slurm's ``--dependency`` types."""
+
+    AFTER = 0
+    AFTERANY = 1
+    AFTEROK = 2
+    AFTERNOTOK = 3
+    SINGLETON = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """One condition of ``--dependency``; all conditions of a job must hold (Slurm's comma)."""
+
+    kind: DependencyKind
+    job_id: JobId = JobId(0)
+    delay: Seconds = 0
+    """``after:ID+minutes``, here in seconds; counted from the start of ``job_id``."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a user asks of Slurm with ``sbatch``. Resources are per node; names are the cluster's own."""
+
+    name: str
+    user: str
+    limit: Seconds
+    nodes: int = 1
+    partition: str = ""
+    """Empty: the cluster's default partition."""
+    account: str = ""
+    qos: str = ""
+    cpus_per_node: int = 0
+    """0: whole nodes where the partition allocates whole nodes, else one CPU."""
+    memory_mb_per_node: int = 0
+    gres_per_node: tuple[tuple[str, int], ...] = ()
+    """(name, count) pairs such as ``("gpu:a100", 4)`` or ``("npu", 2)``."""
+    features: tuple[str, ...] = ()
+    """Node features that must all be present (``--constraint=a&b``)."""
+    exclusive: bool = False
+    begin: Seconds = 0
+    """Not eligible before this instant; 0 means now."""
+    held: bool = False
+    nice: int = 0
+    dependencies: tuple[Dependency, ...] = ()
+    reservation: str = ""
+    requeue: bool = True
+    tag: str = ""
+    """Deterministic mark carried as the job's comment; links use ``mirage:<chain>:<n>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as seen on the cluster; unknown instants are ``ABSENT``."""
+
+    job_id: JobId
+    name: str
+    user: str
+    partition: str
+    nodes: int
+    limit: Seconds
+    state: JobState
+    submit: Seconds
+    start: Seconds = ABSENT
+    end: Seconds = ABSENT
+    """When it ended; for a running job when its limit will end it."""
+    exit_code: int = 0
+    reason: str = ""
+    """Slurm's pending reason or the cause of its end."""
+    tag: str = ""
+    expected_start: Seconds = ABSENT
+    """Slurm's own plan for a pending job (``squeue --start``); ABSENT when it has none."""

@@ -1,0 +1,72 @@
+"""What one poll of the cluster saw, frozen for the whole cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import ABSENT, Job, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumns:
+    """Many jobs as columns of equal length; text columns hold codes into the snapshot's vocabularies."""
+
+    job_id: Column
+    user: Column
+    partition: Column
+    qos: Column
+    nodes: Column
+    limit: Column
+    submit: Column
+    eligible: Column
+    """When it became eligible; later than the snapshot's time for held or dependent jobs (``NEVER``)."""
+    start: Column
+    """Running: when it started. Pending: Slurm's planned start, ``ABSENT`` where it has none."""
+    priority: Column
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Nodes of one partition, counted by state."""
+
+    name: str
+    total: int
+    idle: int
+    allocated: int
+    """With at least one job."""
+    down: int
+    """Down, drained or draining without a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The queue and the nodes at one instant."""
+
+    time: Seconds
+    pending: JobColumns
+    running: JobColumns
+    partitions: tuple[PartitionState, ...]
+    users: tuple[str, ...]
+    partition_names: tuple[str, ...]
+    qos_names: tuple[str, ...]
+    links: Mapping[str, Job] = field(default_factory=dict)
+    """Jobs that carry a Mirage tag, by tag, also when recently ended."""
+    stale_since: Seconds = ABSENT
+    """When the cluster last answered, if this is not its present state; on stale data the only decision is Hold."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the cluster could not be asked this cycle."""
+        return self.stale_since != ABSENT

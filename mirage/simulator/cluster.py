@@ -1,0 +1,219 @@
+"""The simulated cluster's configuration: the part of slurm.conf and of the accounts that shapes schedules.
+
+Names and defaults are Slurm's (man slurm.conf). All times are in seconds, whatever unit Slurm's files use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mirage.domain.job import UNLIMITED, Seconds
+
+
+class Scheduling(StrEnum):
+    """How pending jobs are started."""
+
+    SLURM = "slurm"
+    """Multifactor priority, main loop and backfill on nodes, as slurmctld does."""
+    EASY = "easy"
+    """One pool of processors, first come first served with EASY backfill, as in the literature."""
+    FIFO = "fifo"
+    """One pool of processors, first come first served, no backfill."""
+
+
+class FairShare(StrEnum):
+    """How usage becomes the fair-share factor."""
+
+    NONE = "none"
+    CLASSIC = "classic"
+    """2 ** -(effective usage / normalised shares / dampening); PriorityFlags=NO_FAIR_TREE."""
+    FAIR_TREE = "fair-tree"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Identical nodes (one NodeName line)."""
+
+    names: tuple[str, ...]
+    cpus: int = 1
+    memory_mb: int = 0
+    """0: memory is not scheduled on these nodes."""
+    gres: tuple[tuple[str, int], ...] = ()
+    """Such as ``("gpu:a100", 3)``."""
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One PartitionName line."""
+
+    name: str
+    nodes: tuple[str, ...]
+    max_time: Seconds = UNLIMITED
+    default_time: Seconds = 0
+    """0: the partition's ``max_time``."""
+    max_nodes: int = 0
+    """Most nodes a job may ask for; 0: as many as the partition has."""
+    min_nodes: int = 0
+    priority_tier: int = 1
+    priority_job_factor: int = 1
+    exclusive: bool = False
+    """Whole nodes only (OverSubscribe=EXCLUSIVE or SelectType=select/linear)."""
+    over_time_limit: Seconds = -1
+    """-1: the cluster's."""
+    qos: str = ""
+    """Partition QOS: its limits hold for every job of the partition."""
+    default: bool = False
+    up: bool = True
+    billing_weights: tuple[tuple[str, float], ...] = ()
+    """TRESBillingWeights; empty: one per CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class TresLimit:
+    """Ceilings on resources in use; names as Slurm's TRES (``cpu``, ``node``, ``mem``, ``gres/gpu:a100``)."""
+
+    limits: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service: priority and limits. -1 everywhere: no limit."""
+
+    name: str
+    priority: int = 0
+    max_wall: Seconds = -1
+    grp_jobs: int = -1
+    grp_submit: int = -1
+    grp_tres: TresLimit = TresLimit()
+    max_jobs_per_user: int = -1
+    max_submit_per_user: int = -1
+    max_tres_per_user: TresLimit = TresLimit()
+    max_jobs_per_account: int = -1
+    max_tres_per_account: TresLimit = TresLimit()
+    max_tres_per_job: TresLimit = TresLimit()
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """One row of the account tree: an account (``user`` empty) or a user in an account. -1: no limit."""
+
+    account: str
+    user: str = ""
+    parent: str = ""
+    """Parent account; empty: root. A user's parent is its account."""
+    shares: int = 1
+    max_jobs: int = -1
+    """For a user: MaxJobs."""
+    max_submit: int = -1
+    grp_jobs: int = -1
+    grp_submit: int = -1
+    grp_tres: TresLimit = TresLimit()
+    max_wall: Seconds = -1
+    priority: int = 0
+    usage: float = 0.0
+    """Decayed usage at the start, in billing-seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerParameters:
+    """SchedulerParameters and the sched/backfill plugin; defaults as documented for Slurm 22.05 and later."""
+
+    backfill: bool = True
+    bf_interval: Seconds = 30
+    bf_window: Seconds = 1440 * 60
+    bf_resolution: Seconds = 60
+    bf_max_job_test: int = 500
+    bf_max_job_user: int = 0
+    bf_max_job_part: int = 0
+    bf_max_job_array_resv: int = 20
+    bf_max_job_start: int = 0
+    bf_min_age_reserve: Seconds = 0
+    bf_min_prio_reserve: int = 0
+    bf_window_linear: Seconds = 0
+    """0: the planner's precision starts at 30 s and doubles with every group of running jobs it removes."""
+    bf_continue: bool = False
+    default_queue_depth: int = 100
+    sched_interval: Seconds = 60
+    batch_sched_delay: Seconds = 3
+    over_time_limit: Seconds = 0
+    max_array_tasks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityWeights:
+    """priority/multifactor. All weights zero: first in, first out (priority/basic)."""
+
+    age: int = 0
+    fair_share: int = 0
+    job_size: int = 0
+    partition: int = 0
+    qos: int = 0
+    association: int = 0
+    tres: tuple[tuple[str, float], ...] = ()
+    """PriorityWeightTRES."""
+    max_age: Seconds = 7 * 86_400
+    calc_period: Seconds = 300
+    decay_half_life: Seconds = 7 * 86_400
+    """0: usage never decays."""
+    favor_small: bool = False
+    small_relative_to_time: bool = False
+    accrue_always: bool = False
+    fair_share_algorithm: FairShare = FairShare.FAIR_TREE
+    dampening: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An advance reservation. Jobs of others do not run on its nodes between ``start`` and ``end``."""
+
+    name: str
+    start: Seconds
+    end: Seconds
+    nodes: tuple[str, ...]
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A change of nodes' state at an instant."""
+
+    time: Seconds
+    nodes: tuple[str, ...]
+    state: str
+    """``down`` (kills what runs there), ``drain`` (lets it finish) or ``resume``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """Everything the simulated controller needs to know of a cluster."""
+
+    name: str
+    nodes: tuple[NodeGroup, ...]
+    partitions: tuple[Partition, ...]
+    qos: tuple[Qos, ...] = ()
+    associations: tuple[Association, ...] = ()
+    default_association: Association = Association(account="")
+    """Template (shares, limits) for users without a row of their own, where ``enforce_associations`` is off."""
+    enforce_associations: bool = False
+    enforce_limits: bool = True
+    scheduler: SchedulerParameters = SchedulerParameters()
+    priority: PriorityWeights = PriorityWeights()
+    reservations: tuple[Reservation, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
+    scheduling: Scheduling = Scheduling.SLURM
+    source: str = field(default="", compare=False)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes in all."""
+        return sum(len(group.names) for group in self.nodes)
+
+    @property
+    def cpu_count(self) -> int:
+        """CPUs in all."""
+        return sum(group.cpus * len(group.names) for group in self.nodes)
