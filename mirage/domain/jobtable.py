@@ -131,7 +131,7 @@ def job_table(count: int, **columns: Any) -> JobTable:
     defaults: dict[str, Any] = {
         "job_id": np.arange(1, count + 1).astype(np.str_),
         **{name: Names.absent(count) for name in _NAME_COLUMNS},
-        **{name: full64 for name in ("submit", "eligible", "start", "end", "limit", "priority", "memory_mb")},
+        **dict.fromkeys(("submit", "eligible", "start", "end", "limit", "priority", "memory_mb"), full64),
         "nodes": full32,
         "cpus": full32,
         "exit_code": np.zeros(count, dtype=np.int32),

@@ -64,7 +64,7 @@ class Snapshot:
     links: Mapping[str, Job] = field(default_factory=dict)
     """Jobs that carry a Mirage tag, by tag, also when recently ended."""
     stale_since: Seconds = ABSENT
-    """When the cluster last answered, if this is not its present state; on stale data the only decision is Hold."""
+    """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
 
     @property
     def stale(self) -> bool:

@@ -198,7 +198,7 @@ class ClusterConfig:
     qos: tuple[Qos, ...] = ()
     associations: tuple[Association, ...] = ()
     default_association: Association = Association(account="")
-    """Template (shares, limits) for users without a row of their own, where ``enforce_associations`` is off."""
+    """Template (shares, limits) for users without a row of their own (``enforce_associations`` off)."""
     enforce_associations: bool = False
     enforce_limits: bool = True
     scheduler: SchedulerParameters = SchedulerParameters()
