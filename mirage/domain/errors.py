@@ -47,7 +47,7 @@ class ClusterUnavailable(MirageError):
 
 
 class SubmissionRejected(MirageError):
-    """The controller refused a job; the text carries Slurm's own reason (for example ``PartitionTimeLimit``)."""
+    """The controller refused a job; the text carries Slurm's own reason (such as ``PartitionTimeLimit``)."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
