@@ -1,0 +1,230 @@
+"""What a replay says of each policy: interruption, overlap, their cost, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.replay.bootstrap import (
+    Estimate,
+    Floats,
+    Mask,
+    Resamples,
+    Resampling,
+    resample_episodes,
+    weighted_mean,
+    weighted_quantile,
+)
+from mirage.replay.panel import ORACLE, REACTIVE, Ints, LoadClass, Panel, build_panel
+
+if TYPE_CHECKING:
+    from mirage.replay.outcome import ReplayResult
+
+ZERO_WITHIN = 60
+"""Seconds up to which an interruption counts as none: Slurm's main loop runs once a minute by default
+(``sched_interval``), so no policy can promise less."""
+
+CLOSE_WITHIN = 30 * 60
+"""Seconds either way within which a hand-over counts as close."""
+
+OVERLAP_WEIGHTS = (1.0, 0.5)
+"""Prices e_O of a second of overlap at which costs are reported; a second of interruption costs e_I = 1."""
+
+ALL = "all"
+"""Name of the whole, beside the load classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Mean cost of a hand-over in hours of interruption, one hour of overlap costing ``overlap_weight``."""
+
+    overlap_weight: float
+    hours: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMetrics:
+    """One policy on the pairs of one load class (or on all). Times are in hours, shares between 0 and 1."""
+
+    policy: str
+    load: str
+    """``all`` or a ``LoadClass``."""
+    pairs: int
+    interruption_mean: Estimate
+    interruption_median: Estimate
+    interruption_p90: Estimate
+    overlap_mean: Estimate
+    distance_mean: Estimate
+    """Mean |x|: how far the successor's start is from the predecessor's end, either way."""
+    uninterrupted_share: Estimate
+    """Pairs with an interruption of at most ``ZERO_WITHIN``."""
+    close_share: Estimate
+    """Pairs with |x| of at most ``CLOSE_WITHIN``."""
+    costs: tuple[Cost, ...]
+    reduction: Estimate | None
+    """1 - mean interruption / the reactive policy's; ``None`` without that policy."""
+    regret: Estimate | None
+    """Mean |x| above the oracle's, hours; ``None`` without an oracle."""
+    gap_closed: Estimate | None
+    """Share of the way from reactive to oracle in mean |x|; ``None`` unless both were replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayMetrics:
+    """Metrics of every policy, on all pairs and by load class."""
+
+    policies: tuple[str, ...]
+    rows: tuple[PolicyMetrics, ...]
+    episodes: int
+    classes: tuple[tuple[LoadClass, int], ...]
+    """Load classes that occur, each with its number of episodes."""
+    dropped: int
+    """Pairs left out because some policy has no outcome for them."""
+    block_episodes: int
+    """Consecutive episodes drawn together for the intervals."""
+    resampling: Resampling
+
+    def row(self, policy: str, load: str = ALL) -> PolicyMetrics:
+        """Metrics of one policy on one class. ``KeyError`` when there are none."""
+        for row in self.rows:
+            if row.policy == policy and row.load == load:
+                return row
+        raise KeyError((policy, load))
+
+    def of_load(self, load: str = ALL) -> tuple[PolicyMetrics, ...]:
+        """Metrics of every policy on one class, in the order the policies were named."""
+        return tuple(row for row in self.rows if row.load == load)
+
+    def to_json(self) -> dict[str, object]:
+        """The metrics as values for ``json.dumps``; ``None`` where a statistic is undetermined."""
+        return {
+            "units": "hours; shares and reductions are fractions",
+            "episodes": self.episodes,
+            "pairs_left_out": self.dropped,
+            "load_classes": {str(load): count for load, count in self.classes},
+            "zero_within_s": ZERO_WITHIN,
+            "close_within_s": CLOSE_WITHIN,
+            "intervals": asdict(self.resampling) | {"block_episodes": self.block_episodes},
+            "rows": [_finite(asdict(row)) for row in self.rows],
+        }
+
+
+def measure(result: ReplayResult, how: Resampling | None = None) -> ReplayMetrics:
+    """Metrics of a replay, by policy and load class, with block-bootstrap intervals."""
+    return measure_panel(build_panel(result.policies, result.outcomes), how or Resampling(seed=result.seed))
+
+
+def measure_panel(panel: Panel, how: Resampling) -> ReplayMetrics:
+    """As ``measure``, from a panel."""
+    resamples = resample_episodes(panel.starts, how)
+    loads: tuple[LoadClass | None, ...] = (None, *panel.classes)
+    return ReplayMetrics(
+        policies=panel.policies,
+        rows=tuple(row for load in loads for row in _measure_load(panel, resamples, load)),
+        episodes=len(panel.starts),
+        classes=tuple((load, panel.load.count(load)) for load in panel.classes),
+        dropped=panel.dropped,
+        block_episodes=resamples.length,
+        resampling=how,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The pairs of one load class: hours by policy, and each pair's weight in the data and every resample."""
+
+    hours: dict[str, Floats]
+    weights: Floats
+    blocks: float
+    resamples: Resamples
+
+    def mean(self, values: Floats) -> Floats:
+        return weighted_mean(values, self.weights)
+
+    def estimate(self, replicates: Floats) -> Estimate:
+        return self.resamples.estimate(replicates, self.blocks)
+
+    def quantile(self, values: Floats, q: float) -> Estimate:
+        return self.estimate(weighted_quantile(values, self.weights, q))
+
+    def share(self, members: Mask) -> Estimate:
+        return self.estimate(self.mean(members.astype(np.float64)))
+
+
+def _measure_load(panel: Panel, resamples: Resamples, load: LoadClass | None) -> list[PolicyMetrics]:
+    rows = panel.within(load)
+    sample = _Sample(
+        hours={name: _hours(panel.row(name)[rows]) for name in panel.policies},
+        weights=resamples.of(panel.episode[rows]),
+        blocks=resamples.blocks(panel.episode[rows]),
+        resamples=resamples,
+    )
+    return [_measure_policy(sample, policy, str(load or ALL)) for policy in panel.policies]
+
+
+def _hours(seconds: Ints) -> Floats:
+    return np.asarray(seconds / 3_600)
+
+
+def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
+    x = sample.hours[policy]
+    interruption, overlap = np.maximum(x, 0), np.maximum(-x, 0)
+    distance = sample.mean(abs(x))
+    return PolicyMetrics(
+        policy=policy,
+        load=load,
+        pairs=len(x),
+        interruption_mean=sample.estimate(sample.mean(interruption)),
+        interruption_median=sample.quantile(interruption, 0.5),
+        interruption_p90=sample.quantile(interruption, 0.9),
+        overlap_mean=sample.estimate(sample.mean(overlap)),
+        distance_mean=sample.estimate(distance),
+        uninterrupted_share=sample.share(x <= ZERO_WITHIN / 3_600),
+        close_share=sample.share(abs(x) <= CLOSE_WITHIN / 3_600),
+        costs=tuple(
+            Cost(weight, sample.estimate(sample.mean(interruption + weight * overlap)))
+            for weight in OVERLAP_WEIGHTS
+        ),
+        reduction=_reduction(sample, policy),
+        regret=_regret(sample, distance),
+        gap_closed=_gap_closed(sample, distance),
+    )
+
+
+def _reduction(sample: _Sample, policy: str) -> Estimate | None:
+    """Paired: each resample compares the two policies on the same episodes."""
+    if REACTIVE not in sample.hours:
+        return None
+    own, base = (sample.mean(np.maximum(sample.hours[name], 0)) for name in (policy, REACTIVE))
+    return sample.estimate(1 - _ratio(own, base))
+
+
+def _regret(sample: _Sample, distance: Floats) -> Estimate | None:
+    if ORACLE not in sample.hours:
+        return None
+    return sample.estimate(distance - sample.mean(abs(sample.hours[ORACLE])))
+
+
+def _gap_closed(sample: _Sample, distance: Floats) -> Estimate | None:
+    if ORACLE not in sample.hours or REACTIVE not in sample.hours:
+        return None
+    floor, ceiling = (sample.mean(abs(sample.hours[name])) for name in (ORACLE, REACTIVE))
+    return sample.estimate(_ratio(ceiling - distance, ceiling - floor))
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Quotient, ``nan`` where the denominator is not positive (nothing to reduce, no gap to close)."""
+    positive = denominator > 0
+    return np.where(positive, numerator / np.where(positive, denominator, 1), np.nan)
+
+
+def _finite(value: object) -> object:
+    """The same nest of dicts and lists with ``None`` for numbers that JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
