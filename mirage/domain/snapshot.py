@@ -36,6 +36,11 @@ class JobColumns:
     def __len__(self) -> int:
         return len(self.job_id)
 
+    @classmethod
+    def none(cls) -> JobColumns:
+        """No jobs."""
+        return cls(*(np.empty(0, dtype=np.int64),) * 10)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
@@ -65,6 +70,11 @@ class Snapshot:
     """Jobs that carry a Mirage tag, by tag, also when recently ended."""
     stale_since: Seconds = ABSENT
     """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
+
+    @classmethod
+    def unseen(cls, time: Seconds) -> Snapshot:
+        """Stands for a cluster that has never answered: nothing is known, and it is stale."""
+        return cls(time, JobColumns.none(), JobColumns.none(), (), (), (), (), stale_since=time)
 
     @property
     def stale(self) -> bool:

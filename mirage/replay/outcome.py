@@ -1,13 +1,15 @@
-"""What a replay yields: one record per policy, episode and pair of links, and the queue it was played against."""
+"""What a replay yields: one record per policy, episode and pair of links, and the queue over time."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import Seconds
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
 
 Int64 = NDArray[np.int64]
 

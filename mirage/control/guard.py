@@ -1,0 +1,76 @@
+"""Keeps a predictor from stopping the loop: what raises or takes too long is answered for."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import ActionScores, WaitForecast
+
+if TYPE_CHECKING:
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.ports import Predictor
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A prediction, and what went wrong on the way to it."""
+
+    prediction: Prediction
+    trouble: str = ""
+    """Empty: the predictor itself answered."""
+
+
+class Guard:
+    """Asks ``predictor``; where it raises, or is still busy after ``budget`` seconds, asks ``fallback``.
+
+    Without a budget the predictor runs in the caller's thread. With one it runs in a thread of its own; while
+    a late answer is still being worked on the fallback answers at once, so a predictor that hangs costs one
+    budget, not one a cycle.
+    """
+
+    def __init__(self, predictor: Predictor, fallback: Predictor, budget: float | None = None) -> None:
+        self.predictor = predictor
+        self._fallback = fallback
+        self._budget = budget
+        self._late: Future[Prediction] | None = None
+        self._thread = ThreadPoolExecutor(1, "predictor") if budget is not None else None
+
+    def predict(self, observation: Observation) -> Answer:
+        """A prediction in any case; the fallback's when the predictor has none."""
+        try:
+            return Answer(_checked(self._ask(observation)))
+        except Exception as error:
+            said = str(error) or type(error).__name__
+            trouble = f"{self.predictor.name}: {said}; {self._fallback.name} answered"
+            return Answer(self._fallback.predict(observation), trouble)
+
+    def close(self) -> None:
+        """Let go of the thread; a predictor that hangs is not waited for."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, observation: Observation) -> Prediction:
+        if self._thread is None:
+            return self.predictor.predict(observation)
+        if self._late is not None and not self._late.done():
+            raise TimeoutError("still busy with an earlier question")
+        self._late = self._thread.submit(self.predictor.predict, observation)
+        try:
+            return self._late.result(self._budget)
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {self._budget} s") from None
+
+
+def _checked(prediction: Prediction) -> Prediction:
+    """The same prediction. Raises ``ValueError`` for one that says nothing (NaN, levels without starts)."""
+    if isinstance(prediction, ActionScores):
+        numbers: tuple[float, ...] = (prediction.submit, prediction.hold)
+    elif isinstance(prediction, WaitForecast):
+        numbers = prediction.starts
+    else:
+        raise TypeError(f"predicted {type(prediction).__name__}, not a WaitForecast or ActionScores")
+    if not numbers or any(number != number for number in numbers):  # noqa: PLR0124 (NaN differs from itself)
+        raise ValueError(f"predicted nothing usable: {prediction}")
+    return prediction

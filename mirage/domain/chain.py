@@ -1,0 +1,270 @@
+"""Chains and links: a service longer than the walltime limit, and the Slurm jobs that carry it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NewType
+
+from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds
+
+ChainId = NewType("ChainId", str)
+"""Names one chain; letters, digits, ``-``, ``_`` and ``.``, because it is part of every link's tag."""
+
+NO_JOB = JobId(0)
+"""Stands for a job id that the cluster has not given yet."""
+
+
+class FailureKind(StrEnum):
+    """How a link can end before its time."""
+
+    EXIT = "exit"
+    """Its script failed: non-zero exit code, out of memory."""
+    NODE = "node"
+    """The cluster's doing: node or boot failure, preemption, a job that vanished."""
+    CANCELLED = "cancelled"
+    """Someone cancelled it, pending or running, and it was not Mirage."""
+
+
+class Recovery(StrEnum):
+    """What a chain does about a failed link."""
+
+    CONTINUE = "continue"
+    """Submit the next link at once, however often."""
+    RETRY = "retry"
+    """Submit the next link after a pause that doubles, up to a number of failures in a row."""
+    STOP = "stop"
+    """End the chain; a link still pending is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """What to do about one kind of failure."""
+
+    recovery: Recovery
+    retries: int = 3
+    """RETRY only: failures in a row that are still followed by another link."""
+    backoff: Seconds = 60
+    """RETRY only: pause before the first retry; doubles with each failure in a row."""
+
+    def pause(self, failures: int) -> Seconds:
+        """Seconds to wait after this many failures in a row (1 or more)."""
+        return self.backoff << min(failures - 1, 16) if self.recovery is Recovery.RETRY else 0
+
+    def gives_up(self, failures: int) -> bool:
+        """Whether this many failures in a row end the chain."""
+        if self.recovery is Recovery.STOP:
+            return True
+        return self.recovery is Recovery.RETRY and failures > self.retries
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicies:
+    """One policy for each kind of failure."""
+
+    exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
+    node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
+    cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
+
+    def of(self, kind: FailureKind) -> FailurePolicy:
+        """The policy for one kind."""
+        return {FailureKind.EXIT: self.exit, FailureKind.NODE: self.node}.get(kind, self.cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class DoneCondition:
+    """When a chain has done its work; whichever holds first. The default: a link that exits with 0."""
+
+    exit_code: int | None = 0
+    """A link that completes with this code ends the chain; ``None``: completing is as reaching the limit."""
+    file: str = ""
+    """The chain is done when this file exists."""
+    links: int = 0
+    """So many links have run; 0: no such bound."""
+    total_time: Seconds = 0
+    """Running time of all links together, overlaps counted twice; 0: no such bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A service as its owner described it; never changes."""
+
+    chain_id: ChainId
+    name: str
+    owner: str
+    request: JobRequest
+    """Every link is this request with its own tag and the owner as user."""
+    done: DoneCondition = DoneCondition()
+    failures: FailurePolicies = FailurePolicies()
+
+    def tag(self, index: int) -> str:
+        """The mark that link ``index`` (from 1) carries as its job's comment."""
+        return f"mirage:{self.chain_id}:{index}"
+
+    def link_request(self, index: int) -> JobRequest:
+        """What to submit for link ``index``."""
+        return replace(self.request, user=self.owner, tag=self.tag(index))
+
+
+class LinkState(StrEnum):
+    """Where a link is; only ever moves on, except that a requeued job goes back to pending."""
+
+    PLANNED = "planned"
+    """Intent stored; the job may or may not have reached the cluster."""
+    SUBMITTED = "submitted"
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"
+    """The cluster no longer knows the job and its end was not seen."""
+
+
+_WAITING = (LinkState.PLANNED, LinkState.SUBMITTED, LinkState.PENDING)
+_FINAL = (LinkState.ENDED, LinkState.LOST)
+_JOBLESS = (LinkState.PLANNED, LinkState.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One Slurm job of a chain. Instants not known are ``ABSENT``."""
+
+    index: int
+    """From 1. A retry is a new link: tags are never used twice."""
+    tag: str
+    planned: Seconds
+    state: LinkState = LinkState.PLANNED
+    job_id: JobId = NO_JOB
+    submit: Seconds = ABSENT
+    start: Seconds = ABSENT
+    end: Seconds = ABSENT
+    """Running: when its limit ends it."""
+    job_state: JobState = JobState.PENDING
+    exit_code: int = 0
+    reason: str = ""
+    """The sentence that decided its submission."""
+
+    @property
+    def waiting(self) -> bool:
+        """Submitted, or about to be, and not yet running."""
+        return self.state in _WAITING
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.state is LinkState.RUNNING
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more can happen to it."""
+        return self.state in _FINAL
+
+    @property
+    def started(self) -> bool:
+        """Whether it has ever run."""
+        return self.start != ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One hand-over: when the predecessor ended and when its successor started."""
+
+    predecessor_end: Seconds
+    successor_start: Seconds
+
+    @property
+    def x(self) -> Seconds:
+        """Signed: positive is an interruption, negative an overlap. Never both."""
+        return self.successor_start - self.predecessor_end
+
+    @property
+    def interruption(self) -> Seconds:
+        """Seconds in which no link ran."""
+        return max(0, self.x)
+
+    @property
+    def overlap(self) -> Seconds:
+        """Seconds in which both links ran."""
+        return max(0, -self.x)
+
+
+class ChainStatus(StrEnum):
+    """What a chain is up to."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    """Its links run on, no new one is submitted."""
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecord:
+    """All that is stored of a chain: what it is, its links so far and what holds it up."""
+
+    chain: Chain
+    links: tuple[Link, ...] = ()
+    status: ChainStatus = ChainStatus.ACTIVE
+    reason: str = ""
+    """Why it is paused, done or stopped."""
+    failures: int = 0
+    """Links failed in a row."""
+    refusals: int = 0
+    """Submissions refused in a row."""
+    not_before: Seconds = 0
+    """No link is submitted before this instant (back-off)."""
+    cancel_running: bool = False
+    """Once the chain is over, its running links are cancelled too, not only the waiting one."""
+
+    @property
+    def over(self) -> bool:
+        """Whether no further link will ever be submitted."""
+        return self.status in (ChainStatus.DONE, ChainStatus.STOPPED)
+
+    @property
+    def waiting(self) -> Link | None:
+        """The link that is submitted or about to be; there is never more than one."""
+        return next((link for link in reversed(self.links) if link.waiting), None)
+
+    @property
+    def head(self) -> Link | None:
+        """The running link that ends last, which the next one is to follow."""
+        running = [link for link in self.links if link.running]
+        return max(running, key=lambda link: link.end, default=None)
+
+    @property
+    def live(self) -> tuple[Link, ...]:
+        """Links of which the cluster still may have a job."""
+        return tuple(link for link in self.links if not link.final)
+
+    @property
+    def next_index(self) -> int:
+        """Index of the link that would come next."""
+        return len(self.links) + 1
+
+    def with_link(self, link: Link) -> ChainRecord:
+        """The record with ``link`` in the place of its index (appended when it is the next)."""
+        at = link.index - 1
+        return replace(self, links=(*self.links[:at], link, *self.links[at + 1 :]))
+
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The hand-overs complete so far: neighbours among the links that ran, the earlier one ended."""
+        ran = [link for link in self.links if link.started]
+        return tuple(
+            Outcome(before.end, after.start)
+            for before, after in itertools.pairwise(ran)
+            if before.final and before.end != ABSENT
+        )
+
+    def check(self) -> None:
+        """Raise ``AssertionError`` where the record contradicts itself."""
+        story = f"{self.chain.chain_id}: {self.status} {self.links}"
+        assert [link.index for link in self.links] == list(range(1, len(self.links) + 1)), story
+        assert all(link.tag == self.chain.tag(link.index) for link in self.links), story
+        assert sum(link.waiting for link in self.links) <= 1, f"two links wait: {story}"
+        assert self.failures >= 0, story
+        assert self.refusals >= 0, story
+        for link in self.links:
+            assert link.started or not link.running, f"runs but never started: {story}"
+            assert link.job_id != NO_JOB or link.state in _JOBLESS, f"no job: {story}"
+            assert not link.started or not link.final or link.end >= link.start, f"ends too early: {story}"

@@ -1,0 +1,102 @@
+"""The spine's values: what was seen, what is foreseen, what is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import ABSENT, Job, JobRequest, Seconds
+
+if TYPE_CHECKING:
+    from mirage.domain.snapshot import Snapshot
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentWaits:
+    """How long jobs waited that started recently, as columns of equal length, oldest start first."""
+
+    start: Int64
+    wait: Int64
+    """Seconds from submission to start."""
+    nodes: Int64
+    limit: Int64
+    """Requested walltime in seconds."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @classmethod
+    def none(cls) -> RecentWaits:
+        """No job seen yet."""
+        empty = np.empty(0, dtype=np.int64)
+        return cls(empty, empty, empty, empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a predictor may know at one instant about one hand-over."""
+
+    time: Seconds
+    snapshot: Snapshot
+    predecessor: Job | None
+    """The running (or just ended) link; ``None`` for the first link of a chain."""
+    successor: JobRequest
+    """The request that would be submitted."""
+    waits: RecentWaits
+    """The last jobs started before now, as many as the predictor wants."""
+    planned_start: Seconds = ABSENT
+    """Slurm's own estimate of the successor's start, for predictors that want it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForecast:
+    """Quantiles of the instant at which the successor would start if it were submitted now."""
+
+    levels: tuple[float, ...]
+    """Ascending, within 0 and 1."""
+    starts: tuple[float, ...]
+    """Seconds, one per level, never descending."""
+
+    @classmethod
+    def point(cls, start: float) -> WaitForecast:
+        """A forecast that knows one instant only, and gives it at every level."""
+        return cls((0.5,), (start,))
+
+    def at(self, level: float) -> float:
+        """The start at a level: linear between the levels known, constant outside them."""
+        if len(self.starts) == 1:
+            return self.starts[0]
+        return float(np.interp(level, self.levels, self.starts))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionScores:
+    """How good each action is now (higher is better), as a learned policy or an oracle says it."""
+
+    submit: float
+    hold: float
+
+
+Prediction = WaitForecast | ActionScores
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit the successor now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Do nothing this cycle."""
+
+    reason: str
+
+
+Decision = Submit | Hold

@@ -1,0 +1,31 @@
+"""The one place where an interruption and an overlap become a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What a second of each costs (Mirage's e_I and e_O)."""
+
+    interruption: float = 1.0
+    overlap: float = 1.0
+
+    @property
+    def critical_level(self) -> float:
+        """The quantile of the start time at which the expected cost is least.
+
+        Starting later than foreseen costs e_I a second, earlier e_O: the newsvendor's ratio
+        e_I / (e_I + e_O) (Arrow, Harris & Marschak, Econometrica 19, 1951). Equal prices: the median.
+        """
+        return self.interruption / (self.interruption + self.overlap)
+
+
+def objective(outcome: Outcome, weights: Weights) -> float:
+    """-(e_I I + e_O O) in weighted seconds: 0 is perfect, less is worse."""
+    return -(weights.interruption * outcome.interruption + weights.overlap * outcome.overlap)

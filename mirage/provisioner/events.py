@@ -1,0 +1,171 @@
+"""What happened to a chain's links since they were last looked at, derived from a snapshot. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import LinkState
+from mirage.domain.job import ABSENT, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.snapshot import Snapshot
+
+GIVE_UP_AFTER = 3_600
+"""Seconds after which a planned link of a chain that is over is no longer looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlanned:
+    """The decision to submit the next link; stored before the cluster is asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSubmitted:
+    """The cluster has a job with this link's tag. ``index`` may be one beyond the links known: adopted."""
+
+    index: int
+    job_id: JobId
+    submit: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQueued:
+    """The job was seen pending; a link that ran has been requeued."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStarted:
+    """The job runs; ``end`` is when its limit ends it."""
+
+    index: int
+    start: Seconds
+    end: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnded:
+    """The job has left the queue; ``start`` is ``ABSENT`` when it never ran."""
+
+    index: int
+    start: Seconds
+    end: Seconds
+    state: JobState
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """The cluster had the job and does not know it any more."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRefused:
+    """The cluster refused the planned link: it was never submitted."""
+
+    index: int
+    reason: str
+    pause: Seconds
+    """How long to wait before the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoneFileSeen:
+    """The file that ends the chain exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseAsked:
+    """No further link until resumed; by the user or by the limits."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    """Go on; refusals are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """The user wants the chain gone, running links too."""
+
+
+Event = (
+    LinkPlanned
+    | LinkSubmitted
+    | LinkQueued
+    | LinkStarted
+    | LinkEnded
+    | LinkLost
+    | LinkRefused
+    | DoneFileSeen
+    | PauseAsked
+    | ResumeAsked
+    | CancelAsked
+)
+
+
+def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = False) -> tuple[Event, ...]:
+    """The events that bring ``record`` up to what ``snapshot`` shows, in order; none when it is stale.
+
+    Derived anew each cycle from the tags alone, so that nothing depends on what an earlier cycle, or an
+    earlier process, managed to write down.
+    """
+    if snapshot.stale:
+        return ()
+    events: list[Event] = []
+    for link in record.links:
+        if not link.final:
+            events += _of_link(link, snapshot.links.get(link.tag))
+            if record.over and _never_came(link, snapshot):
+                events.append(LinkLost(link.index))
+    events += _adopted(record, snapshot)
+    if done_file_seen and not record.over:
+        events.append(DoneFileSeen())
+    return tuple(events)
+
+
+def _of_link(link: Link, job: Job | None) -> Iterator[Event]:
+    if job is None:
+        if link.state is not LinkState.PLANNED:
+            yield LinkLost(link.index)
+        return
+    if link.state is LinkState.PLANNED:
+        yield LinkSubmitted(link.index, job.job_id, job.submit)
+    yield from _progress(link.index, link, job)
+
+
+def _never_came(link: Link, snapshot: Snapshot) -> bool:
+    overdue = link.state is LinkState.PLANNED and snapshot.time - link.planned > GIVE_UP_AFTER
+    return overdue and link.tag not in snapshot.links
+
+
+def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
+    if job.state.finished:
+        end = job.end if job.end != ABSENT else max(job.start, job.submit)
+        yield LinkEnded(index, job.start, end, job.state, job.exit_code)
+    elif job.state is JobState.PENDING:
+        if link is None or link.state is not LinkState.PENDING:
+            yield LinkQueued(index)
+    elif link is None or not link.running or link.end != job.end:
+        yield LinkStarted(index, job.start, job.end)
+
+
+def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:
+    """Jobs with the tags that would come next: submitted by a process whose records were lost."""
+    index = record.next_index
+    while (job := snapshot.links.get(record.chain.tag(index))) is not None:
+        yield LinkSubmitted(index, job.job_id, job.submit)
+        yield from _progress(index, None, job)
+        index += 1

@@ -1,0 +1,256 @@
+"""The chain state machine: events in, a new record out; from a record, what it needs. No IO, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState
+from mirage.domain.job import ABSENT, JobState, Seconds
+from mirage.provisioner.events import (
+    CancelAsked,
+    DoneFileSeen,
+    Event,
+    LinkEnded,
+    LinkLost,
+    LinkPlanned,
+    LinkQueued,
+    LinkRefused,
+    LinkStarted,
+    LinkSubmitted,
+    PauseAsked,
+    ResumeAsked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FAILURES = {
+    JobState.FAILED: FailureKind.EXIT,
+    JobState.OUT_OF_MEMORY: FailureKind.EXIT,
+    JobState.NODE_FAIL: FailureKind.NODE,
+    JobState.BOOT_FAIL: FailureKind.NODE,
+    JobState.PREEMPTED: FailureKind.NODE,
+    JobState.CANCELLED: FailureKind.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to decide, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """A link was planned and has not shown up: its submission never reached the cluster."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The next link is to be timed (or submitted at once when ``predecessor`` does not run)."""
+
+    predecessor: Link | None
+
+
+Need = Rest | Resubmit | Successor
+
+
+def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> ChainRecord:
+    """The record after all events, in order."""
+    for event in events:
+        record = apply(record, event, now)
+    return record
+
+
+def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
+    """The record after one event. ``TypeError`` for something that is not an event."""
+    return _apply(event, record, now)
+
+
+def need(record: ChainRecord, now: Seconds, settle: Seconds) -> Need:
+    """What the chain needs at ``now``.
+
+    ``settle``: seconds after which a planned link that no snapshot shows counts as never submitted.
+    """
+    if record.status is not ChainStatus.ACTIVE:
+        return Rest(f"{record.status}: {record.reason}")
+    if waiting := record.waiting:
+        return _await(waiting, now, settle)
+    if last := _suffices(record):
+        return Rest(last)
+    started = [link for link in record.links if link.started]
+    return Successor(record.head or (started[-1] if started else None))
+
+
+def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
+    """Links of a chain that is over whose jobs have no business on the cluster any more."""
+    if not record.over:
+        return ()
+    return tuple(
+        link
+        for link in record.live
+        if link.job_id != NO_JOB and (link.waiting or (link.running and record.cancel_running))
+    )
+
+
+def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, Link]:
+    """The record with the next link planned, and that link. ``AssertionError`` when one already waits."""
+    record = apply(record, LinkPlanned(reason), now)
+    return record, record.links[-1]
+
+
+def _await(link: Link, now: Seconds, settle: Seconds) -> Need:
+    if link.state is not LinkState.PLANNED:
+        return Rest(f"link {link.index} is {link.state}")
+    if now - link.planned >= settle:
+        return Resubmit(link)
+    return Rest(f"link {link.index} was sent, the cluster does not show it yet")
+
+
+def _suffices(record: ChainRecord) -> str:
+    """A sentence when the links on the cluster complete the chain, else empty."""
+    done, ran = record.chain.done, [link for link in record.links if link.started]
+    if done.links and len(ran) >= done.links:
+        return f"link {ran[-1].index} is the last of {done.links}"
+    if done.total_time and _running_time(ran) >= done.total_time:
+        return f"link {ran[-1].index} completes the {done.total_time} s asked for"
+    return ""
+
+
+def _running_time(links: list[Link]) -> Seconds:
+    """Seconds the links ran, those still running taken to their limit."""
+    return sum(link.end - link.start for link in links)
+
+
+@singledispatch
+def _apply(event: object, record: ChainRecord, now: Seconds) -> ChainRecord:
+    raise TypeError(f"not an event: {event!r}")
+
+
+@_apply.register
+def _(event: LinkPlanned, record: ChainRecord, now: Seconds) -> ChainRecord:
+    assert record.waiting is None, f"{record.waiting} already waits"
+    index = record.next_index
+    link = Link(index, record.chain.tag(index), now, reason=event.reason)
+    return replace(record, links=(*record.links, link))
+
+
+@_apply.register
+def _(event: LinkSubmitted, record: ChainRecord, now: Seconds) -> ChainRecord:
+    if event.index == record.next_index:
+        link = Link(event.index, record.chain.tag(event.index), event.submit, reason="found on the cluster")
+    else:
+        link = record.links[event.index - 1]
+    link = replace(link, state=LinkState.SUBMITTED, job_id=event.job_id, submit=event.submit)
+    return replace(record.with_link(link), refusals=0)
+
+
+@_apply.register
+def _(event: LinkQueued, record: ChainRecord, now: Seconds) -> ChainRecord:
+    link = record.links[event.index - 1]
+    return record.with_link(replace(link, state=LinkState.PENDING, start=ABSENT, end=ABSENT))
+
+
+@_apply.register
+def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
+    link = record.links[event.index - 1]
+    running = replace(
+        link, state=LinkState.RUNNING, start=event.start, end=event.end, job_state=JobState.RUNNING
+    )
+    return record.with_link(running)
+
+
+@_apply.register
+def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
+    link = replace(
+        record.links[event.index - 1],
+        state=LinkState.ENDED,
+        start=event.start,
+        end=event.end,
+        job_state=event.state,
+        exit_code=event.exit_code,
+    )
+    record = record.with_link(link)
+    if record.over:
+        return record
+    if _completes(record, link):
+        text = f"link {link.index} ended with exit code {link.exit_code}"
+        return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
+    kind = _FAILURES.get(event.state)
+    return _go_on(record) if kind is None else _failed(record, link, kind, now)
+
+
+@_apply.register
+def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
+    link = record.links[event.index - 1]
+    if link.running and link.end <= now:
+        ended = LinkEnded(link.index, link.start, link.end, JobState.TIMEOUT, 0)
+        return apply(record, ended, now)
+    end = now if link.started else ABSENT
+    record = record.with_link(replace(link, state=LinkState.LOST, end=end))
+    return record if record.over else _failed(record, link, FailureKind.NODE, now)
+
+
+@_apply.register
+def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
+    """A link that never existed leaves no trace but the count; its index and tag are free again."""
+    assert record.links[-1].index == event.index
+    assert record.links[-1].state is LinkState.PLANNED
+    return replace(
+        record, links=record.links[:-1], refusals=record.refusals + 1, not_before=now + event.pause
+    )
+
+
+@_apply.register
+def _(event: DoneFileSeen, record: ChainRecord, now: Seconds) -> ChainRecord:
+    return replace(record, status=ChainStatus.DONE, reason=f"{record.chain.done.file} exists")
+
+
+@_apply.register
+def _(event: PauseAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
+    if record.over:
+        return record
+    return replace(record, status=ChainStatus.PAUSED, reason=event.reason)
+
+
+@_apply.register
+def _(event: ResumeAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
+    if record.status is not ChainStatus.PAUSED:
+        return record
+    return replace(record, status=ChainStatus.ACTIVE, reason="", refusals=0, not_before=now)
+
+
+@_apply.register
+def _(event: CancelAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
+    return replace(record, status=ChainStatus.STOPPED, reason="cancelled by its owner", cancel_running=True)
+
+
+def _completes(record: ChainRecord, link: Link) -> bool:
+    """Whether the link's exit code is the one that ends the chain."""
+    exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
+    return exited and link.exit_code == record.chain.done.exit_code
+
+
+def _go_on(record: ChainRecord) -> ChainRecord:
+    """After a link that ended as links do: done when there were enough of them."""
+    record = replace(record, failures=0)
+    final = [link for link in record.links if link.started and link.final]
+    done = record.chain.done
+    if done.links and len(final) >= done.links:
+        return replace(record, status=ChainStatus.DONE, reason=f"{done.links} links have run")
+    if done.total_time and _running_time(final) >= done.total_time:
+        return replace(record, status=ChainStatus.DONE, reason=f"ran for {_running_time(final)} s in all")
+    return record
+
+
+def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) -> ChainRecord:
+    failures, policy = record.failures + 1, record.chain.failures.of(kind)
+    if policy.gives_up(failures):
+        text = f"link {link.index} failed ({kind}), failure {failures} in a row"
+        return replace(record, status=ChainStatus.STOPPED, reason=text, failures=failures)
+    return replace(record, failures=failures, not_before=now + policy.pause(failures))
