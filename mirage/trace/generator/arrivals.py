@@ -1,0 +1,106 @@
+"""When batches arrive and to which class each belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from mirage.domain.jobtable import Int64
+    from mirage.trace.generator.model import Arrivals, Floats, WorkloadModel
+
+EPOCH_HOUR_OF_WEEK = 72
+"""The epoch was a Thursday, 00:00 UTC; weeks here start on Monday."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """Batches in order of arrival."""
+
+    time: Floats
+    """Seconds since the epoch."""
+    job_class: Int64
+    period: Int64
+    """Counted on past the model's span, so that each stretch of time stays apart."""
+    size: Int64
+    """Jobs."""
+
+
+def hour_of_week(epoch: Int64) -> Int64:
+    """0..167 from Monday 00:00 UTC."""
+    return (epoch // 3600 + EPOCH_HOUR_OF_WEEK) % 168
+
+
+def folded_day(day: Int64, days: int) -> Int64:
+    """Day of the model's span that stands for day ``day``: past its end the second half repeats.
+
+    The first half often holds the filling of a new machine, which must not come back.
+    """
+    half = days // 2
+    return np.where(day < days, day, half + (day - half) % (days - half))
+
+
+def expected_batches(arrivals: Arrivals, days: int) -> Floats:
+    """Expected batches in each hour of the first ``days`` days, without the random factor of the day."""
+    hours = np.arange(days * 24, dtype=np.int64)
+    weekly = np.array(arrivals.hour_of_week)[hour_of_week(arrivals.start + hours * 3600)]
+    week = np.array(arrivals.weeks)[folded_day(hours // 24, arrivals.days) // 7]
+    return np.asarray(arrivals.batches_per_day / 24 * weekly * week, dtype=np.float64)
+
+
+def plan_batches(model: WorkloadModel, days: int, rate: float, rng: np.random.Generator) -> BatchPlan:
+    """Draw the batches of ``days`` days at ``rate`` times the model's rate."""
+    expected = expected_batches(model.arrivals, days) * rate
+    noise = _day_factors(model.arrivals.day_dispersion, days, rng)
+    counts = rng.poisson(expected * np.repeat(noise, 24))
+    hour = np.repeat(np.arange(len(counts)), counts)
+    time = np.sort(model.arrivals.start + 3600 * (hour + rng.random(len(hour))))
+    day = ((time - model.arrivals.start) // 86_400).astype(np.int64)
+    fitted = folded_day(day, model.arrivals.days) * model.periods // model.arrivals.days
+    lap = np.maximum(day - model.arrivals.days, -1) // max(model.arrivals.days // model.periods, 1) + 1
+    job_class = _classes(model, fitted, rng)
+    return BatchPlan(time, job_class, fitted + model.periods * lap, _sizes(model, job_class, rng))
+
+
+def spread(count: int, rng: np.random.Generator) -> Floats:
+    """``count`` uniforms, one in each of ``count`` equal cells, in random order.
+
+    Shares then come out as fitted even for a small count, where plain draws would scatter.
+    """
+    return np.asarray((rng.permutation(count) + rng.random(count)) / max(count, 1), dtype=np.float64)
+
+
+def pick(weights: Floats, uniform: Floats) -> Int64:
+    """Index drawn in proportion to ``weights`` for each uniform."""
+    edges = np.cumsum(weights) / np.sum(weights)
+    return np.minimum(np.searchsorted(edges, uniform, side="right"), len(weights) - 1).astype(np.int64)
+
+
+def _day_factors(dispersion: float, days: int, rng: np.random.Generator) -> Floats:
+    """A gamma factor of mean 1 for each day."""
+    if dispersion <= 0:
+        return np.ones(days)
+    return rng.gamma(1 / dispersion, dispersion, days)
+
+
+def _classes(model: WorkloadModel, period: Int64, rng: np.random.Generator) -> Int64:
+    """A class for each batch, by the shares of its period."""
+    shares = np.array([c.shares for c in model.classes])
+    chosen = np.empty(len(period), dtype=np.int64)
+    for p in np.unique(period):
+        rows = np.flatnonzero(period == p)
+        chosen[rows] = pick(shares[:, p], spread(len(rows), rng))
+    return chosen
+
+
+def _sizes(model: WorkloadModel, job_class: Int64, rng: np.random.Generator) -> Int64:
+    """Jobs of each batch, by its class."""
+    sizes = np.ones(len(job_class), dtype=np.int64)
+    for c, described in enumerate(model.classes):
+        rows = np.flatnonzero(job_class == c)
+        weights = np.array([b.weight for b in described.batch_sizes])
+        jobs = np.array([b.jobs for b in described.batch_sizes], dtype=np.int64)
+        sizes[rows] = jobs[pick(weights, spread(len(rows), rng))]
+    return sizes

@@ -1,0 +1,92 @@
+"""Finds batches, series and hand-made chains in a job table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.job import ABSENT
+from mirage.trace.generator.model import BATCH_GAP
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.domain.jobtable import Int32, Int64, JobTable, Names
+
+CHAIN_LIMIT = 12 * 3600
+"""Only jobs that may run this long (seconds) count as links of a hand-made chain."""
+CHAIN_RUN = 0.98
+"""Share of its limit a job must have run to count as one that needed more time."""
+CHAIN_WINDOW = 72 * 3600
+"""Longest time (seconds) between a link's end and the next one's start, before or after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The batch and series of each job, and of each batch its first job; rows are the table's."""
+
+    series: Int64
+    """Number of its (user, name without digits, nodes, limit)."""
+    batch: Int64
+    """Numbered by first submission."""
+    first: Int64
+    """Row of each batch's first job."""
+    size: Int64
+    """Jobs of each batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """Jobs that met a long limit, each with the next start of the same user, name and nodes.
+
+    Only those whose next start is within ``CHAIN_WINDOW`` of the end, as rows of the table.
+    """
+
+    predecessor: Int64
+    successor: Int64
+
+
+def numbered(*columns: Int64 | Int32) -> Int64:
+    """A number for each row's combination of values."""
+    rows = np.stack([np.asarray(c, dtype=np.int64) for c in columns], axis=1)
+    return np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def name_stems(names: Names) -> Int64:
+    """Codes of the names with digits removed (``dimer.10`` and ``dimer.11`` are one); -1 where absent."""
+    index: dict[str, int] = {}
+    stems = [index.setdefault(re.sub(r"\d+", "", n), len(index)) for n in names.vocabulary]
+    return np.array([*stems, -1], dtype=np.int64)[names.codes]
+
+
+def find_sessions(table: JobTable) -> Sessions:
+    """Split ``table`` (sorted by submission) into batches."""
+    series = numbered(table.user.codes, name_stems(table.name), table.nodes, table.limit)
+    order = np.lexsort((table.submit, series))
+    opens = np.ones(len(table), dtype=bool)
+    opens[1:] = (np.diff(series[order]) != 0) | (np.diff(table.submit[order]) > BATCH_GAP)
+    by_series = np.empty(len(table), dtype=np.int64)
+    by_series[order] = np.cumsum(opens) - 1
+    heads = order[opens]
+    place = np.empty(len(heads), dtype=np.int64)
+    place[np.argsort(heads, kind="stable")] = np.arange(len(heads))
+    return Sessions(series, place[by_series], np.sort(heads), np.bincount(place[by_series]))
+
+
+def find_continuations(table: JobTable) -> Continuations:
+    """Pairs of neighbouring links of hand-made chains; an upper bound, since users may pause on purpose."""
+    service = numbered(table.user.codes, name_stems(table.name), table.nodes)
+    rows = np.flatnonzero(table.start != ABSENT)
+    order = rows[np.lexsort((table.start[rows], service[rows]))]
+    before, after = order[:-1], order[1:]
+    near = np.abs(table.start[after] - table.end[before]) <= CHAIN_WINDOW
+    linked = (service[before] == service[after]) & met_long_limit(table)[before] & near
+    return Continuations(before[linked], after[linked])
+
+
+def met_long_limit(table: JobTable) -> NDArray[np.bool_]:
+    """Whether each job ran nearly to a limit of ``CHAIN_LIMIT`` or more."""
+    return np.asarray((table.limit >= CHAIN_LIMIT) & (table.runtime >= CHAIN_RUN * table.limit))
