@@ -1,0 +1,212 @@
+"""What a slurm.conf asks for that shapes schedules and that the simulator does not do, in sentences.
+
+Settings that do not bear on when jobs start (log files, ports, accounting stores, limits on slurmctld's own
+computing time) say nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.simulator.slurmconf_nodes import consumable_memory, effective
+from mirage.simulator.slurmconf_scheduling import FLAGS, OFF, UNITS, options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.slurm.conf import ConfText, Record, Setting
+
+_GLOBAL: dict[str, tuple[tuple[str, ...], str]] = {
+    # key: (values that switch it off, what the simulator does instead)
+    "PreemptType": (("preempt/none",), "no job is ever preempted"),
+    "Licenses": ((), "licences are not counted"),
+    "TopologyPlugin": (
+        ("topology/none", "topology/default", "topology/flat"),
+        "nodes are chosen without regard to switches or blocks",
+    ),
+    "SuspendTime": (("-1", "infinite", "none"), "idle nodes stay powered on, so no job waits for a node to boot"),
+    "PrioritySiteFactorPlugin": (("site_factor/none",), "the site factor of the priority is zero"),
+    "PriorityUsageResetPeriod": (("none",), "usage decays but is never reset"),
+    "JobSubmitPlugins": ((), "jobs are taken as the trace has them, not as a submit plugin would change them"),
+    "DependencyParameters": ((), "dependencies behave as by default"),
+    "BurstBufferType": (("burst_buffer/none",), "burst buffers are not counted and nothing is staged"),
+    "CompleteWait": (("0",), "nodes are free at the moment their job ends"),
+    "FederationParameters": ((), "the cluster stands alone"),
+    "JobRequeue": (("1",), "jobs of failed nodes are requeued where the job allows it"),
+    "RequeueExit": ((), "no job is requeued for its exit code"),
+    "RequeueExitHold": ((), "no job is requeued for its exit code"),
+    "ResvOverRun": (("0",), "jobs are stopped when their reservation ends"),
+    "DefMemPerCPU": (("0", "unlimited"), "a job that asks for no memory gets none"),
+    "DefMemPerGPU": (("0", "unlimited"), "a job that asks for no memory gets none"),
+    "DefMemPerNode": (("0", "unlimited"), "a job that asks for no memory gets none"),
+    "MaxMemPerCPU": (("0", "unlimited"), "memory requests are not limited"),
+    "MaxMemPerNode": (("0", "unlimited"), "memory requests are not limited"),
+}
+
+_PARTITION: dict[str, tuple[tuple[str, ...], str]] = {
+    "AllowAccounts": (("all",), "every account may use them"),
+    "AllowGroups": (("all",), "every group may use them"),
+    "AllowQos": (("all",), "every QOS may use them"),
+    "DenyAccounts": ((), "no account is refused"),
+    "DenyQos": ((), "no QOS is refused"),
+    "AllocNodes": (("all",), "jobs may come from every host"),
+    "Alternate": ((), "jobs are not moved to another partition"),
+    "ExclusiveUser": (("no",), "users share nodes"),
+    "ExclusiveTopo": (("no",), "jobs share switches"),
+    "LLN": (("no",), "nodes are filled in order, not by least load"),
+    "MaxCPUsPerNode": (("unlimited", "0"), "all CPUs of a node are open to them"),
+    "MaxCPUsPerSocket": (("unlimited", "0"), "all CPUs of a socket are open to them"),
+    "MaxMemPerCPU": (("unlimited", "0"), "memory requests are not limited"),
+    "MaxMemPerNode": (("unlimited", "0"), "memory requests are not limited"),
+    "DefMemPerCPU": (("unlimited", "0"), "a job that asks for no memory gets none"),
+    "DefMemPerGPU": (("unlimited", "0"), "a job that asks for no memory gets none"),
+    "DefMemPerNode": (("unlimited", "0"), "a job that asks for no memory gets none"),
+    "DefCpuPerGPU": ((), "a job that asks for GPUs gets only the CPUs it asks for"),
+    "JobDefaults": ((), "jobs ask for exactly what the trace says"),
+    "PreemptMode": (("off",), "no job is ever preempted"),
+    "ReqResv": (("no",), "no reservation is required"),
+    "RootOnly": (("no",), "every user may use them"),
+    "SelectTypeParameters": ((), "resources are allocated as in the rest of the cluster"),
+    "SuspendTime": (("-1", "infinite", "none"), "idle nodes stay powered on"),
+}
+
+_PRIORITY_FLAGS: dict[str, str] = {
+    "calculate_running": "",
+    "accrue_always": "",
+    "no_fair_tree": "",
+    "small_relative_to_time": "",
+    "depth_oblivious": "classic fair share is used, in which depth counts",
+    "incr_only": "priorities may fall",
+    "max_tres": "the billing of a job is the sum of its weighted resources, not their maximum",
+    "no_normal_all": "all factors are normalised",
+    "no_normal_assoc": "the association factor is normalised",
+    "no_normal_part": "the partition factor is normalised",
+    "no_normal_qos": "the QOS factor is normalised",
+    "no_normal_tres": "the TRES factors are normalised",
+}
+
+_WITHOUT_EFFECT = frozenset(
+    # Limits on slurmctld's own time and load, steps, and what users may do: a simulated controller is never late.
+    [
+        "allow_zero_lic",
+        "bb_array_stage_cnt",
+        "bf_max_time",
+        "bf_node_space_size",
+        "bf_yield_interval",
+        "bf_yield_rpc_cnt",
+        "bf_yield_sleep",
+        "build_queue_timeout",
+        "correspond_after_task_cnt",
+        "default_gbytes",
+        "disable_hetjob_steps",
+        "disable_job_shrink",
+        "disable_user_top",
+        "enable_hetjob_steps",
+        "enable_job_state_cache",
+        "enable_user_top",
+        "ignore_constraint_validation",
+        "ignore_numa",
+        "ignore_prefer_validation",
+        "inventory_interval",
+        "max_rpc_cnt",
+        "max_sched_time",
+        "max_script_size",
+        "no_backup_scheduling",
+        "no_env_cache",
+        "requeue_setup_env_fail",
+        "salloc_wait_nodes",
+        "sbatch_wait_nodes",
+        "sched_min_interval",
+        "spec_cores_first",
+        "step_retry_count",
+        "step_retry_time",
+        "max_submit_line_size",
+        "max_depend_depth",
+    ]
+)
+
+
+def unmodelled(text: ConfText) -> Iterator[str]:
+    """One sentence for each setting that the simulator does not follow, general settings first."""
+    for key, (off, instead) in _GLOBAL.items():
+        setting = text.get(key)
+        if setting is not None and _is_on(setting, off):
+            yield f"{setting.where}={setting.value}: not modelled; {instead}."
+    yield from _scheduler(text)
+    yield from _priority(text)
+    yield from _enforcement(text)
+    yield from _nodes(text)
+    yield from _partitions(text)
+
+
+def _is_on(setting: Setting, off: tuple[str, ...]) -> bool:
+    return bool(setting.value) and setting.value.lower() not in off
+
+
+def _scheduler(text: ConfText) -> Iterator[str]:
+    setting = text.get("schedulerparameters")
+    for name, value in options(setting).items():
+        if setting is None or name in FLAGS or name in _WITHOUT_EFFECT:
+            continue
+        shown = f"{setting.where}: {name}={value}" if value else f"{setting.where}: {name}"
+        if name not in UNITS:
+            yield f"{shown}: not modelled; jobs are scheduled as if it were not there."
+        elif name == "sched_interval" and value == str(OFF):
+            yield f"{shown}: the simulator's main loop always runs, here every 60 s."
+
+
+def _priority(text: ConfText) -> Iterator[str]:
+    setting = text.get("priorityflags")
+    for name in options(setting):
+        instead = _PRIORITY_FLAGS.get(name, "priorities are computed as if it were not there")
+        if setting is not None and instead:
+            yield f"{setting.where}={name.upper()}: not modelled; {instead}."
+
+
+def _enforcement(text: ConfText) -> Iterator[str]:
+    setting = text.get("enforcepartlimits")
+    if setting is None or setting.value.upper() == "NO":
+        place = setting.where if setting else f"{text.file}: EnforcePartLimits"
+        yield f"{place}=NO: jobs beyond a partition's limits are refused here; Slurm keeps them waiting."
+
+
+def _nodes(text: ConfText) -> Iterator[str]:
+    records = effective(text, "nodename")
+    for state, instead in (
+        ("cloud", "these nodes are always on"),
+        ("future", "these nodes do not exist yet and are left out"),
+    ):
+        named = [r.name for r in records if (s := r.get("state")) and s.value.lower() == state]
+        if named:
+            yield f"NodeName {_list(named)}: State={state.upper()}: {instead}."
+    parameters = text.get("selecttypeparameters")
+    by_core = parameters is None or "cr_cpu" not in parameters.value.lower()
+    threaded = [r.name for r in records if (s := r.get("threadspercore")) and s.value not in ("", "1")]
+    if by_core and threaded:
+        yield f"NodeName {_list(threaded)}: ThreadsPerCore: CPUs are allocated singly, Slurm gives whole cores."
+
+
+def _partitions(text: ConfText) -> Iterator[str]:
+    records = effective(text, "partitionname")
+    memory = consumable_memory(text)
+    for key, (off, instead) in _PARTITION.items():
+        if "Mem" in key and not memory:
+            continue
+        named = [r.name for r in records if (s := r.get(key)) and _is_on(s, off)]
+        if named:
+            yield f"PartitionName {_list(named)}: {key}: not modelled; {instead}."
+    yield from _sharing_and_state(records)
+
+
+def _sharing_and_state(records: tuple[Record, ...]) -> Iterator[str]:
+    for record in records:
+        share, state = record.get("oversubscribe", "shared"), record.get("state")
+        if share and share.value.lower().split(":")[0] in ("force", "yes"):
+            yield f"{share.where}={share.value}: not modelled; no resource is given to two jobs at once."
+        if state and state.value.lower() in ("drain", "inactive", "down"):
+            yield f"{state.where}={state.value}: the partition takes no jobs and starts none."
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -1,0 +1,75 @@
+"""Where each key of a TOML text stands, so that an error about a value can name its line.
+
+``tomllib`` gives values without positions. This scan keeps the line of every table header and of every key
+outside multi-line values; a key inside a multi-line value is found at the line where that value begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+Path = tuple[str | int, ...]
+"""Keys and array indices from the top, such as ``("partitions", 0, "nodes")``."""
+
+_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(
+    r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
+)
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+_TOKEN = re.compile(
+    r'''"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}]|\n''', re.DOTALL
+)
+
+
+def line_of(text: str, path: Path) -> int:
+    """The 1-based line of the longest leading part of ``path`` that the text has; 0 where it has none."""
+    places = _places(text)
+    for length in range(len(path), 0, -1):
+        if line := places.get(path[:length]):
+            return line
+    return 0
+
+
+def _places(text: str) -> dict[Path, int]:
+    places: dict[Path, int] = {}
+    counts: Counter[Path] = Counter()
+    table: Path = ()
+    inside = _lines_inside_values(text)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if number in inside:
+            continue
+        if header := _HEADER.match(line):
+            table = _names(header[2])
+            if header[1] == "[[":
+                counts[table] += 1
+                table = (*table, counts[table] - 1)
+            places.setdefault(table, number)
+        elif key := _KEY.match(line):
+            places.setdefault((*table, *_names(key[1])), number)
+    return places
+
+
+def _names(dotted: str) -> Path:
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
+
+
+def _lines_inside_values(text: str) -> set[int]:
+    """Lines that begin inside a multi-line string, array or inline table."""
+    inside: set[int] = set()
+    depth, line = 0, 1
+    for token in _TOKEN.finditer(text):
+        symbol = token[0]
+        if symbol == "\n":
+            line += 1
+            if depth > 0:
+                inside.add(line)
+        elif symbol in "[{":
+            depth += 1
+        elif symbol in "]}":
+            depth -= 1
+        else:
+            newlines = symbol.count("\n")
+            inside.update(range(line + 1, line + newlines + 1))
+            line += newlines
+    return inside
