@@ -62,9 +62,7 @@ def pool_starts(
     return [job.start for job in jobs]
 
 
-def schedule_pass(
-    now: int, queue: list[PoolJob], running: list[PoolJob], capacity: int, backfill: bool
-) -> None:
+def schedule_pass(now: int, queue: list[PoolJob], running: list[PoolJob], capacity: int, backfill: bool) -> None:
     """Start what may start at ``now``: moves jobs from ``queue`` to ``running``."""
     while queue and queue[0].procs <= idle(running, capacity):
         begin(queue[0], now, queue, running)

@@ -151,9 +151,7 @@ def test_easy_on_kth_gives_the_published_figures(kth: Columns) -> None:
 @pytest.mark.shared
 def test_clairvoyant_easy_on_kth_gives_the_published_figure(kth: Columns) -> None:
     known = Columns(kth.submit, kth.runtime, np.minimum(kth.runtime, kth.request), kth.procs)
-    assert known.figures(known.starts(KTH_PROCESSORS))[1] == pytest.approx(
-        PUBLISHED[len(kth.submit)][2], rel=1e-5
-    )
+    assert known.figures(known.starts(KTH_PROCESSORS))[1] == pytest.approx(PUBLISHED[len(kth.submit)][2], rel=1e-5)
 
 
 @pytest.mark.shared
