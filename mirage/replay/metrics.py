@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.domain.chain import Outcome
+from mirage.domain.objective import Weights, objective
 from mirage.replay.bootstrap import (
     Estimate,
     Floats,
@@ -30,8 +32,8 @@ ZERO_WITHIN = 60
 CLOSE_WITHIN = 30 * 60
 """Seconds either way within which a hand-over counts as close."""
 
-OVERLAP_WEIGHTS = (1.0, 0.5)
-"""Prices e_O of a second of overlap at which costs are reported; a second of interruption costs e_I = 1."""
+PRICES = (Weights(interruption=1.0, overlap=1.0), Weights(interruption=1.0, overlap=0.5))
+"""Prices e_I and e_O at which costs are reported."""
 
 ALL = "all"
 """Name of the whole, beside the load classes."""
@@ -134,12 +136,16 @@ def measure_panel(panel: Panel, how: Resampling) -> ReplayMetrics:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """The pairs of one load class: hours by policy, and each pair's weight in the data and every resample."""
+    """The pairs of one load class: x by policy, and each pair's weight in the data and every resample."""
 
-    hours: dict[str, Floats]
+    x: dict[str, Ints]
+    """Seconds."""
     weights: Floats
     blocks: float
     resamples: Resamples
+
+    def hours(self, policy: str) -> Floats:
+        return np.asarray(self.x[policy] / 3_600)
 
     def mean(self, values: Floats) -> Floats:
         return weighted_mean(values, self.weights)
@@ -157,7 +163,7 @@ class _Sample:
 def _measure_load(panel: Panel, resamples: Resamples, load: LoadClass | None) -> list[PolicyMetrics]:
     rows = panel.within(load)
     sample = _Sample(
-        hours={name: _hours(panel.row(name)[rows]) for name in panel.policies},
+        x={name: panel.row(name)[rows] for name in panel.policies},
         weights=resamples.of(panel.episode[rows]),
         blocks=resamples.blocks(panel.episode[rows]),
         resamples=resamples,
@@ -165,12 +171,8 @@ def _measure_load(panel: Panel, resamples: Resamples, load: LoadClass | None) ->
     return [_measure_policy(sample, policy, str(load or ALL)) for policy in panel.policies]
 
 
-def _hours(seconds: Ints) -> Floats:
-    return np.asarray(seconds / 3_600)
-
-
 def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
-    x = sample.hours[policy]
+    x = sample.hours(policy)
     interruption, overlap = np.maximum(x, 0), np.maximum(-x, 0)
     distance = sample.mean(abs(x))
     return PolicyMetrics(
@@ -185,8 +187,8 @@ def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
         uninterrupted_share=sample.share(x <= ZERO_WITHIN / 3_600),
         close_share=sample.share(abs(x) <= CLOSE_WITHIN / 3_600),
         costs=tuple(
-            Cost(weight, sample.estimate(sample.mean(interruption + weight * overlap)))
-            for weight in OVERLAP_WEIGHTS
+            Cost(weights.overlap, sample.estimate(sample.mean(_costs(sample.x[policy], weights))))
+            for weights in PRICES
         ),
         reduction=_reduction(sample, policy),
         regret=_regret(sample, distance),
@@ -194,24 +196,30 @@ def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
     )
 
 
+def _costs(x: Ints, weights: Weights) -> Floats:
+    """What each hand-over costs, in hours of interruption."""
+    outcomes = (Outcome(predecessor_end=0, successor_start=gap) for gap in x.tolist())
+    return np.array([-objective(outcome, weights) / 3_600 for outcome in outcomes])
+
+
 def _reduction(sample: _Sample, policy: str) -> Estimate | None:
     """Paired: each resample compares the two policies on the same episodes."""
-    if REACTIVE not in sample.hours:
+    if REACTIVE not in sample.x:
         return None
-    own, base = (sample.mean(np.maximum(sample.hours[name], 0)) for name in (policy, REACTIVE))
+    own, base = (sample.mean(np.maximum(sample.hours(name), 0)) for name in (policy, REACTIVE))
     return sample.estimate(1 - _ratio(own, base))
 
 
 def _regret(sample: _Sample, distance: Floats) -> Estimate | None:
-    if ORACLE not in sample.hours:
+    if ORACLE not in sample.x:
         return None
-    return sample.estimate(distance - sample.mean(abs(sample.hours[ORACLE])))
+    return sample.estimate(distance - sample.mean(abs(sample.hours(ORACLE))))
 
 
 def _gap_closed(sample: _Sample, distance: Floats) -> Estimate | None:
-    if ORACLE not in sample.hours or REACTIVE not in sample.hours:
+    if ORACLE not in sample.x or REACTIVE not in sample.x:
         return None
-    floor, ceiling = (sample.mean(abs(sample.hours[name])) for name in (ORACLE, REACTIVE))
+    floor, ceiling = (sample.mean(abs(sample.hours(name))) for name in (ORACLE, REACTIVE))
     return sample.estimate(_ratio(ceiling - distance, ceiling - floor))
 
 

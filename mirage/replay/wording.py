@@ -1,0 +1,176 @@
+"""A replay's figures in words: numbers as people write them, sentences that claim no more than the data."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mirage.domain.job import UNLIMITED
+from mirage.replay.bootstrap import FEWEST_BLOCKS
+from mirage.replay.metrics import CLOSE_WITHIN, ZERO_WITHIN
+from mirage.replay.panel import ORACLE, REACTIVE
+
+if TYPE_CHECKING:
+    from mirage.replay.bootstrap import Estimate
+    from mirage.replay.metrics import PolicyMetrics, ReplayMetrics
+    from mirage.replay.outcome import ReplayResult
+
+UNDETERMINED = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+CALENDAR_FROM = 10 * 365 * 86_400
+"""Instants above this are calendar time; below, the trace has its own zero."""
+
+DEFINITIONS = (
+    ("x", "start of the successor minus end of the predecessor"),
+    ("interruption", "x where positive, else 0: no link of the chain runs"),
+    ("overlap", "\N{MINUS SIGN}x where x is negative, else 0: two links hold nodes where one would do"),
+    ("no interruption", f"at most {ZERO_WITHIN // 60} min, the period of Slurm's main loop"),
+    ("within 30 min", f"|x| of at most {CLOSE_WITHIN // 60} min"),
+    ("cost", "interruption + e_O \N{MULTIPLICATION SIGN} overlap, in hours; with e_O = 1 it is |x|"),
+    ("less interrupted by", "reduction of mean interruption against reactive submission"),
+)
+"""What the words and columns of a report mean."""
+
+CLASS_MEANING = "the reactive policy's interruption on the same episode, low to 2 h, medium to 12 h, heavy above"
+
+
+def hours(value: float) -> str:
+    """Hours to a hundredth, a tenth from 10 on."""
+    if not math.isfinite(value):
+        return UNDETERMINED
+    rounded = round(value, 1 if abs(value) >= 9.995 else 2) + 0.0
+    return (f"{rounded:.1f}" if abs(rounded) >= 10 else f"{rounded:.2f}").replace("-", MINUS)
+
+
+def percent(fraction: float) -> str:
+    """A whole percentage with a proper minus; far below nothing, only that it is."""
+    if not math.isfinite(fraction):
+        return UNDETERMINED
+    if fraction < -9.995:
+        return f"< {MINUS}999 %"
+    return f"{round(100 * fraction) + 0:d} %".replace("-", MINUS)
+
+
+def hours_interval(estimate: Estimate) -> str:
+    """The interval of an estimate in hours; empty where there is none, or no width to it."""
+    low, high = hours(estimate.low), hours(estimate.high)
+    return _joined(low, high) if estimate.bounded and low != high else ""
+
+
+def percent_interval(estimate: Estimate) -> str:
+    """The interval of a fraction; empty where there is none, or no width to it."""
+    low, high = percent(estimate.low), percent(estimate.high)
+    if not estimate.bounded or low == high:
+        return ""
+    return _joined(low.removesuffix(" %"), high)
+
+
+def _joined(low: str, high: str) -> str:
+    """A range; in words where a dash would meet a minus."""
+    return f"{low} to {high}" if MINUS in low + high else f"{low}\N{EN DASH}{high}"
+
+
+def duration(seconds: int) -> str:
+    """A length of time in the largest units that say it exactly enough: ``48 h``, ``10 min``, ``7 d``."""
+    if seconds >= UNLIMITED:
+        return "unlimited"
+    for unit, size, least in (("d", 86_400, 3 * 86_400), ("h", 3_600, 3_600), ("min", 60, 60)):
+        if seconds >= least and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s" if seconds < 3_600 else f"{seconds / 3_600:.1f} h"
+
+
+def instant(time: int) -> str:
+    """A calendar instant (UTC), or the day counted from the trace's own zero."""
+    if time <= CALENDAR_FROM:
+        return f"day {time / 86_400:.1f}"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 link``, ``2 links``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def describe_replay(result: ReplayResult, metrics: ReplayMetrics) -> str:
+    """What was replayed, in one sentence."""
+    chains = f"chains of {plural(result.links, 'link')}"
+    size = f"{plural(result.nodes, 'node')} for {duration(result.limit)} each"
+    return (
+        f"{plural(metrics.episodes, 'episode')} ({chains}, {size}) on {result.cluster}, one every "
+        f"{duration(result.every)} from {instant(result.start)} to {instant(result.end)}, "
+        f"a decision every {duration(result.tick)}."
+    )
+
+
+def headlines(metrics: ReplayMetrics) -> tuple[str, ...]:
+    """What the replay found, in up to three sentences."""
+    best = best_policy(metrics)
+    if best is None or not best.pairs:
+        return ()
+    said = [_best_sentence(metrics, best)]
+    if ORACLE in metrics.policies:
+        said.append(_oracle_sentence(metrics, best))
+    return tuple(said)
+
+
+def best_policy(metrics: ReplayMetrics) -> PolicyMetrics | None:
+    """The policy of least mean |x| among those that neither wait for the end nor know the future."""
+    compared = [row for row in metrics.of_load() if row.policy not in (REACTIVE, ORACLE)]
+    return min(compared, key=lambda row: row.distance_mean.value, default=None)
+
+
+def _best_sentence(metrics: ReplayMetrics, best: PolicyMetrics) -> str:
+    suffered = f"{hours(best.interruption_mean.value)} h of interruption"
+    own = f"{suffered} and {hours(best.overlap_mean.value)} h of overlap"
+    if best.reduction is None:
+        return f"{best.policy} came closest to a seamless hand-over: {own} on average."
+    base = metrics.row(REACTIVE)
+    against = f"{hours(base.interruption_mean.value)} h of interruption under reactive submission"
+    if best.distance_mean.value >= base.distance_mean.value:
+        return (
+            f"No policy came closer to a seamless hand-over than reactive submission, which was interrupted "
+            f"{hours(base.interruption_mean.value)} h on average; the next, {best.policy}, had {own}."
+        )
+    change = _change(metrics, best.reduction)
+    return f"{best.policy} came closest to a seamless hand-over: {own} on average, against {against}. {change}"
+
+
+def _change(metrics: ReplayMetrics, reduction: Estimate) -> str:
+    """The reduction of interruption, with how sure it is."""
+    if not math.isfinite(reduction.value):
+        return "There was no interruption to reduce."
+    size = f"That is {percent(abs(reduction.value))} {'less' if reduction.value >= 0 else 'more'} interruption"
+    if not reduction.bounded:
+        return f"{size}; the episodes cover too few days for an interval."
+    interval = f"{_level(metrics)} interval of the reduction: {percent_interval(reduction)}"
+    if reduction.low <= 0 <= reduction.high:
+        return f"{size}, but these episodes do not rule out no change ({interval})."
+    return f"{size} ({interval})."
+
+
+def _level(metrics: ReplayMetrics) -> str:
+    return percent(metrics.resampling.level)
+
+
+def _oracle_sentence(metrics: ReplayMetrics, best: PolicyMetrics) -> str:
+    floor = metrics.row(ORACLE).distance_mean.value
+    text = (
+        f"The successor started {hours(best.distance_mean.value)} h from the predecessor's end on average; "
+        f"with knowledge of the future (oracle) it could have been {hours(floor)} h"
+    )
+    closed = best.gap_closed
+    if closed is None or not math.isfinite(closed.value) or closed.value <= 0:
+        return f"{text}."
+    return f"{text}: {best.policy} closes {percent(closed.value)} of the way from reactive to there."
+
+
+def describe_intervals(metrics: ReplayMetrics) -> str:
+    """How the intervals were made, in one sentence."""
+    how = metrics.resampling
+    block = f"{plural(metrics.block_episodes, 'episode')} or {duration(how.block)} a block"
+    return (
+        f"{_level(metrics)} intervals: circular block bootstrap over episodes in order of start ({block}, "
+        f"{how.resamples:,} resamples, seed {how.seed}); none on fewer than {FEWEST_BLOCKS} blocks."
+    )
