@@ -1,0 +1,71 @@
+"""EASY and FIFO on one pool of processors, for comparison with the literature.
+
+The convention is in ``mirage.simulator.kernel.pool``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import ABSENT
+from mirage.simulator.kernel.pool import run_pool
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFigures:
+    """What the literature quotes of a schedule."""
+
+    mean_wait: float
+    """Seconds."""
+    mean_bounded_slowdown: float
+    """max(1, (wait + run) / max(run, 10 s)), Feitelson et al. 1997."""
+
+
+def simulate_pool(
+    submit: Int64, runtime: Int64, request: Int64, procs: Int64, capacity: int, backfill: bool = True
+) -> Int64:
+    """Start of each job (s); ``ABSENT`` for jobs that ask for more than ``capacity``.
+
+    All columns have one entry a job. A request <= 0 is taken as the run time; the run time is capped at the
+    request.
+    """
+    submit = np.asarray(submit, dtype=np.int64)
+    possible = np.flatnonzero(np.asarray(procs) <= capacity)
+    order = possible[np.argsort(submit[possible], kind="stable")]
+    runs, requests = _capped(np.asarray(runtime, dtype=np.int64), np.asarray(request, dtype=np.int64))
+    jobs = len(order)
+    starts = np.zeros(jobs, dtype=np.int64)
+    run_pool(
+        submit[order],
+        runs[order],
+        requests[order],
+        np.asarray(procs, dtype=np.int64)[order],
+        capacity,
+        backfill,
+        starts,
+        np.empty((capacity + 1, 2), dtype=np.int64),
+        np.empty((capacity + 1, 2), dtype=np.int64),
+        np.empty(jobs, dtype=np.int64),
+    )
+    result = np.full(len(submit), ABSENT, dtype=np.int64)
+    result[order] = starts
+    return result
+
+
+def _capped(runtime: Int64, request: Int64) -> tuple[Int64, Int64]:
+    wanted = np.where(request > 0, request, runtime)
+    return np.minimum(runtime, wanted), wanted
+
+
+def pool_figures(submit: Int64, runtime: Int64, request: Int64, start: Int64) -> PoolFigures:
+    """Mean wait and mean bounded slowdown over the jobs that started."""
+    ran, _ = _capped(runtime, request)
+    started = start != ABSENT
+    wait, run = (start - submit)[started], ran[started]
+    slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, 10))
+    return PoolFigures(float(wait.mean()), float(slowdown.mean()))

@@ -1,0 +1,1 @@
+"""The compiled controller: pure functions on arrays."""

@@ -1,0 +1,398 @@
+"""A job's life: submitted, eligible, started, ended; what its end means for those that depend on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirage.simulator.kernel import agenda, bitsets, fairshare, limits, nodes, queue
+from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.layout import (
+    AFTER,
+    AFTERANY,
+    AFTERNOTOK,
+    AFTEROK,
+    BEGIN,
+    CANCELLED,
+    COMPLETED,
+    DEPENDENCY,
+    DEPENDENCY_NEVER,
+    FREE,
+    HELD,
+    LOG_CANCEL,
+    LOG_END,
+    LOG_REQUEUE,
+    LOG_START,
+    LOG_SUBMIT,
+    NEVER,
+    NODE_DOWN,
+    NODE_FAIL,
+    NONE,
+    ON_BEGIN,
+    ON_CANCEL,
+    ON_DEPENDENCY,
+    ON_END,
+    PENDING,
+    RUNNING,
+    TIMEOUT,
+    Fixed,
+    Record,
+    World,
+)
+
+
+@compiled
+def note(world: World, record: Record, kind: int, slot: int, state: int) -> None:
+    """Write one line of the event log, where there is one."""
+    sim = world.sim[0]
+    if sim.log < record.log.shape[0]:
+        line = record.log[sim.log]
+        line.time, line.kind, line.id, line.state = sim.now, kind, world.jobs[slot].id, state
+        sim.log += 1
+
+
+@compiled
+def wake(fixed: Fixed, world: World) -> None:
+    """Something changed that may let a job start: have the main loop and backfill run when they may.
+
+    Nothing can start while no node has room; whatever gives room back wakes them again.
+    """
+    sim, config = world.sim[0], fixed.config[0]
+    if sim.idle == 0:
+        return
+    if sim.main_due == NEVER:
+        sim.main_due = max(sim.now, sim.last_main + config.batch_sched_delay)
+    if config.backfill == 1 and sim.backfill_due == NEVER:
+        tick = (max(sim.now, sim.last_backfill + 1) + config.bf_interval - 1) // config.bf_interval
+        sim.backfill_due = tick * config.bf_interval
+
+
+@compiled
+def new_slot(world: World) -> int:
+    """A free job slot; its generation tells its jobs apart."""
+    sim = world.sim[0]
+    slot = sim.free_slot
+    if slot >= 0:
+        sim.free_slot = world.jobs[slot].next_free
+        return slot
+    sim.slots += 1
+    return sim.slots - 1
+
+
+@compiled
+def free_slot(world: World, slot: int) -> None:
+    """Give a finished job's slot back."""
+    job = world.jobs[slot]
+    job.status, job.generation = FREE, job.generation + 1
+    job.next_free = world.sim[0].free_slot
+    world.sim[0].free_slot = slot
+
+
+@compiled
+def settle_eligibility(world: World, slot: int) -> None:
+    """Recompute whether only resources hold the job, and its reason."""
+    sim, job = world.sim[0], world.jobs[slot]
+    blocked = True
+    if job.never == 1:
+        job.reason = DEPENDENCY_NEVER
+    elif job.held == 1:
+        job.reason = HELD
+    elif job.begin > sim.now:
+        job.reason = BEGIN
+    elif job.open_dependencies > 0 or (job.singleton == 1 and not _first_of_series(world, slot)):
+        job.reason = DEPENDENCY
+    else:
+        blocked = False
+    if blocked:
+        job.eligible = NEVER
+        return
+    job.eligible = sim.now
+    job.reason = NONE
+    if job.accrue == NEVER:
+        job.accrue = sim.now
+
+
+@compiled
+def _first_of_series(world: World, slot: int) -> bool:
+    """Whether no older job of the same user and name is still pending or running."""
+    job = world.jobs[slot]
+    for s in range(world.sim[0].slots):
+        other = world.jobs[s]
+        if (
+            other.status in (PENDING, RUNNING)
+            and other.name == job.name
+            and other.user == job.user
+            and other.id < job.id
+        ):
+            return False
+    return True
+
+
+@compiled
+def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+    """A job filled into ``slot`` joins the queue (limits on submission were checked)."""
+    sim, job = world.sim[0], world.jobs[slot]
+    job.status, job.start, job.end, job.expected = PENDING, NEVER, NEVER, NEVER
+    job.accrue, job.first_alloc = NEVER, -1
+    limits.count_submitted(fixed, world, slot, 1)
+    if job.singleton == 1:
+        sim.singletons += 1
+    settle_eligibility(world, slot)
+    queue.prioritise(fixed, world, slot)
+    queue.insert(world, slot)
+    if job.begin > sim.now:
+        agenda.schedule(world, job.begin, ON_BEGIN, slot)
+    if job.cancel_at != NEVER:
+        agenda.schedule(world, max(job.cancel_at, sim.now), ON_CANCEL, slot)
+    note(world, record, LOG_SUBMIT, slot, PENDING)
+    wake(fixed, world)
+
+
+@compiled
+def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndarray) -> None:
+    """Start a pending job on the nodes ``chosen``; the caller takes it out of the queue."""
+    sim, job = world.sim[0], world.jobs[slot]
+    nodes.allocate(fixed, world, slot, chosen)
+    job.status, job.start, job.limit_end, job.reason = RUNNING, sim.now, sim.now + job.limit, NONE
+    allowed = job.limit + fixed.partitions[job.partition].over
+    job.end = sim.now + min(job.runtime, allowed)
+    agenda.schedule(world, job.end, ON_END, slot)
+    limits.count_running(fixed, world, slot, 1)
+    if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
+        fairshare.change_rate(fixed, world, job.association, job.billing)
+    if job.singleton == 1:
+        sim.singletons -= 1
+    _insert_running(world, slot)
+    _report_start(world, record, slot)
+    _meet_dependents(fixed, world, slot)
+
+
+@compiled
+def _insert_running(world: World, slot: int) -> None:
+    sim, running, due = world.sim[0], world.running, world.jobs[slot].limit_end
+    i = sim.running
+    while i > 0 and world.jobs[running[i - 1]].limit_end > due:
+        running[i] = running[i - 1]
+        i -= 1
+    running[i] = slot
+    sim.running += 1
+
+
+@compiled
+def _remove_running(world: World, slot: int) -> None:
+    sim, running, due = world.sim[0], world.running, world.jobs[slot].limit_end
+    low, high = 0, sim.running
+    while low < high:
+        middle = (low + high) >> 1
+        if world.jobs[running[middle]].limit_end < due:
+            low = middle + 1
+        else:
+            high = middle
+    while running[low] != slot:
+        low += 1
+    sim.running -= 1
+    for k in range(low, sim.running):
+        running[k] = running[k + 1]
+
+
+@compiled
+def _report_start(world: World, record: Record, slot: int) -> None:
+    sim, job = world.sim[0], world.jobs[slot]
+    if 0 <= job.row < record.results.shape[0]:
+        record.results[job.row].start = sim.now
+        record.results[job.row].state = RUNNING
+    if job.own >= 0:
+        world.own[job.own].start = sim.now
+        world.own[job.own].status = RUNNING
+    if world.waits.shape[0] > 0:
+        wait = world.waits[sim.started % world.waits.shape[0]]
+        wait.start, wait.wait, wait.nodes = sim.now, sim.now - job.submit, job.nodes
+        wait.limit, wait.partition = job.limit, job.partition
+    sim.started += 1
+    note(world, record, LOG_START, slot, RUNNING)
+
+
+@compiled
+def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) -> None:
+    """A job leaves the queue in ``state``: resources, counts, results, dependents; its slot is freed."""
+    sim, job = world.sim[0], world.jobs[slot]
+    exit_code = job.exit_code if state not in (TIMEOUT, CANCELLED, NODE_FAIL) else 0
+    if job.status == RUNNING:
+        stop(fixed, world, slot)
+    else:
+        queue.remove(world, slot)
+        if job.singleton == 1:
+            sim.singletons -= 1
+    limits.count_submitted(fixed, world, slot, -1)
+    if 0 <= job.row < record.results.shape[0]:
+        record.results[job.row].end = sim.now
+        record.results[job.row].state = state
+    if job.own >= 0:
+        own = world.own[job.own]
+        own.status, own.end, own.exit_code, own.reason = state, sim.now, exit_code, job.reason
+    note(world, record, LOG_CANCEL if state == CANCELLED else LOG_END, slot, state)
+    _release_dependents(fixed, world, slot, state, exit_code)
+    user, name = job.user, job.name
+    free_slot(world, slot)
+    if sim.singletons > 0:
+        _wake_series(world, user, name)
+    wake(fixed, world)
+
+
+@compiled
+def stop(fixed: Fixed, world: World, slot: int) -> None:
+    """Take a running job off its nodes."""
+    nodes.release(fixed, world, slot)
+    _remove_running(world, slot)
+    limits.count_running(fixed, world, slot, -1)
+    job = world.jobs[slot]
+    if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
+        fairshare.change_rate(fixed, world, job.association, -job.billing)
+
+
+@compiled
+def end_by_itself(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+    """A running job reached its own end or its limit."""
+    job = world.jobs[slot]
+    allowed = job.limit + fixed.partitions[job.partition].over
+    finish(fixed, world, record, slot, TIMEOUT if job.runtime > allowed else job.outcome)
+
+
+@compiled
+def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+    """A node under a running job went down: requeue it if it may be, else it ends as NODE_FAIL."""
+    job = world.jobs[slot]
+    if job.requeue == 0:
+        finish(fixed, world, record, slot, NODE_FAIL)
+        return
+    stop(fixed, world, slot)
+    job.generation += 1  # voids the end on the agenda; dependents refer to the slot, not the generation
+    job.status, job.start, job.end, job.accrue = PENDING, NEVER, NEVER, NEVER
+    if job.own >= 0:
+        own = world.own[job.own]
+        own.status, own.start, own.generation, own.requeues = PENDING, NEVER, job.generation, own.requeues + 1
+    if 0 <= job.row < record.results.shape[0]:
+        record.results[job.row].start = NEVER
+        record.results[job.row].state = PENDING
+    if job.singleton == 1:
+        world.sim[0].singletons += 1
+    settle_eligibility(world, slot)
+    queue.prioritise(fixed, world, slot)
+    queue.insert(world, slot)
+    note(world, record, LOG_REQUEUE, slot, PENDING)
+    wake(fixed, world)
+
+
+@compiled
+def change_node(fixed: Fixed, world: World, record: Record, node: int, state: int) -> None:
+    """Set a node's state; what runs on a node that goes down is lost or requeued."""
+    nodes.set_state(fixed, world, node, state)
+    if state == NODE_DOWN:
+        a = 0
+        while a < world.sim[0].allocs:
+            entry = world.allocs[a]
+            if entry.slot >= 0 and entry.node == node:
+                lose_node(fixed, world, record, entry.slot)
+            a += 1
+    wake(fixed, world)
+
+
+@compiled
+def change_nodes(fixed: Fixed, world: World, record: Record, chosen: np.ndarray, state: int) -> None:
+    """``change_node`` for every node of a set."""
+    node = bitsets.next_member(chosen, 0)
+    while node >= 0:
+        change_node(fixed, world, record, node, state)
+        node = bitsets.next_member(chosen, node + 1)
+
+
+@compiled
+def add_dependency(world: World, owner: int, kind: int, delay: int, target: int) -> None:
+    """Make the job in ``owner`` (being filled, not yet entered) wait for the job in ``target``."""
+    sim = world.sim[0]
+    if kind == AFTER and world.jobs[target].status == RUNNING:
+        due = world.jobs[target].start + delay
+        if due > sim.now:
+            world.jobs[owner].open_dependencies += 1
+            agenda.schedule(world, due, ON_DEPENDENCY, owner)
+        return
+    d = sim.free_dep
+    if d >= 0:
+        sim.free_dep = world.deps[d].next_free
+    else:
+        d = sim.deps
+        sim.deps += 1
+    entry = world.deps[d]
+    entry.kind, entry.delay, entry.owner = kind, delay, owner
+    entry.generation = world.jobs[owner].generation
+    entry.next_waiter = world.jobs[target].first_waiter
+    world.jobs[target].first_waiter = d
+    world.jobs[owner].open_dependencies += 1
+
+
+@compiled
+def close_dependency(fixed: Fixed, world: World, owner: int) -> None:
+    """One more condition of a pending job holds now."""
+    job = world.jobs[owner]
+    job.open_dependencies -= 1
+    if job.open_dependencies == 0:
+        settle_eligibility(world, owner)
+        wake(fixed, world)
+
+
+@compiled
+def _meet_dependents(fixed: Fixed, world: World, slot: int) -> None:
+    """The job has started: meet the ``after`` conditions on it, keep the others."""
+    sim, job = world.sim[0], world.jobs[slot]
+    d, kept = job.first_waiter, -1
+    while d >= 0:
+        entry = world.deps[d]
+        following = entry.next_waiter
+        if entry.kind == AFTER:
+            if world.jobs[entry.owner].generation == entry.generation:
+                if entry.delay > 0:
+                    agenda.schedule(world, sim.now + entry.delay, ON_DEPENDENCY, entry.owner)
+                else:
+                    close_dependency(fixed, world, entry.owner)
+            entry.next_free = sim.free_dep
+            sim.free_dep = d
+        else:
+            entry.next_waiter = kept
+            kept = d
+        d = following
+    job.first_waiter = kept
+
+
+@compiled
+def _release_dependents(fixed: Fixed, world: World, slot: int, state: int, exit_code: int) -> None:
+    """The job has left the queue: every condition on it is met, or never can be."""
+    sim, job = world.sim[0], world.jobs[slot]
+    good = state == COMPLETED and exit_code == 0
+    d = job.first_waiter
+    while d >= 0:
+        entry = world.deps[d]
+        following, owner = entry.next_waiter, entry.owner
+        if world.jobs[owner].generation == entry.generation:
+            met = (
+                entry.kind in (AFTER, AFTERANY)
+                or (entry.kind == AFTEROK and good)
+                or (entry.kind == AFTERNOTOK and not good)
+            )
+            if met:
+                close_dependency(fixed, world, owner)
+            else:
+                world.jobs[owner].never = 1
+                settle_eligibility(world, owner)
+        entry.next_free = sim.free_dep
+        sim.free_dep = d
+        d = following
+    job.first_waiter = -1
+
+
+@compiled
+def _wake_series(world: World, user: int, name: int) -> None:
+    """A job of a series ended: the next singleton of it may be free to go."""
+    for i in range(world.sim[0].pending):
+        slot = world.pending[i]
+        job = world.jobs[slot]
+        if job.singleton == 1 and job.user == user and job.name == name and job.eligible == NEVER:
+            settle_eligibility(world, slot)

@@ -1,0 +1,190 @@
+"""Nodes: which could run a job, which are taken, what a job holds and gives back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirage.simulator.kernel import bitsets
+from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.layout import DRAIN, IDLE_ROW, NODE_DOWN, UP, UP_ROW, Fixed, World
+
+
+@compiled
+def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
+    """Set ``nodes`` to those that are up, in the job's partition, and have the features it needs."""
+    job = world.jobs[slot]
+    mask, up = fixed.masks[fixed.partitions[job.partition].mask], world.bits[UP_ROW]
+    for k in range(nodes.shape[0]):
+        nodes[k] = mask[k] & up[k]
+    features = job.features
+    f = 0
+    while features != bitsets.ZERO:
+        if features & bitsets.ONE != bitsets.ZERO:
+            mask = fixed.masks[fixed.feature_mask[f]]
+            for k in range(nodes.shape[0]):
+                nodes[k] &= mask[k]
+        features >>= bitsets.ONE
+        f += 1
+
+
+@compiled
+def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes: np.ndarray) -> int:
+    """Leave only nodes that advance reservations allow from ``start`` for the job's limit.
+
+    Returns the earliest end of a reservation in the way (when more nodes could become usable), or the
+    start of the job's own reservation if that is still to come; 0 if there is none.
+    """
+    job, later = world.jobs[slot], 0
+    end = start + job.limit
+    for r in range(fixed.config[0].reservations):
+        reservation = fixed.reservations[r]
+        mask = fixed.masks[reservation.mask]
+        if r == job.reservation:
+            if start < reservation.start:
+                nodes[:] = bitsets.ZERO
+                later = reservation.start
+            elif end > reservation.end:
+                nodes[:] = bitsets.ZERO
+            else:
+                for k in range(nodes.shape[0]):
+                    nodes[k] &= mask[k]
+        elif reservation.start < end and reservation.end > start:
+            for k in range(nodes.shape[0]):
+                nodes[k] &= ~mask[k]
+            if later == 0 or reservation.end < later:
+                later = reservation.end
+    return later
+
+
+@compiled
+def _fits(world: World, slot: int, node: int, resources: int) -> bool:
+    for r in range(resources):
+        if world.free[node, r] < world.needs[slot, r]:
+            return False
+    return True
+
+
+@compiled
+def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> int:
+    """Leave only nodes with room for the job now; returns how many."""
+    resources, exclusive = fixed.config[0].resources, world.jobs[slot].exclusive == 1
+    idle = world.bits[IDLE_ROW]
+    if exclusive:
+        for k in range(nodes.shape[0]):
+            nodes[k] &= idle[k]
+    if exclusive and fixed.config[0].whole_nodes == 1:
+        return bitsets.count(nodes)
+    total = 0
+    node = bitsets.next_member(nodes, 0)
+    while node >= 0:
+        if _fits(world, slot, node, resources):
+            total += 1
+        else:
+            bitsets.discard(nodes, node)
+        node = bitsets.next_member(nodes, node + 1)
+    return total
+
+
+@compiled
+def choose(fixed: Fixed, nodes: np.ndarray, wanted: int, chosen: np.ndarray, work: np.ndarray) -> None:
+    """Pick ``wanted`` of ``nodes``: lower weight first, then best fit on consecutive nodes."""
+    chosen[:] = bitsets.ZERO
+    if fixed.config[0].uniform_weight == 1:
+        bitsets.assign(work, nodes)
+        bitsets.take_best_fit(work, wanted, chosen)
+        return
+    weight_column = fixed.config[0].resources
+    left, above = wanted, np.int64(-1)
+    while left > 0:
+        lowest = np.int64(1) << 62
+        node = bitsets.next_member(nodes, 0)
+        while node >= 0:
+            weight = fixed.capacity[node, weight_column]
+            if above < weight < lowest:
+                lowest = weight
+            node = bitsets.next_member(nodes, node + 1)
+        if lowest == np.int64(1) << 62:
+            return
+        work[:] = bitsets.ZERO
+        node = bitsets.next_member(nodes, 0)
+        while node >= 0:
+            if fixed.capacity[node, weight_column] == lowest:
+                bitsets.add(work, node)
+            node = bitsets.next_member(nodes, node + 1)
+        left -= bitsets.take_best_fit(work, left, chosen)
+        above = lowest
+
+
+@compiled
+def _has_room(fixed: Fixed, world: World, node: int) -> bool:
+    """Whether any job could start on the node, as far as CPUs (resource 0) tell."""
+    jobs, state = world.free[node, fixed.config[0].resources], world.free[node, fixed.config[0].resources + 1]
+    if state != UP:
+        return False
+    return jobs == 0 if fixed.config[0].whole_nodes == 1 else world.free[node, 0] > 0
+
+
+@compiled
+def _mark(fixed: Fixed, world: World, node: int, had_room: bool) -> None:
+    """Keep the idle set and the count of nodes with room in step after a change of one node."""
+    resources = fixed.config[0].resources
+    if world.free[node, resources] == 0 and world.free[node, resources + 1] == UP:
+        bitsets.add(world.bits[IDLE_ROW], node)
+    else:
+        bitsets.discard(world.bits[IDLE_ROW], node)
+    world.sim[0].idle += np.int64(_has_room(fixed, world, node)) - np.int64(had_room)
+
+
+@compiled
+def allocate(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
+    """Give the job its share of each node in ``nodes`` (all of it where it is exclusive)."""
+    sim, job, resources = world.sim[0], world.jobs[slot], fixed.config[0].resources
+    job.first_alloc = -1
+    node = bitsets.next_member(nodes, 0)
+    while node >= 0:
+        a = sim.free_alloc
+        if a >= 0:
+            sim.free_alloc = world.allocs[a].next_of_job
+        else:
+            a = sim.allocs
+            sim.allocs += 1
+        entry = world.allocs[a]
+        entry.node, entry.slot, entry.next_of_job = node, slot, job.first_alloc
+        job.first_alloc = a
+        room = _has_room(fixed, world, node)
+        for r in range(resources):
+            world.free[node, r] -= fixed.capacity[node, r] if job.exclusive == 1 else world.needs[slot, r]
+        world.free[node, resources] += 1
+        _mark(fixed, world, node, room)
+        node = bitsets.next_member(nodes, node + 1)
+
+
+@compiled
+def release(fixed: Fixed, world: World, slot: int) -> None:
+    """Take back all that the job holds."""
+    sim, job, resources = world.sim[0], world.jobs[slot], fixed.config[0].resources
+    a = job.first_alloc
+    while a >= 0:
+        entry = world.allocs[a]
+        node, following = entry.node, entry.next_of_job
+        room = _has_room(fixed, world, node)
+        for r in range(resources):
+            world.free[node, r] += fixed.capacity[node, r] if job.exclusive == 1 else world.needs[slot, r]
+        world.free[node, resources] -= 1
+        _mark(fixed, world, node, room)
+        entry.slot, entry.next_of_job = -1, sim.free_alloc
+        sim.free_alloc = a
+        a = following
+    job.first_alloc = -1
+
+
+@compiled
+def set_state(fixed: Fixed, world: World, node: int, state: int) -> None:
+    """Change a node's state; jobs on it are the caller's business."""
+    room = _has_room(fixed, world, node)
+    world.free[node, fixed.config[0].resources + 1] = state
+    if state == UP:
+        bitsets.add(world.bits[UP_ROW], node)
+    elif state in (DRAIN, NODE_DOWN):
+        bitsets.discard(world.bits[UP_ROW], node)
+    _mark(fixed, world, node, room)

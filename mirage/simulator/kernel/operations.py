@@ -1,0 +1,136 @@
+"""What is asked of the controller from outside: submit, cancel, hold, release, change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirage.simulator.kernel import agenda, backfill, bitsets, engine, lifecycle, limits, queue
+from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.layout import (
+    CANCELLED,
+    NEVER,
+    ON_BEGIN,
+    PENDING,
+    Fixed,
+    Record,
+    Scratch,
+    World,
+)
+
+# Columns of the conditions handed to ``submit``.
+C_KIND, C_DELAY, C_TARGET, C_MET = range(4)
+
+
+@compiled
+def _register(world: World, slot: int, job: np.ndarray, needs: np.ndarray) -> None:
+    """Fill the slot from a JOB row and open its row among the jobs submitted from outside."""
+    sim = world.sim[0]
+    generation = world.jobs[slot].generation
+    world.jobs[slot] = job[0]
+    bitsets.assign(world.needs[slot], needs)
+    entry = world.jobs[slot]
+    entry.generation, entry.id, entry.own, entry.submit = generation, sim.next_id, sim.own, sim.now
+    own = world.own[sim.own]
+    own.id, own.slot, own.generation, own.status = sim.next_id, slot, generation, PENDING
+    own.submit, own.start, own.end = sim.now, NEVER, NEVER
+    own.reason, own.exit_code, own.requeues = 0, 0, 0
+    sim.own += 1
+    sim.next_id += 1
+
+
+@compiled
+def submit(
+    fixed: Fixed, world: World, record: Record, job: np.ndarray, needs: np.ndarray, conditions: np.ndarray
+) -> int:
+    """Submit a job now, with conditions (kind, delay, target slot or -1, 1 met / 0 never); returns its id.
+
+    -1: a limit on submitted jobs refuses it. Tables must have room.
+    """
+    sim = world.sim[0]
+    slot = lifecycle.new_slot(world)
+    bitsets.assign(world.needs[slot], needs)
+    if not limits.may_submit(fixed, world, slot):
+        lifecycle.free_slot(world, slot)
+        return -1
+    _register(world, slot, job, needs)
+    for c in range(conditions.shape[0]):
+        if conditions[c, C_TARGET] >= 0:
+            lifecycle.add_dependency(
+                world, slot, conditions[c, C_KIND], conditions[c, C_DELAY], conditions[c, C_TARGET]
+            )
+        elif conditions[c, C_MET] == 0:
+            world.jobs[slot].never = 1
+    lifecycle.enter(fixed, world, record, slot)
+    return sim.next_id - 1
+
+
+@compiled
+def find(world: World, job_id: int) -> int:
+    """The slot of a pending or running job, -1 if there is none with this id."""
+    for s in range(world.sim[0].slots):
+        if world.jobs[s].status >= 0 and world.jobs[s].id == job_id:
+            return s
+    return -1
+
+
+@compiled
+def cancel(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+    """Cancel a pending or running job now."""
+    lifecycle.finish(fixed, world, record, slot, CANCELLED)
+
+
+@compiled
+def _replace_in_queue(fixed: Fixed, world: World, slot: int) -> None:
+    queue.remove(world, slot)
+    lifecycle.settle_eligibility(world, slot)
+    queue.prioritise(fixed, world, slot)
+    queue.insert(world, slot)
+    lifecycle.wake(fixed, world)
+
+
+@compiled
+def set_hold(fixed: Fixed, world: World, slot: int, held: int) -> None:
+    """Hold (1) or release (0) a pending job. Its age keeps counting from when it first became eligible."""
+    world.jobs[slot].held = held
+    _replace_in_queue(fixed, world, slot)
+
+
+@compiled
+def set_nice(fixed: Fixed, world: World, slot: int, nice: int) -> None:
+    """Change a pending job's nice value."""
+    world.jobs[slot].nice = nice
+    _replace_in_queue(fixed, world, slot)
+
+
+@compiled
+def set_begin(fixed: Fixed, world: World, slot: int, begin: int) -> None:
+    """Change when a pending job may begin; its age then counts from there."""
+    job = world.jobs[slot]
+    job.begin, job.accrue = begin, NEVER
+    if begin > world.sim[0].now:
+        agenda.schedule(world, begin, ON_BEGIN, slot)
+    _replace_in_queue(fixed, world, slot)
+
+
+@compiled
+def plan(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> None:
+    """A full backfill pass that leaves every pending job's planned start; use it on a copy."""
+    sim = world.sim[0]
+    for i in range(sim.pending):
+        world.jobs[world.pending[i]].expected = NEVER
+    backfill.run(fixed, world, scratch, record, True)
+
+
+@compiled
+def planned_start(
+    fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
+) -> int:
+    """When Slurm's plan would start a job submitted now; NEVER if not within its window. Use it on a copy."""
+    if not engine.place_candidate(fixed, world, record, job, needs):
+        return NEVER
+    own = world.sim[0].watch
+    slot = world.own[own].slot
+    plan(fixed, world, scratch, record)
+    if world.own[own].start != NEVER:
+        return world.own[own].start
+    return world.jobs[slot].expected

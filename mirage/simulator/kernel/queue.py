@@ -1,0 +1,130 @@
+"""The pending queue: multifactor priorities (man slurm.conf, PriorityType=priority/multifactor) and order.
+
+priority = weight * age factor + weight * fair-share factor + the factors that do not change - nice, at least 1
+for a job that is not held. Age and fair share are recomputed every PriorityCalcPeriod, as slurmctld does.
+Order: partition tier, priority, then job id (the older first).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirage.simulator.kernel import fairshare
+from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
+
+
+@compiled
+def age_factor(fixed: Fixed, world: World, slot: int) -> float:
+    """Time since the job became eligible (ACCRUE_ALWAYS: was submitted) / PriorityMaxAge, at most 1."""
+    job, config = world.jobs[slot], fixed.config[0]
+    since = job.submit if config.accrue_always == 1 else job.accrue
+    if since == NEVER or config.max_age <= 0:
+        return 0.0
+    return min(1.0, max(0, world.sim[0].now - since) / config.max_age)
+
+
+@compiled
+def prioritise(fixed: Fixed, world: World, slot: int) -> None:
+    """Set the priority of one pending job as of now."""
+    job, config = world.jobs[slot], fixed.config[0]
+    if job.held == 1:
+        job.priority = 0
+        return
+    value = job.static + config.w_age * age_factor(fixed, world, slot)
+    if config.w_fair_share != 0.0 and job.association >= 0:
+        value += config.w_fair_share * world.associations[job.association].factor
+    job.priority = max(1, np.int64(value) - job.nice)
+
+
+@compiled
+def _precedes(world: World, a: int, b: int) -> bool:
+    x, y = world.jobs[a], world.jobs[b]
+    if x.tier != y.tier:
+        return x.tier > y.tier
+    if x.priority != y.priority:
+        return x.priority > y.priority
+    return x.id < y.id
+
+
+@compiled
+def insert(world: World, slot: int) -> None:
+    """Put a pending job at its place."""
+    sim, pending = world.sim[0], world.pending
+    low, high = 0, sim.pending
+    while low < high:
+        middle = (low + high) >> 1
+        if _precedes(world, slot, pending[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    for i in range(sim.pending, low, -1):
+        pending[i] = pending[i - 1]
+    pending[low] = slot
+    sim.pending += 1
+
+
+@compiled
+def remove(world: World, slot: int) -> None:
+    """Take a job out of the queue."""
+    sim, pending = world.sim[0], world.pending
+    i = 0
+    while pending[i] != slot:
+        i += 1
+    sim.pending -= 1
+    for k in range(i, sim.pending):
+        pending[k] = pending[k + 1]
+
+
+@compiled
+def _merge_sort(world: World, order: np.ndarray) -> None:
+    n, pending = world.sim[0].pending, world.pending
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            i, j = low, middle
+            for k in range(low, high):
+                if i < middle and (j >= high or not _precedes(world, pending[j], pending[i])):
+                    order[k] = pending[i]
+                    i += 1
+                else:
+                    order[k] = pending[j]
+                    j += 1
+        for k in range(n):
+            pending[k] = order[k]
+        width *= 2
+
+
+@compiled
+def sort(world: World, order: np.ndarray) -> None:
+    """Restore the order after priorities changed: insertion while nearly sorted, else a merge sort."""
+    n, pending = world.sim[0].pending, world.pending
+    budget = 8 * n
+    for i in range(1, n):
+        slot, k = pending[i], i
+        while k > 0 and _precedes(world, slot, pending[k - 1]):
+            pending[k] = pending[k - 1]
+            k -= 1
+        pending[k] = slot
+        budget -= i - k
+        if budget < 0:
+            _merge_sort(world, order)
+            return
+
+
+@compiled
+def refresh(fixed: Fixed, world: World, scratch: Scratch) -> None:
+    """Recompute priorities if a new calculation period has begun since the last time."""
+    sim, config = world.sim[0], fixed.config[0]
+    period = sim.now // config.calc_period
+    if period == sim.calculated:
+        return
+    sim.calculated = period
+    if config.w_fair_share != 0.0:
+        fairshare.recalculate(fixed, world, scratch)
+    if config.w_fair_share == 0.0 and config.w_age == 0.0:
+        return
+    for i in range(sim.pending):
+        prioritise(fixed, world, world.pending[i])
+    sort(world, scratch.order)

@@ -1,0 +1,218 @@
+"""A cluster's configuration turned into the kernel's fixed tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import ConfigError
+from mirage.simulator.cluster import FairShare, Partition, Qos
+from mirage.simulator.kernel.layout import (
+    CONFIG,
+    NODES_DOWN,
+    NODES_DRAIN,
+    NODES_RESUME,
+    PARTITION,
+    RESERVATION,
+    RESERVATION_EDGE,
+    TIMELINE,
+)
+from mirage.simulator.resources import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.simulator.cluster import ClusterConfig, Reservation
+
+Int64 = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Table = NDArray[np.void]
+
+NODE_EVENTS = {"down": NODES_DOWN, "drain": NODES_DRAIN, "resume": NODES_RESUME}
+MAX_FEATURES = 64
+
+
+@dataclass(frozen=True)
+class Model:
+    """Lookups and fixed tables of one cluster; never changes."""
+
+    cluster: ClusterConfig
+
+    @cached_property
+    def resources(self) -> Resources:
+        """The scheduled resources."""
+        return Resources.of(self.cluster)
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """Every node, in the order of the file: the kernel's node numbers."""
+        return tuple(name for group in self.cluster.nodes for name in group.names)
+
+    @cached_property
+    def node_index(self) -> dict[str, int]:
+        """Node numbers by name."""
+        return {name: i for i, name in enumerate(self.node_names)}
+
+    @cached_property
+    def capacity(self) -> Int64:
+        """Shape (nodes, resources + 1): what each node has, then its weight."""
+        rows = [
+            np.append(self.resources.of_group(group), group.weight)
+            for group in self.cluster.nodes
+            for _ in group.names
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.resources) + 1)
+
+    @cached_property
+    def partition_index(self) -> dict[str, int]:
+        """Partition numbers by name."""
+        return {p.name: i for i, p in enumerate(self.cluster.partitions)}
+
+    @cached_property
+    def default_partition(self) -> int:
+        """The partition of jobs that name none: the default one, or the only one, else the first."""
+        marked = [i for i, p in enumerate(self.cluster.partitions) if p.default]
+        return marked[0] if marked else 0
+
+    @cached_property
+    def members(self) -> tuple[NDArray[np.bool_], ...]:
+        """Nodes of each partition, as masks over the node numbers."""
+        return tuple(self._member_mask(p.nodes) for p in self.cluster.partitions)
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """Every node feature; a job's needs are bits by this order."""
+        names = tuple(dict.fromkeys(f for group in self.cluster.nodes for f in group.features))
+        if len(names) > MAX_FEATURES:
+            raise ConfigError(
+                self.cluster.source or self.cluster.name,
+                f"{len(names)} node features; at most {MAX_FEATURES} are supported",
+            )
+        return names
+
+    @cached_property
+    def feature_members(self) -> tuple[NDArray[np.bool_], ...]:
+        """Nodes that have each feature."""
+        return tuple(
+            np.array([f in group.features for group in self.cluster.nodes for _ in group.names])
+            for f in self.features
+        )
+
+    @cached_property
+    def qos(self) -> dict[str, Qos]:
+        """Qualities of service by name."""
+        return {q.name: q for q in self.cluster.qos}
+
+    @cached_property
+    def whole_nodes(self) -> bool:
+        """Whether every partition gives out whole nodes only, of one kind: then nodes need only be counted."""
+        return all(
+            p.exclusive and len(np.unique(self.capacity[mask, :-1], axis=0)) <= 1
+            for p, mask in zip(self.cluster.partitions, self.members, strict=True)
+        )
+
+    def _member_mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        mask = np.zeros(len(self.node_names), dtype=np.bool_)
+        for name in names:
+            if name not in self.node_index:
+                raise ConfigError(self.cluster.source or self.cluster.name, f"unknown node {name}")
+            mask[self.node_index[name]] = True
+        return mask
+
+    def words(self, mask: NDArray[np.bool_]) -> Words:
+        """A mask over nodes as 64-bit words."""
+        padded = np.zeros(self.word_count * 64, dtype=np.uint8)
+        padded[: len(mask)] = mask
+        packed: Words = np.packbits(padded, bitorder="little").view(np.uint64)
+        return packed
+
+    def node_words(self, names: Iterable[str]) -> Words:
+        """A list of node names as 64-bit words. Raises ``ConfigError`` for an unknown node."""
+        return self.words(self._member_mask(names))
+
+    @property
+    def word_count(self) -> int:
+        """Words in a set of nodes."""
+        return (len(self.node_names) + 63) // 64
+
+    @cached_property
+    def masks(self) -> Words:
+        """Rows: partitions, features, reservations, node events."""
+        rows = [self.words(m) for m in (*self.members, *self.feature_members)]
+        rows += [self.node_words(r.nodes) for r in self.cluster.reservations]
+        rows += [self.node_words(e.nodes) for e in self.cluster.node_events]
+        return np.array(rows, dtype=np.uint64).reshape(len(rows), self.word_count)
+
+    @property
+    def first_reservation_mask(self) -> int:
+        """The row of the first reservation in ``masks``."""
+        return len(self.cluster.partitions) + len(self.features)
+
+    def partition_table(self) -> Table:
+        """PARTITION rows."""
+        table = np.zeros(len(self.cluster.partitions), dtype=PARTITION)
+        for i, p in enumerate(self.cluster.partitions):
+            over = p.over_time_limit if p.over_time_limit >= 0 else self.cluster.scheduler.over_time_limit
+            table[i] = (p.priority_tier, int(p.up), over, i, int(p.exclusive))
+        return table
+
+    def reservation_table(self, reservations: tuple[Reservation, ...], first_mask: int) -> Table:
+        """RESERVATION rows whose node sets stand in the masks from ``first_mask`` on."""
+        table = np.zeros(len(reservations), dtype=RESERVATION)
+        for i, r in enumerate(reservations):
+            table[i] = (r.start, r.end, first_mask + i)
+        return table
+
+    def timeline(self) -> Table:
+        """What is known in advance, by time: edges of reservations, changes of nodes."""
+        first_event = self.first_reservation_mask + len(self.cluster.reservations)
+        entries = [
+            (time, RESERVATION_EDGE, self.first_reservation_mask + i)
+            for i, r in enumerate(self.cluster.reservations)
+            for time in (r.start, r.end)
+        ]
+        entries += [
+            (e.time, NODE_EVENTS[e.state], first_event + i) for i, e in enumerate(self.cluster.node_events)
+        ]
+        return np.array(sorted(entries), dtype=TIMELINE)
+
+    def config_table(self, users: int, arrays: int, tree_users: int) -> Table:
+        """The one CONFIG row."""
+        s, p = self.cluster.scheduler, self.cluster.priority
+        algorithm = {FairShare.NONE: 0, FairShare.CLASSIC: 1, FairShare.FAIR_TREE: 2}[p.fair_share_algorithm]
+        counted = (
+            s.bf_max_job_part > 0 or s.bf_max_job_user > 0 or (s.bf_max_job_array_resv > 0 and arrays > 0)
+        )
+        values: dict[str, Any] = {
+            "nodes": len(self.node_names),
+            "cpus": self.cluster.cpu_count,
+            "resources": len(self.resources),
+            "whole_nodes": int(self.whole_nodes),
+            "uniform_weight": int(len({group.weight for group in self.cluster.nodes}) == 1),
+            "backfill": int(s.backfill),
+            "max_age": p.max_age,
+            "calc_period": max(p.calc_period, 1),
+            "accrue_always": int(p.accrue_always),
+            "favor_small": int(p.favor_small),
+            "fair_share": algorithm,
+            "dampening": p.dampening,
+            "partitions": len(self.cluster.partitions),
+            "users": users,
+            "counted": int(counted),
+            "reservations": len(self.cluster.reservations),
+            "users_in_tree": tree_users,
+            "w_age": float(p.age),
+            "w_fair_share": float(p.fair_share) if algorithm else 0.0,
+            "decay": np.log(2.0) / p.decay_half_life if p.decay_half_life > 0 else 0.0,
+        }
+        names = CONFIG.names or ()
+        values |= {name: getattr(s, name) for name in names if name not in values and hasattr(s, name)}
+        return np.array([tuple(values.get(name, 0) for name in names)], dtype=CONFIG)
+
+    def default_limit(self, partition: Partition) -> int:
+        """The time limit of a job that gives none."""
+        return partition.default_time or partition.max_time

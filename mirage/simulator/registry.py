@@ -1,0 +1,112 @@
+"""Who is who: users, job names, arrays, associations; and requests turned into the kernel's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import DependencyKind
+from mirage.simulator import encode
+
+if TYPE_CHECKING:
+    from mirage.domain.job import JobRequest
+    from mirage.domain.jobtable import JobTable
+    from mirage.simulator.accounts import Accounts
+    from mirage.simulator.cluster import Qos
+    from mirage.simulator.model import Model
+
+Int64 = NDArray[np.int64]
+Table = NDArray[np.void]
+
+
+@dataclass(slots=True)
+class Registry:
+    """Numbers given to names; only ever grows."""
+
+    accounts: Accounts
+    users: dict[str, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    arrays: int = 0
+
+    @classmethod
+    def of_trace(cls, accounts: Accounts, jobs: JobTable | None) -> Registry:
+        """The registry in which a trace's codes are the numbers."""
+        if jobs is None:
+            return cls(accounts)
+        users = {name: i for i, name in enumerate(jobs.user.vocabulary)}
+        return cls(accounts, users, {name: i for i, name in enumerate(jobs.name.vocabulary)})
+
+    def copy(self) -> Registry:
+        """An independent copy."""
+        return replace(self, accounts=self.accounts.copy(), users=dict(self.users), names=dict(self.names))
+
+    @property
+    def users_in_tree(self) -> int:
+        """User rows of the association tree."""
+        return sum(1 for row in self.accounts.rows if row.user)
+
+    def new_array(self) -> int:
+        """A number for an array job."""
+        self.arrays += 1
+        return self.arrays - 1
+
+    def encode(
+        self, model: Model, request: JobRequest, array: int = -1, most_at_once: int = 0
+    ) -> tuple[Table, Int64]:
+        """The kernel's JOB row and needs of a request. Raises ``SubmissionRejected`` with Slurm's reason."""
+        shape = encode.request_shape(model, request)
+        found = encode.fit(model, shape)
+        association = self.accounts.association(request.user, request.account)
+        if association < 0:
+            raise SubmissionRejected(
+                "InvalidAccount", f"user {request.user}, account {request.account or '(default)'}"
+            )
+        groups = self.accounts.groups_of(
+            association, request.user, request.account, self._qualities(model, request, shape, found)
+        )
+        if most_at_once > 0:
+            groups.append(self.accounts.throttle(array, most_at_once))
+        row = encode.blank_rows(1)
+        row["partition"], row["nodes"], row["limit"] = shape.partition, shape.nodes, found.limit
+        row["exclusive"], row["features"] = int(found.exclusive), found.features
+        row["static"] = (
+            found.static_priority
+            + encode.quality_priority(model, request.qos)
+            + encode.association_priority(model, self.accounts, association)
+        )
+        row["billing"], row["association"], row["array"] = found.billing, association, array
+        row["tier"] = model.cluster.partitions[shape.partition].priority_tier
+        self._fill_request(row, request)
+        row["reservation"] = _reservation(model, request)
+        return row, encode.needs_row(found, groups)
+
+    def _qualities(
+        self, model: Model, request: JobRequest, shape: encode.Shape, found: encode.Fit
+    ) -> tuple[Qos, ...]:
+        names = (request.qos, model.cluster.partitions[shape.partition].qos)
+        for name in names:
+            encode.check_qos(model, name, found)
+        return tuple(model.qos[name] for name in names if name in model.qos)
+
+    def _fill_request(self, row: Table, request: JobRequest) -> None:
+        row["user"] = self.users.setdefault(request.user, len(self.users))
+        row["name"] = self.names.setdefault(request.name, len(self.names))
+        row["held"], row["begin"], row["nice"] = int(request.held), request.begin, request.nice
+        row["requeue"] = int(request.requeue)
+        row["singleton"] = int(any(d.kind == DependencyKind.SINGLETON for d in request.dependencies))
+
+
+def _reservation(model: Model, request: JobRequest) -> int:
+    """The number of the reservation asked for, -1 for none. Raises ``SubmissionRejected``."""
+    if not request.reservation:
+        return -1
+    for i, reservation in enumerate(model.cluster.reservations):
+        if reservation.name == request.reservation:
+            if request.user in reservation.users or request.account in reservation.accounts:
+                return i
+            raise SubmissionRejected("ReservationAccess", f"{request.user} may not use {reservation.name}")
+    raise SubmissionRejected("ReservationInvalid", f"no reservation {request.reservation}")

@@ -1,0 +1,142 @@
+"""Allocation, growth and copying of the kernel's changing tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.simulator.encode import blank_rows
+from mirage.simulator.kernel.layout import (
+    AGENDA,
+    ALLOC,
+    DEP,
+    FREE,
+    IDLE_ROW,
+    LOG,
+    NEVER,
+    NODE_DOWN,
+    OWN,
+    RELEASE,
+    RESULT,
+    SIM,
+    SLOT_TIME,
+    UP_ROW,
+    WAIT,
+    Fixed,
+    Record,
+    Scratch,
+    World,
+)
+
+if TYPE_CHECKING:
+    from mirage.simulator.accounts import Accounts
+    from mirage.simulator.model import Model
+
+Table = NDArray[Any]
+RECENT_WAITS = 4096
+FIRST_SLOTS = 256
+
+
+def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> World:
+    """An idle cluster at ``start``."""
+    nodes, resources = len(model.node_names), len(model.resources)
+    free = np.zeros((nodes, resources + 2), dtype=np.int64)
+    free[:, :resources] = model.capacity[:, :resources]
+    down = np.array([group.down for group in model.cluster.nodes for _ in group.names], dtype=bool)
+    free[down, resources + 1] = NODE_DOWN
+    bits = np.zeros((2, model.word_count), dtype=np.uint64)
+    bits[UP_ROW] = bits[IDLE_ROW] = model.words(~down)
+    sim = np.zeros(1, dtype=SIM)
+    sim["now"], sim["next_id"] = start, len(fixed.arrivals) + 1
+    if len(fixed.arrivals):
+        sim["next_id"] = fixed.arrivals["id"].max() + 1
+    for name in ("free_slot", "free_alloc", "free_dep", "watch", "calculated"):
+        sim[name] = -1
+    for name in ("main_due", "full_due", "backfill_due"):
+        sim[name] = NEVER
+    sim["last_main"] = sim["last_backfill"] = start - 1_000_000_000
+    sim["idle"] = int((~down).sum())
+    return World(
+        sim=sim,
+        jobs=blank_rows(FIRST_SLOTS),
+        needs=np.zeros((FIRST_SLOTS, fixed.arrival_needs.shape[1]), dtype=np.int64),
+        agenda=np.zeros(8 * FIRST_SLOTS, dtype=AGENDA),
+        pending=np.zeros(FIRST_SLOTS, dtype=np.int64),
+        running=np.zeros(FIRST_SLOTS, dtype=np.int64),
+        allocs=np.zeros(most_allocations(model), dtype=ALLOC),
+        deps=np.zeros(16, dtype=DEP),
+        free=free,
+        bits=bits,
+        groups=accounts.group_rows(),
+        associations=accounts.tree_rows(start),
+        own=np.zeros(16, dtype=OWN),
+        waits=np.zeros(RECENT_WAITS, dtype=WAIT),
+    )
+
+
+def most_allocations(model: Model) -> int:
+    """The most (job, node) pairs that can exist: one a node, or one a CPU where nodes are shared."""
+    return len(model.node_names) if model.whole_nodes else int(np.maximum(model.capacity[:, 0], 1).sum())
+
+
+def new_scratch(model: Model, world: World, arrays: int, users: int) -> Scratch:
+    """Working memory for one thread."""
+    tests = min(model.cluster.scheduler.bf_max_job_test, 100_000)
+    parts = 2 * tests + 4
+    return Scratch(
+        times=np.zeros(parts, dtype=SLOT_TIME),
+        space=np.zeros((parts, model.word_count), dtype=np.uint64),
+        bits=np.zeros((4, model.word_count), dtype=np.uint64),
+        release=np.zeros(most_allocations(model) + 1, dtype=RELEASE),
+        free=np.zeros((len(model.node_names), len(model.resources) + 1), dtype=np.int64),
+        order=np.zeros(len(world.jobs), dtype=np.int64),
+        failed=np.zeros(64, dtype=np.int64),
+        counts=np.zeros(len(model.cluster.partitions) + users + arrays + 1, dtype=np.int64),
+        stack=np.zeros(len(world.associations) + 1, dtype=np.int64),
+    )
+
+
+def new_record(rows: int, log: bool) -> Record:
+    """Where results of ``rows`` trace rows go, and the event log if wanted."""
+    results = np.zeros(rows, dtype=RESULT)
+    results["start"] = results["end"] = NEVER
+    return Record(results=results, log=np.zeros(1024 if log else 0, dtype=LOG))
+
+
+def no_record() -> Record:
+    """For runs that nobody reads but for their own jobs."""
+    return new_record(0, log=False)
+
+
+def grown(table: Table, rows: int) -> Table:
+    """A table with at least ``rows`` rows and the same beginning."""
+    if len(table) >= rows:
+        return table
+    larger = np.zeros((max(rows, 2 * len(table)), *table.shape[1:]), dtype=table.dtype)
+    larger[: len(table)] = table
+    return larger
+
+
+def with_room(world: World, slots: int) -> World:
+    """A world whose tables hold ``slots`` jobs and the events that they may cause."""
+    if len(world.jobs) >= slots and len(world.agenda) >= 8 * slots:
+        return world
+    jobs = grown(world.jobs, slots)
+    jobs["generation"][len(world.jobs) :] = 0
+    jobs["status"][len(world.jobs) :] = FREE
+    jobs["first_waiter"][len(world.jobs) :] = -1
+    size = len(jobs)
+    return world._replace(
+        jobs=jobs,
+        needs=grown(world.needs, size),
+        agenda=grown(world.agenda, 8 * size),
+        pending=grown(world.pending, size),
+        running=grown(world.running, size),
+    )
+
+
+def copied(world: World) -> World:
+    """An independent copy, the same size."""
+    return World(*(table.copy() for table in world))

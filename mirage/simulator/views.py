@@ -1,0 +1,186 @@
+"""What a simulation shows: columns of the queue, jobs, nodes; and the check of its own tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import UnknownJob
+from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.snapshot import JobColumns, PartitionState
+from mirage.simulator.kernel.layout import G_JOBS, NEVER, NODE_DOWN, REASONS, UP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.simulator.kernel.layout import Fixed, World
+    from mirage.simulator.model import Model
+
+Table = NDArray[np.void]
+
+
+def _columns(rows: Table, start: NDArray[np.int64]) -> JobColumns:
+    return JobColumns(
+        job_id=rows["id"],
+        user=rows["user"],
+        partition=rows["partition"],
+        qos=rows["qos"],
+        nodes=rows["nodes"],
+        limit=rows["limit"],
+        submit=rows["submit"],
+        eligible=rows["eligible"],
+        start=start,
+        priority=rows["priority"],
+    )
+
+
+def pending_columns(world: World) -> JobColumns:
+    """Pending jobs in order of priority; no planned starts (see ``Simulation.planned_starts``)."""
+    rows = world.jobs[world.pending[: int(world.sim["pending"][0])]]
+    return _columns(rows, np.full(len(rows), ABSENT, dtype=np.int64))
+
+
+def running_columns(world: World) -> JobColumns:
+    """Running jobs in the order in which their limits end."""
+    rows = world.jobs[world.running[: int(world.sim["running"][0])]]
+    return _columns(rows, rows["start"])
+
+
+def own_job(own: Table, requests: Sequence[JobRequest], world: World, job_id: JobId) -> Job:
+    """A job submitted from outside as a domain value. Raises ``UnknownJob``."""
+    found = np.flatnonzero(own["id"] == job_id)
+    if not len(found):
+        raise UnknownJob(f"job {job_id}: not submitted here")
+    row, request = own[found[0]], requests[int(found[0])]
+    state, start, end = JobState(int(row["status"])), _known(row["start"]), _known(row["end"])
+    active = world.jobs[int(row["slot"])]
+    if state == JobState.RUNNING:
+        end = int(active["limit_end"])
+    reason = REASONS[int(row["reason"])] if state.finished else _pending_reason(active)
+    return Job(
+        job_id,
+        request.name,
+        request.user,
+        request.partition,
+        request.nodes,
+        request.limit if state.finished else int(active["limit"]),
+        state,
+        int(row["submit"]),
+        start,
+        end,
+        int(row["exit_code"]),
+        reason if state == JobState.PENDING else "",
+        request.tag,
+    )
+
+
+def _known(instant: Any) -> int:
+    return ABSENT if instant == NEVER else int(instant)
+
+
+def _pending_reason(job: Any) -> str:
+    """The kernel writes a reason only where it tried the job; others wait behind it."""
+    reason = REASONS[int(job["reason"])]
+    return "Priority" if reason == "None" else reason
+
+
+def partition_states(model: Model, world: World) -> tuple[PartitionState, ...]:
+    """Nodes of each partition by state."""
+    resources = len(model.resources)
+    busy, away = world.free[:, resources] > 0, world.free[:, resources + 1] != UP
+    return tuple(
+        PartitionState(
+            p.name,
+            int(mask.sum()),
+            int((mask & ~busy & ~away).sum()),
+            int((mask & busy).sum()),
+            int((mask & away & ~busy).sum()),
+        )
+        for p, mask in zip(model.cluster.partitions, model.members, strict=True)
+    )
+
+
+def allocation(model: Model, world: World, slot: int) -> tuple[str, ...]:
+    """Names of the nodes held by the job in ``slot``, in node order; empty for slot -1."""
+    if slot < 0 or world.jobs["status"][slot] != JobState.RUNNING:
+        return ()
+    return tuple(model.node_names[n] for n in sorted(_nodes_of(world, slot)))
+
+
+def _nodes_of(world: World, slot: int) -> list[int]:
+    found, a = [], int(world.jobs["first_alloc"][slot])
+    while a >= 0:
+        found.append(int(world.allocs["node"][a]))
+        a = int(world.allocs["next_of_job"][a])
+    return found
+
+
+def recent_waits(world: World, count: int, since: int) -> Table:
+    """The last ``count`` starts since ``since``, oldest first."""
+    started, size = int(world.sim["started"][0]), len(world.waits)
+    kept = min(count, started, size)
+    if started <= size:
+        recent = world.waits[started - kept : started]
+    else:
+        recent = world.waits[np.arange(started - kept, started) % size]
+    return recent[recent["start"] >= since] if since else recent
+
+
+def planned(before: World, after: World) -> dict[JobId, int]:
+    """Planned starts of the jobs pending in ``before``, read from ``after``, a copy that planned them."""
+    found = {}
+    for slot in before.pending[: int(before.sim["pending"][0])]:
+        job = after.jobs[slot]
+        start = job["start"] if job["status"] == JobState.RUNNING else job["expected"]
+        if start != NEVER:
+            found[JobId(int(job["id"]))] = int(start)
+    return found
+
+
+def check(model: Model, fixed: Fixed, world: World) -> None:
+    """Recompute what the tables say twice; raise ``AssertionError`` where they disagree."""
+    sim, resources = world.sim[0], len(model.resources)
+    status = world.jobs["status"][: sim["slots"]]
+    pending, running = world.pending[: sim["pending"]], world.running[: sim["running"]]
+    assert sorted(pending) == list(np.flatnonzero(status == JobState.PENDING)), "pending queue and job states"
+    assert sorted(running) == list(np.flatnonzero(status == JobState.RUNNING)), "running list and job states"
+    limit_ends = world.jobs["limit_end"][running]
+    assert (np.diff(limit_ends) >= 0).all(), "running list is not in order of limits"
+    used, count = _recount(model, world, running)
+    assert (world.free[:, :resources] == model.capacity[:, :resources] - used).all(), "free resources"
+    assert (world.free[:, :resources] >= 0).all(), "over-allocated"
+    assert (world.free[:, resources] == count).all(), "jobs on nodes"
+    state = world.free[:, resources + 1]
+    assert (count[state == NODE_DOWN] == 0).all(), "a job runs on a node that is down"
+    idle = model.words((count == 0) & (state == UP))
+    assert (world.bits[1] == idle).all(), "idle set"
+    _check_groups(fixed, world, running)
+
+
+def _recount(
+    model: Model, world: World, running: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Resources in use and jobs by node, from the jobs' own allocations."""
+    resources = len(model.resources)
+    used = np.zeros((len(model.node_names), resources), dtype=np.int64)
+    count = np.zeros(len(model.node_names), dtype=np.int64)
+    for slot in running:
+        nodes = _nodes_of(world, slot)
+        job = world.jobs[slot]
+        assert len(nodes) == job["nodes"], f"job {job['id']} holds {len(nodes)} nodes, asked {job['nodes']}"
+        for node in nodes:
+            used[node] += model.capacity[node, :-1] if job["exclusive"] else world.needs[slot, :resources]
+            count[node] += 1
+    return used, count
+
+
+def _check_groups(fixed: Fixed, world: World, running: NDArray[np.int64]) -> None:
+    first = 2 * int(fixed.config["resources"][0]) + 1
+    jobs = np.zeros(len(world.groups), dtype=np.int64)
+    for slot in running:
+        for group in world.needs[slot, first:]:
+            if group >= 0:
+                jobs[group] += 1
+    assert (jobs == world.groups[:, G_JOBS]).all(), "jobs counted against limits"
