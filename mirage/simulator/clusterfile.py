@@ -124,11 +124,18 @@ def parse_cluster(text: str, source: str) -> ClusterConfig:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise ConfigError(f"{source}:{line[1]}" if line else source, f"not TOML: {error}") from error
+        raise ConfigError(_place_of_syntax_error(str(error), text, source), f"not TOML: {error}") from error
     config = _build(document, text, source)
     _check(config, text, source)
     return config
+
+
+def _place_of_syntax_error(message: str, text: str, source: str) -> str:
+    """``file:line``; ``tomllib`` (before Python 3.14) has the line only in its message."""
+    if "at end of document" in message:
+        return f"{source}:{len(text.splitlines())}"
+    line = re.search(r"at line (\d+)", message)
+    return f"{source}:{line[1]}" if line else source
 
 
 def _text(path: Path) -> str:

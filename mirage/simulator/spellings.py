@@ -98,7 +98,7 @@ def _weight(name: str, value: str) -> float:
     match = _NUMBER.fullmatch(value)
     if match is None:
         raise ConfigError(f"{name}={value}", "expected a number, with K, M, G, T or P after it where needed")
-    power = _POWERS[match[2].upper()] - (1 if name == "mem" and match[2] else 0)
+    power = _POWERS[match[2].upper()] - (_POWERS["M"] if name == "mem" and match[2] else 0)
     return float(match[1]) / 1024.0**power
 
 
@@ -107,7 +107,7 @@ def _amount(text: str, base: str) -> int:
     if match is None:
         raise ConfigError(text, "expected a whole number, with K, M, G, T or P after it where needed")
     power = _POWERS[match[2].upper()] - _POWERS[base] if match[2] else 0
-    amount = int(match[1]) * 1024**power if power >= 0 else int(match[1]) // 1024**-power
+    amount = int(match[1]) << 10 * power if power >= 0 else int(match[1]) >> 10 * -power
     if amount > MAX_AMOUNT:
         raise ConfigError(text, "is too large")
     return amount
