@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -64,6 +65,7 @@ INKS = (
 _SETTINGS = {
     "svg.fonttype": "none",
     "svg.hashsalt": "mirage",
+    "text.parse_math": False,
     "font.size": 9.5,
     "axes.edgecolor": MUTED.light,
     "axes.labelcolor": MUTED.light,
@@ -97,7 +99,10 @@ def blank(width: float, height: float) -> tuple[Figure, Axes]:
 def write_svg(figure: Figure, name: str, alt: str) -> str:
     """The figure as one ``<svg>`` element; ``name`` keeps its ids apart from those of other figures."""
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    with warnings.catch_warnings():
+        # the reader's browser has its own fonts; matplotlib's are only used to measure
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     body = re.search(r"<svg\b[^>]*viewBox=\"([^\"]*)\"[^>]*>(.*)</svg>", text.getvalue(), re.DOTALL)
     assert body, "matplotlib writes one svg element"
     inner = re.sub(r"<metadata>.*?</metadata>", "", body[2], flags=re.DOTALL)
