@@ -118,14 +118,21 @@ def parse_associations(text: str, file: str, cluster: str = "") -> tuple[tuple[A
         notes.append(
             f"{file}: {by_parent} rows have Share=parent: not modelled; they have one share of their own."
         )
-    found = (_association(row) for row in kept)
-    return tuple(a for a in found if a.user or a.account != ROOT), tuple(notes)
+    found = tuple(a for a in (_association(row) for row in kept) if a.user or a.account != ROOT)
+    notes += _not_counted([a.grp_tres for a in found], file)
+    return found, tuple(notes)
 
 
 def parse_qos(text: str, file: str) -> tuple[tuple[Qos, ...], tuple[str, ...]]:
     """The QOS, and what of them is not modelled, in sentences. Raises ``ConfigError``."""
     rows = _rows(text, file, "name", "sacctmgr -P show qos")
-    return tuple(_qos(row) for row in rows), tuple(_not_followed(rows, _QOS_FOLLOWED, file))
+    found = tuple(_qos(row) for row in rows)
+    ceilings = [
+        ceiling
+        for q in found
+        for ceiling in (q.grp_tres, q.max_tres_per_user, q.max_tres_per_account, q.max_tres_per_job)
+    ]
+    return found, (*_not_followed(rows, _QOS_FOLLOWED, file), *_not_counted(ceilings, file))
 
 
 def _rows(text: str, file: str, needed: str, command: str) -> list[Row]:
@@ -196,3 +203,9 @@ def _not_followed(rows: list[Row], followed: frozenset[str], file: str) -> Itera
         holding = sum(row.cells[column].lower() not in _MEANS_NOTHING for row in rows)
         if column not in followed and holding:
             yield f"{file}: column {column} ({holding} rows): not modelled."
+
+
+def _not_counted(ceilings: list[TresLimit], file: str) -> Iterator[str]:
+    names = {name for ceiling in ceilings for name, _ in ceiling.limits if not spellings.followed(name)}
+    for name in sorted(names):
+        yield f"{file}: limits on {name}: not modelled; only cpu, mem, node and gres/NAME are counted."

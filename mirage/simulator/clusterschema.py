@@ -83,11 +83,21 @@ def _gres(value: object) -> object:
 
 
 def _tres_limit(value: object) -> object:
-    return _read(spellings.tres_limit, ",".join(_texts(value, '"node=8,gres/gpu:a100=24"')))
+    ceiling = _read(spellings.tres_limit, ",".join(_texts(value, '"node=8,gres/gpu:a100=24"')))
+    _only_followed(tuple(name for name, _ in ceiling.limits))
+    return ceiling
 
 
 def _weights(value: object) -> object:
-    return _read(spellings.tres_weights, ",".join(_texts(value, '"CPU=1.0,GRES/gpu=2.0"')))
+    weights = _read(spellings.tres_weights, ",".join(_texts(value, '"CPU=1.0,GRES/gpu=2.0"')))
+    _only_followed(tuple(name for name, _ in weights))
+    return weights
+
+
+def _only_followed(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not spellings.followed(name):
+            raise ValueError(f"{name} is not counted in the simulator: only cpu, mem, node and gres/NAME are")
 
 
 def _name(value: object) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.simulator import spellings
 from mirage.simulator.slurmconf_nodes import consumable_memory, effective
 from mirage.simulator.slurmconf_scheduling import FLAGS, OFF, UNITS, options
 
@@ -134,6 +135,7 @@ def unmodelled(text: ConfText) -> Iterator[str]:
             yield f"{setting.where}={setting.value}: not modelled; {instead}."
     yield from _scheduler(text)
     yield from _priority(text)
+    yield from _weights(text)
     yield from _enforcement(text)
     yield from _nodes(text)
     yield from _partitions(text)
@@ -163,6 +165,15 @@ def _priority(text: ConfText) -> Iterator[str]:
             yield f"{setting.where}={name.upper()}: not modelled; {instead}."
 
 
+def _weights(text: ConfText) -> Iterator[str]:
+    given = [text.get("priorityweighttres")]
+    given += [record.get("tresbillingweights") for record in effective(text, "partitionname")]
+    for setting in (s for s in given if s is not None):
+        for name, _ in spellings.tres_weights(setting.value):
+            if not spellings.followed(name):
+                yield f"{setting.where}: {name}: not modelled; only cpu, mem, node and gres/NAME are counted."
+
+
 def _enforcement(text: ConfText) -> Iterator[str]:
     setting = text.get("enforcepartlimits")
     if setting is None or setting.value.upper() == "NO":
@@ -179,6 +190,9 @@ def _nodes(text: ConfText) -> Iterator[str]:
         named = [r.name for r in records if (s := r.get("state")) and s.value.lower() == state]
         if named:
             yield f"NodeName {_list(named)}: State={state.upper()}: {instead}."
+    endless = [r.name for r in records if (s := r.get("gres")) and spellings.NOT_CONSUMED in s.value]
+    if endless:
+        yield f"NodeName {_list(endless)}: Gres no_consume: left out; jobs that ask for it are refused."
     parameters = text.get("selecttypeparameters")
     by_core = parameters is None or "cr_cpu" not in parameters.value.lower()
     threaded = [r.name for r in records if (s := r.get("threadspercore")) and s.value not in ("", "1")]

@@ -23,6 +23,7 @@ _COUNT = re.compile(r"(\d{1,19})([KMGTP]?)", re.IGNORECASE)
 _NUMBER = re.compile(r"([+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))([KMGTP]?)", re.IGNORECASE)
 _IDS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_FOLLOWED_TRES = ("cpu", "mem", "node")
 _PLAIN_TRES = ("cpu", "node", "mem", "vmem", "billing", "energy", "pages")
 _NAMED_TRES = ("gres", "license", "bb", "fs", "ic")
 
@@ -65,6 +66,11 @@ def _gres_pair(item: str) -> tuple[str, int]:
     if not _NAME.fullmatch(parts[0]) or len(parts) > 2 or not all(_TYPE.fullmatch(p) for p in parts):
         raise ConfigError(item, "expected GRES as name:count or name:type:count, such as gpu:a100:4")
     return ":".join(parts), count
+
+
+def followed(tres: str) -> bool:
+    """Whether the simulator counts this TRES: CPUs, memory, nodes and generic resources."""
+    return tres in _FOLLOWED_TRES or tres.startswith("gres/")
 
 
 def tres_limit(text: str) -> TresLimit:

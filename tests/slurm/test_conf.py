@@ -118,10 +118,9 @@ def test_an_include_of_itself_ends_with_an_error():
 def test_any_text_is_read_or_refused(text: str):
     try:
         conf = parse(text, "f", lambda path, _: (path, "A=1"))
-    except ConfigError as error:
-        assert error.where.startswith("f:")
-    else:
-        assert isinstance(conf, ConfText)
+    except ConfigError:
+        return
+    assert isinstance(conf, ConfText)
 
 
 WORDS = st.text(alphabet="abcXYZ019_", min_size=1, max_size=8)
