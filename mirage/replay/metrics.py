@@ -119,6 +119,11 @@ def measure(result: ReplayResult, how: Resampling | None = None) -> ReplayMetric
     return measure_panel(build_panel(result.policies, result.outcomes), how or Resampling(seed=result.seed))
 
 
+def replay_document(result: ReplayResult, metrics: ReplayMetrics) -> dict[str, object]:
+    """The whole replay as one document for ``json.dumps``: settings, outcomes, queue, and the metrics."""
+    return result.to_json() | {"metrics": metrics.to_json()}
+
+
 def measure_panel(panel: Panel, how: Resampling) -> ReplayMetrics:
     """As ``measure``, from a panel."""
     resamples = resample_episodes(panel.starts, how)

@@ -62,19 +62,17 @@ def _waits(rng: np.random.Generator, count: int) -> np.ndarray:
 def _chain(
     policy: str, episode: int, waits: np.ndarray, links: int, rng: np.random.Generator, first: int
 ) -> list[PairOutcome]:
-    submit = first + episode * 4 * HOUR
+    submit = begun = first + episode * 4 * HOUR
     start = submit + int(waits[0] / 2)
     pairs = []
     for pair in range(links - 1):
         end, wait = start + LIMIT, int(waits[min(pair + 1, len(waits) - 1)])
-        lead = _lead(policy, wait, rng)
-        begin = max(submit, end - lead) + wait
+        asked = end - _lead(policy, wait, rng)
+        begin = max(submit, asked) + wait
         pairs.append(
-            PairOutcome(
-                policy, episode, submit, pair, submit, start, end, end - lead, begin, f"{policy} submits"
-            )
+            PairOutcome(policy, episode, begun, pair, submit, start, end, asked, begin, f"{policy} submits")
         )
-        submit, start = end - lead, max(begin, end)
+        submit, start = asked, max(begin, end)
     return pairs
 
 

@@ -21,7 +21,7 @@ from mirage.replay.bootstrap import (
     weighted_mean,
     weighted_quantile,
 )
-from mirage.replay.metrics import measure
+from mirage.replay.metrics import measure, replay_document
 from mirage.replay.outcome import PairOutcome, ReplayResult
 from mirage.replay.panel import LoadClass, build_panel
 
@@ -39,9 +39,7 @@ def handover(policy: str, episode: int, x: float, pair: int = 0) -> PairOutcome:
 def replay_of(**x_by_policy: list[float]) -> ReplayResult:
     """A replay with the given signed gaps, in hours, one pair an episode."""
     outcomes = tuple(
-        handover(policy, episode, x)
-        for policy, values in x_by_policy.items()
-        for episode, x in enumerate(values)
+        handover(policy, episode, x) for policy, values in x_by_policy.items() for episode, x in enumerate(values)
     )
     return replace(synthetic_replay(episodes=1), policies=tuple(x_by_policy), outcomes=outcomes)
 
@@ -81,6 +79,12 @@ def test_a_chain_has_the_class_of_its_mean_reactive_interruption() -> None:
     assert build_panel(("reactive",), pairs).load == (LoadClass.MEDIUM,)
 
 
+def test_every_pair_of_a_longer_chain_counts() -> None:
+    metrics = measure(synthetic_replay(episodes=20, links=4), QUICK)
+    assert metrics.dropped == 0
+    assert all(row.pairs == 60 for row in metrics.of_load())
+
+
 def test_a_minute_is_no_interruption() -> None:
     row = measure(replay_of(reactive=[0, 60 / HOUR, 61 / HOUR, -5]), QUICK).row("reactive")
     assert row.uninterrupted_share.value == 0.75
@@ -115,9 +119,14 @@ def test_too_few_blocks_give_no_interval() -> None:
 
 def test_the_document_is_json_and_reproducible() -> None:
     replay = synthetic_replay(episodes=60)
-    document = json.dumps(measure(replay, QUICK).to_json(), allow_nan=False)
-    assert document == json.dumps(measure(replay, QUICK).to_json(), allow_nan=False)
-    assert len(json.loads(document)["rows"]) == len(measure(replay, QUICK).rows)
+    metrics = measure(replay, QUICK)
+    document = json.dumps(replay_document(replay, metrics), allow_nan=False)
+    assert document == json.dumps(replay_document(replay, measure(replay, QUICK)), allow_nan=False)
+    read = json.loads(document)
+    assert read["trace"] == replay.trace
+    assert len(read["outcomes"]) == len(replay.outcomes)
+    assert len(read["metrics"]["rows"]) == len(metrics.rows)
+    assert read["metrics"]["rows"][0]["interruption_mean"]["value"] == metrics.rows[0].interruption_mean.value
 
 
 gaps = st.lists(st.floats(-30, 30), min_size=1, max_size=40)
@@ -148,9 +157,7 @@ def test_invariants(data: st.DataObject) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(-100, 100), st.integers(0, 4)), min_size=1, max_size=30), st.floats(0, 1))
-def test_weighted_statistics_equal_those_of_the_repeated_sample(
-    sample: list[tuple[float, int]], q: float
-) -> None:
+def test_weighted_statistics_equal_those_of_the_repeated_sample(sample: list[tuple[float, int]], q: float) -> None:
     values = np.array([value for value, _ in sample])
     weights = np.array([[weight for _, weight in sample]], dtype=np.float64)
     repeated = [value for value, weight in sample for _ in range(weight)]
