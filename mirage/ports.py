@@ -18,8 +18,12 @@ class Cluster(Protocol):
     Every method may raise ``ClusterUnavailable`` when the controller does not answer; the caller then holds.
     """
 
-    def snapshot(self) -> Snapshot:
-        """The queue and the nodes now. One bulk question, whatever the number of jobs."""
+    def snapshot(self, *, queue: bool = True) -> Snapshot:
+        """The queue and the nodes now. One bulk question, whatever the number of jobs.
+
+        Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
+        be empty.
+        """
 
     def submit(self, request: JobRequest) -> JobId:
         """Submit a job; returns its id. Raises ``SubmissionRejected`` with Slurm's reason.
@@ -81,6 +85,10 @@ class Predictor(Protocol):
     @property
     def wants_waits(self) -> int:
         """How many recent waits it reads; 0: none."""
+
+    @property
+    def wants_queue(self) -> bool:
+        """Whether it reads the snapshot's jobs and partitions; our own links are always there."""
 
     @property
     def wants_plan(self) -> bool:

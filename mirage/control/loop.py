@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainStatus
+from mirage.domain.chain import ChainStatus, LinkState
 from mirage.domain.decision import Hold, Observation, RecentWaits
 from mirage.domain.errors import ClusterUnavailable, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER
@@ -116,9 +116,7 @@ class ControlLoop:
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 
-    def _consider(
-        self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds
-    ) -> Cycle:
+    def _consider(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds) -> Cycle:
         observation = self._observe(record, predecessor, snapshot)
         decision = self._decide(record, observation)
         if isinstance(decision, Hold):
@@ -134,7 +132,7 @@ class ControlLoop:
     def _freeze(self, now: Seconds) -> Snapshot:
         """The snapshot of this cycle; when the cluster does not answer the last one, marked stale."""
         try:
-            self._last = self._outside.cluster.snapshot()
+            self._last = self._outside.cluster.snapshot(queue=self._guard.predictor.wants_queue)
         except ClusterUnavailable as error:
             self._write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             last = self._last or Snapshot.unseen(now)
@@ -236,7 +234,7 @@ class ControlLoop:
         store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
         text = f"submitted link {link.index} as job {job_id}: {link.reason}"
         self._write(record, now, EntryKind.ACTION, text)
-        return Cycle(text, NEVER, deciding=False)
+        return Cycle(text, NEVER, deciding=True)
 
     # 9. write it down
 
@@ -249,8 +247,9 @@ class ControlLoop:
         return Cycle(text, now + self._policy.settle, deciding=True)
 
     def _wake(self, record: ChainRecord, now: Seconds) -> Seconds:
-        """The next instant at which something is due: the head's end, the end of a back-off."""
+        """The next instant at which something is due: the head's end, the end of a back-off or of a search."""
         due = [record.not_before, record.head.end if record.head else NEVER]
+        due += [ln.planned + self._policy.settle for ln in record.links if ln.state is LinkState.PLANNED]
         return min((instant for instant in due if instant > now), default=NEVER)
 
     def _write(self, record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str) -> None:

@@ -1,0 +1,109 @@
+"""The simulated cluster behind the ports: queue, estimates, waits and clock of one simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import RecentWaits
+from mirage.domain.job import JobId, JobState
+from mirage.domain.snapshot import JobColumns, Snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mirage.domain.job import JobRequest, Seconds
+    from mirage.simulator.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a job does once it runs: the part that a request does not say."""
+
+    runtime: Seconds
+    outcome: JobState = JobState.COMPLETED
+    exit_code: int = 0
+
+
+Script = Callable[["JobRequest"], Run]
+"""Says what each submitted job will do."""
+
+
+def to_the_limit(request: JobRequest) -> Run:
+    """A service: runs until its limit ends it."""
+    return Run(request.limit, JobState.TIMEOUT)
+
+
+_NO_JOBS = JobColumns.none()
+
+
+class SimulatedCluster:
+    """``Cluster``, ``StartEstimator``, ``WaitHistory``, ``Clock`` and ``SteppedTime`` over one simulation."""
+
+    def __init__(self, simulation: Simulation, script: Script = to_the_limit) -> None:
+        self.simulation = simulation
+        self._script = script
+        self._own: dict[str, JobId] = {}
+
+    def copy(self) -> SimulatedCluster:
+        """An independent cluster in the same state."""
+        twin = SimulatedCluster(self.simulation.copy(), self._script)
+        twin._own = dict(self._own)
+        return twin
+
+    def snapshot(self, *, queue: bool = True) -> Snapshot:
+        """The queue and the nodes now; links are the jobs submitted through this object."""
+        simulation = self.simulation
+        links = {tag: simulation.job(job_id) for tag, job_id in self._own.items()}
+        if not queue:
+            return Snapshot(simulation.now, _NO_JOBS, _NO_JOBS, (), (), (), (), links)
+        pending, running = simulation.columns()
+        return Snapshot(
+            time=simulation.now,
+            pending=pending,
+            running=running,
+            partitions=simulation.partitions(),
+            users=simulation.users,
+            partition_names=simulation.partition_names,
+            qos_names=simulation.qos_names,
+            links=links,
+        )
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Submit a job that does what the script says. Raises ``SubmissionRejected``."""
+        run = self._script(request)
+        job_id = self.simulation.submit(request, run.runtime, run.outcome, run.exit_code)
+        if request.tag:
+            self._own[request.tag] = job_id
+        return job_id
+
+    def cancel(self, job_id: JobId) -> None:
+        """Cancel a job. Raises ``UnknownJob``."""
+        self.simulation.cancel(job_id)
+
+    def estimate_start(self, request: JobRequest) -> Seconds:
+        """The start in the backfill plan of this instant."""
+        return self.simulation.estimate_start(request)
+
+    def start_times(self, request: JobRequest, submit_times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When the job would start if submitted at each of these instants: foresight no real cluster has."""
+        return self.simulation.start_times(request, self._script(request).runtime, submit_times)
+
+    def recent_waits(self, count: int) -> RecentWaits:
+        """The last ``count`` jobs that the simulation started, whoever submitted them."""
+        found = self.simulation.waits(count)
+        return RecentWaits(found["start"], found["wait"], found["nodes"], found["limit"])
+
+    def now(self) -> Seconds:
+        """The simulated clock."""
+        return self.simulation.now
+
+    def advance(self, until: Seconds) -> None:
+        """Let everything happen that is due until then."""
+        self.simulation.run_until(until)
+
+    def link_states(self) -> tuple[int, ...]:
+        """The states of the jobs submitted through this object."""
+        return tuple(self.simulation.job(job_id).state for job_id in self._own.values())

@@ -1,0 +1,27 @@
+"""A fixed lead: submits the successor so long before its predecessor's end, whatever the queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import WaitForecast
+
+if TYPE_CHECKING:
+    from mirage.domain.decision import Observation
+    from mirage.domain.job import Seconds
+
+
+class FixedLead:
+    """What production chains use that do not look at the queue (a hand-over time in their configuration)."""
+
+    wants_waits = 0
+    wants_queue = False
+    wants_plan = False
+
+    def __init__(self, lead: Seconds, name: str) -> None:
+        self.name = name
+        self._lead = lead
+
+    def predict(self, observation: Observation) -> WaitForecast:
+        """Starts after the lead."""
+        return WaitForecast.point(observation.time + self._lead)

@@ -1,0 +1,23 @@
+"""The reactive baseline: expects no wait, hence submits when the predecessor has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import WaitForecast
+
+if TYPE_CHECKING:
+    from mirage.domain.decision import Observation
+
+
+class Reactive:
+    """What users do who submit the next job when the last one is gone. Never overlaps."""
+
+    name = "reactive"
+    wants_waits = 0
+    wants_queue = False
+    wants_plan = False
+
+    def predict(self, observation: Observation) -> WaitForecast:
+        """Starts at once."""
+        return WaitForecast.point(observation.time)

@@ -1,0 +1,167 @@
+"""The closed-loop replay: one warm simulation in time order, an episode every so often, every policy on each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.replay.episodes import Played, play_episode, policy_predictor
+from mirage.replay.outcome import QueueHistory, ReplayResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+    from mirage.replay.plan import ReplayPlan
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.simulator.simulation import Simulation
+
+SAMPLE_EVERY = 3_600
+"""Seconds between samples of the queue."""
+
+QueueSample = tuple[int, int, int, int]
+"""time, pending jobs, pending nodes, busy nodes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One episode of every policy, and the queue since the one before."""
+
+    number: int
+    played: tuple[Played, ...]
+    """In the order of the plan's policies."""
+    queue: tuple[QueueSample, ...]
+    rejected: int
+    """Jobs of the trace that the cluster has refused."""
+
+
+class Stage:
+    """The trace's own simulation, which moves from episode to episode and never sees the service."""
+
+    def __init__(self, trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
+        from mirage.simulator.simulation import Simulation  # noqa: PLC0415 (loads the compiled kernel)
+
+        self._simulation = Simulation(cluster, trace)
+        self._plan = plan
+
+    def episode(self, number: int) -> Episode:
+        """Play one episode. Numbers must ascend from call to call."""
+        starts = self._plan.episode_starts()
+        queue = tuple(self._sampled(starts[number - 1] if number else starts[0] - 1, starts[number]))
+        self._simulation.run_until(starts[number])
+        played = play_episode(self._simulation, self._plan, number)
+        return Episode(number, played, queue, sum(self._simulation.rejected.values()))
+
+    def _sampled(self, after: Seconds, upto: Seconds) -> Iterator[QueueSample]:
+        first = self._plan.start
+        for time in range(first + -(-(after + 1 - first) // SAMPLE_EVERY) * SAMPLE_EVERY, upto + 1, SAMPLE_EVERY):
+            self._simulation.run_until(time)
+            yield _sample(self._simulation)
+
+
+def replay(
+    trace: JobTable,
+    cluster: ClusterConfig,
+    plan: ReplayPlan,
+    *,
+    workers: int = 1,
+    on_episode: Callable[[int], None] = lambda total: None,
+) -> ReplayResult:
+    """Play every episode of the plan with every policy.
+
+    The result does not depend on ``workers`` (processes). ``on_episode`` is told the number of episodes in all
+    each time one is finished. Raises ``ConfigError`` for a plan that does not fit the trace, ``PluginNotFound``
+    for an unknown policy and ``SubmissionRejected`` where the cluster refuses the service's job.
+    """
+    plan.check(trace)
+    for policy in plan.policies:
+        policy_predictor(policy, plan, None)
+    total, episodes = len(plan.episode_starts()), []
+    for episode in _episodes(trace, cluster, plan, min(workers, total)):
+        episodes.append(episode)
+        on_episode(total)
+    return _result(trace, cluster, plan, episodes)
+
+
+def _episodes(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, workers: int) -> Iterator[Episode]:
+    numbers = range(len(plan.episode_starts()))
+    if workers <= 1:
+        yield from map(Stage(trace, cluster, plan).episode, numbers)
+        return
+    # Each process simulates the trace for itself: that costs less than sending its state around. Processes are
+    # started afresh: forking one that has threads (a progress bar) is not safe.
+    setting = (trace, cluster, plan)
+    with ProcessPoolExecutor(workers, get_context("spawn"), _set_stage, setting) as pool:
+        yield from pool.map(_episode, numbers)
+
+
+_stage: list[Stage] = []
+"""The stage of this worker process; its initialiser fills it."""
+
+
+def _set_stage(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
+    _stage.append(Stage(trace, cluster, plan))
+
+
+def _episode(number: int) -> Episode:
+    return _stage[0].episode(number)
+
+
+def _sample(simulation: Simulation) -> QueueSample:
+    pending, running = simulation.columns()
+    return simulation.now, len(pending), int(pending.nodes.sum()), int(running.nodes.sum())
+
+
+def _result(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, episodes: list[Episode]) -> ReplayResult:
+    played = [one for episode in episodes for one in episode.played]
+    return ReplayResult(
+        trace=trace.source,
+        cluster=cluster.name,
+        nodes=plan.nodes,
+        limit=plan.limit,
+        policies=plan.policies,
+        outcomes=tuple(outcome for one in played for outcome in one.outcomes),
+        queue=_history(episodes, cluster.node_count),
+        rejected_jobs=episodes[-1].rejected,
+        seed=plan.seed,
+        start=plan.start,
+        end=plan.end,
+        every=plan.every,
+        tick=plan.tick,
+        links=plan.links,
+        overlap_price=plan.weights.overlap / plan.weights.interruption,
+        notes=(*_arrivals_note(trace, plan, played), *_troubles(plan, episodes)),
+    )
+
+
+def _history(episodes: list[Episode], nodes: int) -> QueueHistory:
+    rows = np.array([row for episode in episodes for row in episode.queue], dtype=np.int64).reshape(-1, 4)
+    time, jobs, wanted, busy = rows.T
+    return QueueHistory(time, jobs, wanted, np.minimum(busy, nodes), nodes)
+
+
+def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> tuple[str, ...]:
+    """Says when hand-overs lie beyond the trace, where the queue only empties."""
+    last = int(trace.submit[-1])
+    ends = [outcome.successor_start for one in played for outcome in one.outcomes]
+    beyond = sum(end > last for end in ends)
+    if not beyond:
+        return ()
+    return (f"{beyond} of {len(ends)} successors start after the last submission of the trace ({last})",)
+
+
+def _troubles(plan: ReplayPlan, episodes: list[Episode]) -> tuple[str, ...]:
+    """What went wrong, each sentence once for each policy, with its number of occurrences."""
+    counts = Counter(
+        (policy, text)
+        for episode in episodes
+        for policy, one in zip(plan.policies, episode.played, strict=True)
+        for text in one.troubles
+    )
+    return tuple(f"{policy}: {text} ({count} times)" for (policy, text), count in counts.items())

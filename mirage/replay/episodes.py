@@ -1,0 +1,124 @@
+"""One episode: the same instant of the same cluster, played once by each policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.backends.simulated import SimulatedCluster
+from mirage.control.guard import Guard
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore, NoFiles
+from mirage.control.ticks import SimulatedTicks
+from mirage.domain.chain import ChainRecord
+from mirage.domain.job import NEVER
+from mirage.domain.journal import EntryKind
+from mirage.predictors.reactive import Reactive
+from mirage.predictors.registry import build_predictor
+from mirage.provisioner.decide import DecisionRule
+from mirage.provisioner.limits import Limits
+from mirage.replay.oracle import Oracle
+from mirage.replay.outcome import PairOutcome
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.ports import Predictor
+    from mirage.replay.oracle import Foresight
+    from mirage.replay.plan import ReplayPlan
+    from mirage.simulator.simulation import Simulation
+
+PATIENCE = 30 * 86_400
+"""How long one link may wait before the episode is given up (s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one policy made of one episode."""
+
+    outcomes: tuple[PairOutcome, ...]
+    troubles: tuple[str, ...]
+    """What went wrong on the way: predictors that failed, submissions that were refused."""
+
+
+def play_episode(base: Simulation, plan: ReplayPlan, number: int) -> tuple[Played, ...]:
+    """Each policy's hand-overs in the episode that begins now; ``base`` is not changed.
+
+    The service's user submits the first link now and waits for it to start; from there every policy goes on
+    alone, on its own copy of the cluster. Raises ``SubmissionRejected`` where the cluster refuses such a link.
+    """
+    begin = base.now
+    cluster = _with_first_link(base, plan)
+    if cluster is None:
+        text = f"no first link: submitted at {begin} it would not start within {PATIENCE // 86_400} days"
+        return tuple(Played((), (text,)) for _ in plan.policies)
+    return tuple(_play(cluster.copy(), plan, name, number, begin) for name in plan.policies)
+
+
+def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | None:
+    """A copy at the instant at which the first link starts; ``None`` if it would wait too long."""
+    cluster = SimulatedCluster(base.copy())
+    chain = plan.chain()
+    (start,) = cluster.start_times(chain.link_request(1), np.array([base.now]))
+    cluster.submit(chain.link_request(1))
+    if start == NEVER:
+        return None
+    cluster.advance(int(start))
+    return cluster
+
+
+def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
+    store, journal = MemoryStore(ChainRecord(plan.chain())), MemoryJournal()
+    outside = Outside(cluster, cluster, cluster, cluster, store, journal, NoFiles())
+    guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
+    loop = ControlLoop(outside, guard, _loop_policy(plan))
+    until = cluster.now() + plan.links * (plan.limit + PATIENCE)
+    loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store) == plan.links - 1)
+    (record,) = store.load()
+    return Played(_outcomes(record, policy, number, begin), journal.texts(EntryKind.TROUBLE))
+
+
+def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) -> Predictor:
+    """The predictor that a policy names; ``oracle`` looks into ``future``.
+
+    ``None`` there only tells whether the name is good. Raises ``PluginNotFound`` and ``ConfigError``.
+    """
+
+    def oracle(parameter: str) -> Predictor:
+        if parameter:
+            raise ValueError("takes no parameter")
+        return Oracle(future, plan.weights, plan.tick) if future is not None else Reactive()
+
+    return build_predictor(policy, {Oracle.name: oracle})
+
+
+def _loop_policy(plan: ReplayPlan) -> Policy:
+    return Policy(rule=DecisionRule(level=plan.weights.critical_level), limits=Limits(), settle=plan.tick)
+
+
+def _handed_over(store: MemoryStore) -> int:
+    (record,) = store.load()
+    return len(record.outcomes())
+
+
+def _outcomes(record: ChainRecord, policy: str, number: int, begin: Seconds) -> tuple[PairOutcome, ...]:
+    links = [link for link in record.links if link.started]
+    return tuple(
+        PairOutcome(
+            policy=policy,
+            episode=number,
+            episode_start=begin,
+            pair=pair,
+            predecessor_submit=before.submit,
+            predecessor_start=before.start,
+            predecessor_end=before.end,
+            successor_submit=after.submit,
+            successor_start=after.start,
+            decision=after.reason,
+        )
+        for pair, (before, after) in enumerate(pairwise(links))
+        if before.final
+    )

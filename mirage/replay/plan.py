@@ -1,0 +1,70 @@
+"""What to replay: the service, the policies, and when episodes begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import Chain, ChainId, DoneCondition
+from mirage.domain.errors import ConfigError
+from mirage.domain.job import JobRequest
+from mirage.domain.objective import Weights
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+
+SERVICE_USER = "mirage-service"
+"""The user who runs the service: one without history or other jobs in the trace."""
+
+MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """The settings of a closed-loop replay. Times in seconds."""
+
+    policies: tuple[str, ...]
+    """Predictors as the user names them, each replayed on every episode."""
+    nodes: int
+    limit: Seconds
+    start: Seconds
+    """First episode."""
+    end: Seconds
+    """No episode starts after this."""
+    every: Seconds
+    tick: Seconds = 10 * MINUTE
+    links: int = 2
+    partition: str = ""
+    weights: Weights = field(default_factory=Weights)
+    seed: int = 0
+
+    def check(self, trace: JobTable) -> None:
+        """Raise ``ConfigError`` for a plan that cannot be played on this trace."""
+        positive = ("nodes", "limit", "every", "tick")
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"--{name}", f"must be positive, not {getattr(self, name)}")
+        if self.links < 2:
+            raise ConfigError("--links", f"a hand-over needs two links, not {self.links}")
+        if self.end < self.start:
+            raise ConfigError("--end", f"{self.end} is before --start {self.start}")
+        if not len(trace):
+            raise ConfigError(trace.source or "trace", "has no jobs")
+        first, last = int(trace.submit[0]), int(trace.submit[-1])
+        if not first < self.start <= last:
+            raise ConfigError(
+                "--start",
+                f"{self.start} is not after the first and by the last submission of the trace, {first} and "
+                f"{last}: what comes before an episode is its history",
+            )
+
+    def episode_starts(self) -> tuple[Seconds, ...]:
+        """When each episode's first link is submitted."""
+        return tuple(range(self.start, self.end + 1, self.every))
+
+    def chain(self) -> Chain:
+        """The service: links that run to their limit."""
+        request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition)
+        done = DoneCondition(exit_code=None, links=self.links)
+        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done)

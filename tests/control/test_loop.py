@@ -1,0 +1,229 @@
+"""The loop over a scripted cluster: when links are submitted, and what faults do to a chain."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import HOUR, Fate, FakeCluster, chain
+
+from mirage.control.guard import Guard
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore
+from mirage.control.ticks import SimulatedTicks
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.job import JobState
+from mirage.domain.journal import EntryKind
+from mirage.predictors.registry import build_predictor
+from mirage.provisioner.limits import Limits
+
+MIN = 60
+
+
+class Service:
+    """A loop with its cluster, store and journal; ``crash`` loses all but the cluster and the store."""
+
+    def __init__(self, cluster: FakeCluster, predictor: str = "reactive", links: int = 2, **policy) -> None:
+        self.cluster = cluster
+        self.store = MemoryStore(ChainRecord(chain(done=DoneCondition(links=links))))
+        self.predictor = predictor
+        self.policy = Policy(**policy)
+        self.crash()
+
+    def crash(self) -> None:
+        self.journal = MemoryJournal()
+        c = self.cluster
+        outside = Outside(c, c, c, c, self.store, self.journal, c)
+        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, guard, self.policy)
+
+    def cycle(self, time: int | None = None) -> str:
+        self.cluster.advance(self.cluster.time if time is None else time)
+        sentence = self.loop.cycle().sentence
+        self.record.check()
+        return sentence
+
+    def run(self, until: int, tick: int = 10 * MIN) -> ChainRecord:
+        self.loop.run(SimulatedTicks(self.cluster, tick, until), lambda: self.record.over)
+        self.record.check()
+        return self.record
+
+    @property
+    def record(self) -> ChainRecord:
+        (record,) = self.store.load()
+        return record
+
+
+def waiting(hours: float) -> FakeCluster:
+    return FakeCluster(lambda request: Fate(wait=int(hours * HOUR)))
+
+
+@pytest.mark.parametrize(
+    ("predictor", "x"),
+    [("reactive", 5 * HOUR), ("fixed:5h", 0), ("fixed:6h", -HOUR), ("fixed:90m", 3.5 * HOUR), ("average", HOUR)],
+)
+def test_the_wait_less_the_lead_is_the_gap(predictor: str, x: int) -> None:
+    cluster = waiting(5)
+    cluster.waits = [3 * HOUR, 5 * HOUR]
+    record = Service(cluster, predictor).run(500 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [o.x for o in record.outcomes()] == [x]
+
+
+def test_reactive_submits_at_the_very_end_also_off_the_grid() -> None:
+    service = Service(waiting(1.23))
+    record = service.run(500 * HOUR, tick=7 * MIN)
+    assert record.links[1].submit == record.links[0].end
+    assert record.links[1].reason == "the predecessor has ended"
+
+
+def test_every_pair_of_a_longer_chain_is_handed_over() -> None:
+    record = Service(waiting(2), "fixed:2h", links=4).run(500 * HOUR)
+    assert [o.x for o in record.outcomes()] == [0, 0, 0]
+    assert len(record.links) == 4
+
+
+def test_skipping_idle_cycles_changes_nothing() -> None:
+    def outcome(skip: bool) -> list[tuple[int, int, int]]:
+        service = Service(waiting(7.77), "fixed:3h", links=3)
+        ticks = SimulatedTicks(service.cluster, 10 * MIN, 500 * HOUR)
+        cycle = service.loop.cycle()
+        while ticks.wait(cycle.wake, cycle.deciding or not skip):
+            cycle = service.loop.cycle()
+        return [(link.submit, link.start, link.end) for link in service.record.links]
+
+    assert outcome(skip=True) == outcome(skip=False)
+
+
+def test_each_cycle_says_why() -> None:
+    service = Service(waiting(2), "fixed:2h")
+    assert service.cycle() == "submitted link 1 as job 100: no link of the chain is on the cluster"
+    assert service.cycle(HOUR) == "link 1 is pending"
+    assert service.cycle(2 * HOUR) == "hold: submitted now it would wait only 2.0 h of the 48.0 h the predecessor has left"
+    assert "submitted link 2 as job 101: submitted now it would wait 2.0 h" in service.cycle(48 * HOUR)
+
+
+def test_a_silent_controller_is_not_an_empty_queue() -> None:
+    service = Service(waiting(0))
+    service.cycle()
+    service.cycle(HOUR)
+    service.cluster.down = True
+    assert service.cycle(60 * HOUR).startswith("hold: the cluster has not answered since")
+    assert service.cycle(61 * HOUR).startswith(f"hold: the cluster has not answered since {HOUR}")
+    assert len(service.cluster.submissions) == 1
+    service.cluster.down = False
+    service.cycle(62 * HOUR)
+    assert len(service.cluster.submissions) == 2
+
+
+def test_an_unreachable_controller_at_start_up_holds() -> None:
+    service = Service(FakeCluster(down=True))
+    assert service.cycle().startswith("hold")
+    assert not service.record.links
+
+
+@pytest.mark.parametrize("fault", ["lose_answer", "lose_question"])
+def test_a_lost_submission_is_found_or_sent_again(fault: str) -> None:
+    service = Service(waiting(10))
+    setattr(service.cluster, fault, True)
+    assert "may not have reached" in service.cycle()
+    for minute in range(1, 10):
+        service.cycle(minute * MIN)
+    assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1"]
+    assert service.record.links[0].state is LinkState.PENDING
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("dies", ["before submit", "after submit"])
+@pytest.mark.parametrize("link", [1, 2])
+def test_a_crash_around_a_submission_leaves_exactly_one_successor(dies: str, link: int) -> None:
+    service = Service(waiting(1))
+    submit = service.cluster.submit
+
+    def dying(request):
+        if request.tag == f"mirage:svc:{link}":
+            if dies == "after submit":
+                submit(request)
+            service.cluster.submit = submit
+            raise Crash
+        return submit(request)
+
+    service.cluster.submit = dying
+    with pytest.raises(Crash):
+        service.run(60 * HOUR)
+    assert service.record.links[-1].state is LinkState.PLANNED
+    service.crash()
+    record = service.run(500 * HOUR)
+    assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1", "mirage:svc:2"]
+    assert record.status is ChainStatus.DONE
+
+
+def test_jobs_of_a_lost_store_are_adopted() -> None:
+    service = Service(waiting(1), "fixed:1h")
+    service.run(48 * HOUR)
+    assert len(service.cluster.submissions) == 2
+    service.store.save(ChainRecord(service.record.chain))
+    service.crash()
+    service.cycle()
+    assert len(service.cluster.submissions) == 2
+    assert [link.state for link in service.record.links] == [LinkState.RUNNING, LinkState.PENDING]
+
+
+def test_refusals_back_off_and_then_pause_the_chain() -> None:
+    service = Service(FakeCluster(refuse="AssocMaxSubmitJobLimit"), limits=Limits(pause_after_refusals=3))
+    service.run(24 * HOUR, tick=MIN)
+    assert service.record.status is ChainStatus.PAUSED
+    assert "refused 3 times in a row" in service.record.reason
+    refused = [e for e in service.journal.entries if "AssocMaxSubmitJobLimit" in e.text]
+    assert [b.time - a.time for a, b in zip(refused, refused[1:], strict=False)] == [300, 600]
+
+
+def test_the_limit_on_submissions_holds() -> None:
+    service = Service(FakeCluster(lambda r: Fate(runtime=60)), links=100, limits=Limits(submissions_per_hour=5))
+    service.store.save(ChainRecord(chain(done=DoneCondition(exit_code=None))))
+    service.run(10 * HOUR - 1, tick=MIN)
+    submitted = [link.submit for link in service.record.links]
+    assert len(submitted) == 50
+    assert all(b - a >= HOUR for a, b in zip(submitted, submitted[5:], strict=False))
+
+
+class Broken:
+    name = "broken"
+    wants_waits = 0
+    wants_queue = False
+    wants_plan = False
+
+    def predict(self, observation):
+        raise RuntimeError("no weights")
+
+
+def test_a_broken_predictor_is_answered_for() -> None:
+    service = Service(waiting(1))
+    outside = Outside(*[service.cluster] * 4, service.store, service.journal, service.cluster)
+    service.loop = ControlLoop(outside, Guard(Broken(), build_predictor("reactive")), Policy())
+    record = service.run(500 * HOUR)
+    assert [o.x for o in record.outcomes()] == [HOUR]
+    assert "broken: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
+
+
+def test_slurms_plan_is_asked_for_only_where_wanted() -> None:
+    service = Service(waiting(4), "slurm")
+    service.cluster.plan = 47 * HOUR
+    record = service.run(500 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert record.links[1].submit == 52 * HOUR, "a plan before the end never submits; the end does"
+    service = Service(waiting(4), "slurm")
+    assert service.run(500 * HOUR).status is ChainStatus.DONE
+    assert "Slurm gives no estimate" in service.journal.texts(EntryKind.TROUBLE)[0]
+
+
+def test_the_chain_ends_with_its_owner() -> None:
+    service = Service(waiting(1), "fixed:2h")
+    service.run(48 * HOUR)
+    for job in service.cluster.live():
+        service.cluster.cancel(job.job_id)
+    service.cycle(48 * HOUR + MIN)
+    assert service.record.status is ChainStatus.STOPPED
+    assert all(job.state is JobState.CANCELLED for job in service.cluster.jobs.values())

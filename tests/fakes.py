@@ -1,0 +1,134 @@
+"""A cluster that does what a test tells it: scripted waits, run times and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mirage.domain.chain import Chain, ChainId, DoneCondition, FailurePolicies
+from mirage.domain.decision import RecentWaits
+from mirage.domain.errors import ClusterUnavailable, SubmissionRejected, UnknownJob
+from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.snapshot import JobColumns, Snapshot
+
+HOUR = 3_600
+
+
+def chain(
+    limit: int = 48 * HOUR,
+    done: DoneCondition = DoneCondition(),
+    failures: FailurePolicies = FailurePolicies(),
+    name: str = "svc",
+) -> Chain:
+    """A one-node service."""
+    return Chain(ChainId(name), name, "alice", JobRequest(name, "", limit), done, failures)
+
+
+@dataclass
+class Fate:
+    """How a job of the fake cluster goes: how long it waits and runs, and how it ends."""
+
+    wait: int = 0
+    runtime: int | None = None
+    """``None``: to its limit, a TIMEOUT."""
+    state: JobState = JobState.COMPLETED
+    exit_code: int = 0
+
+
+@dataclass
+class FakeCluster:
+    """Every port that faces Slurm, on a clock that the test moves."""
+
+    fates: Callable[[JobRequest], Fate] = lambda request: Fate()
+    time: int = 0
+    down: bool = False
+    refuse: str = ""
+    lose_answer: bool = False
+    """The next submission goes through, but the answer does not come back."""
+    lose_question: bool = False
+    """The next submission never reaches the controller."""
+    waits: list[int] = field(default_factory=list)
+    plan: int = ABSENT
+    jobs: dict[int, Job] = field(default_factory=dict)
+    submissions: list[JobRequest] = field(default_factory=list)
+    forget_after: int | None = None
+    """Ended jobs leave the snapshot after so many seconds."""
+    _fates: dict[int, Fate] = field(default_factory=dict)
+
+    def now(self) -> int:
+        return self.time
+
+    def advance(self, until: int) -> None:
+        assert until >= self.time
+        self.time = until
+        self.jobs = {job_id: self._brought_up(job) for job_id, job in self.jobs.items()}
+
+    def snapshot(self, *, queue: bool = True) -> Snapshot:
+        self._answer()
+        links = {job.tag: job for job in self.jobs.values() if job.tag and not self._forgotten(job)}
+        return Snapshot(self.time, JobColumns.none(), JobColumns.none(), (), (), (), (), links)
+
+    def submit(self, request: JobRequest) -> JobId:
+        self._answer()
+        if self.lose_question:
+            self.lose_question = False
+            raise ClusterUnavailable("connection refused")
+        if self.refuse:
+            raise SubmissionRejected(self.refuse)
+        job_id = JobId(len(self.submissions) + 100)
+        self.submissions.append(request)
+        self._fates[job_id] = self.fates(request)
+        self.jobs[job_id] = Job(
+            job_id, request.name, request.user, "p", request.nodes, request.limit, JobState.PENDING, self.time,
+            tag=request.tag,
+        )
+        self.advance(self.time)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise ClusterUnavailable("timed out")
+        return job_id
+
+    def cancel(self, job_id: JobId) -> None:
+        self._answer()
+        if job_id not in self.jobs:
+            raise UnknownJob(str(job_id))
+        job = self.jobs[job_id]
+        if not job.state.finished:
+            self.jobs[job_id] = replace(job, state=JobState.CANCELLED, end=self.time)
+
+    def estimate_start(self, request: JobRequest) -> int:
+        self._answer()
+        return self.plan
+
+    def recent_waits(self, count: int) -> RecentWaits:
+        wait = np.array(self.waits[-count:], dtype=np.int64)
+        return RecentWaits(np.arange(len(wait)), wait, np.ones_like(wait), np.full_like(wait, 48 * HOUR))
+
+    def link_states(self) -> tuple[int, ...]:
+        return tuple(job.state for job in self.jobs.values())
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def live(self) -> list[Job]:
+        return [job for job in self.jobs.values() if not job.state.finished]
+
+    def _answer(self) -> None:
+        if self.down:
+            raise ClusterUnavailable("no route to host")
+
+    def _forgotten(self, job: Job) -> bool:
+        return self.forget_after is not None and job.state.finished and job.end + self.forget_after <= self.time
+
+    def _brought_up(self, job: Job) -> Job:
+        fate = self._fates[job.job_id]
+        start = job.submit + fate.wait
+        if job.state is JobState.PENDING and start <= self.time:
+            job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit)
+        runtime = job.limit if fate.runtime is None else fate.runtime
+        if job.state is JobState.RUNNING and job.start + runtime <= self.time:
+            state = JobState.TIMEOUT if fate.runtime is None else fate.state
+            job = replace(job, state=state, end=job.start + runtime, exit_code=fate.exit_code)
+        return job
