@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import Int64
     from mirage.trace.generator.model import Arrivals, Floats, WorkloadModel
 
+GOLDEN = 0.6180339887498949
+"""Multiples of the golden ratio, taken modulo 1, fill the unit interval evenly at any length."""
+SILVER = 0.4142135623730951
+"""So do those of the square root of 2."""
 EPOCH_HOUR_OF_WEEK = 72
 """The epoch was a Thursday, 00:00 UTC; weeks here start on Monday."""
 
@@ -22,10 +26,10 @@ class BatchPlan:
     time: Floats
     """Seconds since the epoch."""
     job_class: Int64
-    period: Int64
-    """Counted on past the model's span, so that each stretch of time stays apart."""
     size: Int64
     """Jobs."""
+    rate: float
+    """Arrivals relative to the model's."""
 
 
 def hour_of_week(epoch: Int64) -> Int64:
@@ -33,20 +37,25 @@ def hour_of_week(epoch: Int64) -> Int64:
     return (epoch // 3600 + EPOCH_HOUR_OF_WEEK) % 168
 
 
-def folded_day(day: Int64, days: int) -> Int64:
+def folded_day(day: int, days: int) -> int:
     """Day of the model's span that stands for day ``day``: past its end the second half repeats.
 
     The first half often holds the filling of a new machine, which must not come back.
     """
     half = days // 2
-    return np.where(day < days, day, half + (day - half) % (days - half))
+    return day if day < days else half + (day - half) % (days - half)
+
+
+def fitted_days(arrivals: Arrivals, days: int) -> Int64:
+    """``folded_day`` of each of the first ``days`` days."""
+    return np.array([folded_day(d, arrivals.days) for d in range(days)], dtype=np.int64)
 
 
 def expected_batches(arrivals: Arrivals, days: int) -> Floats:
     """Expected batches in each hour of the first ``days`` days, without the random factor of the day."""
     hours = np.arange(days * 24, dtype=np.int64)
     weekly = np.array(arrivals.hour_of_week)[hour_of_week(arrivals.start + hours * 3600)]
-    week = np.array(arrivals.weeks)[folded_day(hours // 24, arrivals.days) // 7]
+    week = np.repeat(np.array(arrivals.weeks)[fitted_days(arrivals, days) // 7], 24)
     return np.asarray(arrivals.batches_per_day / 24 * weekly * week, dtype=np.float64)
 
 
@@ -58,18 +67,18 @@ def plan_batches(model: WorkloadModel, days: int, rate: float, rng: np.random.Ge
     hour = np.repeat(np.arange(len(counts)), counts)
     time = np.sort(model.arrivals.start + 3600 * (hour + rng.random(len(hour))))
     day = ((time - model.arrivals.start) // 86_400).astype(np.int64)
-    fitted = folded_day(day, model.arrivals.days) * model.periods // model.arrivals.days
-    lap = np.maximum(day - model.arrivals.days, -1) // max(model.arrivals.days // model.periods, 1) + 1
-    job_class = _classes(model, fitted, rng)
-    return BatchPlan(time, job_class, fitted + model.periods * lap, _sizes(model, job_class, rng))
+    job_class = _classes(model, fitted_days(model.arrivals, days)[day] // 7, rng)
+    return BatchPlan(time, job_class, _sizes(model, job_class, rng), rate)
 
 
-def spread(count: int, rng: np.random.Generator) -> Floats:
-    """``count`` uniforms, one in each of ``count`` equal cells, in random order.
+def even(count: int, rng: np.random.Generator, step: float = GOLDEN) -> Floats:
+    """``count`` values in [0, 1) of which every stretch is spread evenly: steps of an irrational.
 
-    Shares then come out as fitted even for a small count, where plain draws would scatter.
+    Users hold work back while the queue is long, so that real load varies far less from week to week than
+    independent draws would; a table without feedback gets the same steadiness from even draws. Quantities
+    of the same batches need different steps, else one would tell the other.
     """
-    return np.asarray((rng.permutation(count) + rng.random(count)) / max(count, 1), dtype=np.float64)
+    return np.asarray((rng.random() + step * np.arange(1, count + 1)) % 1, dtype=np.float64)
 
 
 def pick(weights: Floats, uniform: Floats) -> Int64:
@@ -85,13 +94,14 @@ def _day_factors(dispersion: float, days: int, rng: np.random.Generator) -> Floa
     return rng.gamma(1 / dispersion, dispersion, days)
 
 
-def _classes(model: WorkloadModel, period: Int64, rng: np.random.Generator) -> Int64:
-    """A class for each batch, by the shares of its period."""
+def _classes(model: WorkloadModel, week: Int64, rng: np.random.Generator) -> Int64:
+    """A class for each batch, by the shares of its week."""
     shares = np.array([c.shares for c in model.classes])
-    chosen = np.empty(len(period), dtype=np.int64)
-    for p in np.unique(period):
-        rows = np.flatnonzero(period == p)
-        chosen[rows] = pick(shares[:, p], spread(len(rows), rng))
+    chosen = np.empty(len(week), dtype=np.int64)
+    uniform = even(len(week), rng)
+    for w in np.unique(week):
+        rows = week == w
+        chosen[rows] = pick(shares[:, w], uniform[rows])
     return chosen
 
 
@@ -102,5 +112,5 @@ def _sizes(model: WorkloadModel, job_class: Int64, rng: np.random.Generator) -> 
         rows = np.flatnonzero(job_class == c)
         weights = np.array([b.weight for b in described.batch_sizes])
         jobs = np.array([b.jobs for b in described.batch_sizes], dtype=np.int64)
-        sizes[rows] = jobs[pick(weights, spread(len(rows), rng))]
+        sizes[rows] = jobs[pick(weights, even(len(rows), rng))]
     return sizes

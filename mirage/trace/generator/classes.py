@@ -26,6 +26,7 @@ SMALLEST_CLASS = 40
 FEWEST_USERS = 3
 """A class or request that fewer users make is theirs, not the queue's."""
 MOST_SHAPES = 16
+FEWEST_RETURNS = 40
 TRIM = 0.0025
 """Extremes beyond this probability are single jobs' and not kept."""
 SIZE_EDGES = np.array([1, 2, 3, 4, 5, 7, 10, 15, 22, 32, 46, 68, 100, 150, 220, 320, 460, 680, 1000])
@@ -46,9 +47,12 @@ def class_of_jobs(table: JobTable) -> Int64:
 
 
 def fit_class(
-    table: JobTable, sessions: Sessions, rows: NDArray[np.bool_], shares: Floats, nodes: int
+    table: JobTable, sessions: Sessions, rows: NDArray[np.bool_], shares: Floats, nodes: int, returns: Floats
 ) -> JobClass:
-    """What the model says of the jobs ``rows`` (mask); ``shares`` of all batches by period."""
+    """What the model says of the jobs ``rows`` (mask); ``shares`` of all batches by week.
+
+    ``returns``: hours since the series' previous batch, for each batch of the table; NaN where none counts.
+    """
     jobs = table.take(rows)
     ran = jobs.take(jobs.start != ABSENT)
     below = ran.take(ran.runtime < ran.limit - TIMEOUT_SLACK)
@@ -58,6 +62,7 @@ def fit_class(
         shapes=_shapes(jobs, nodes),
         batch_sizes=_batch_sizes(sessions.size[batches]),
         new_series=_share_new(sessions.series[sessions.first[batches]]),
+        series_return=_series_return(returns, batches),
         cancelled_pending=1 - len(ran) / len(jobs),
         timeout=1 - len(below) / max(len(ran), 1),
         runtime=_runtime(below),
@@ -73,6 +78,13 @@ def quantiles(values: Floats) -> Quantiles:
         return (0.0,) * len(LEVELS)
     inner = np.clip(LEVELS, TRIM, 1 - TRIM)
     return tuple(np.maximum.accumulate(np.quantile(values, inner)).tolist())
+
+
+def _series_return(returns: Floats, batches: Int64) -> Quantiles:
+    """Of the class's batches; of all where it has too few."""
+    own = returns[batches]
+    own = own[~np.isnan(own)]
+    return quantiles(own if len(own) >= FEWEST_RETURNS else returns[~np.isnan(returns)])
 
 
 def _runtime(below: JobTable) -> Quantiles:
@@ -94,9 +106,7 @@ def _shapes(jobs: JobTable, nodes: int) -> tuple[Shape, ...]:
         kept = np.array([np.argmax(counts)])
     distance = np.abs(np.log(shapes[:, None, :] / shapes[None, kept, :])).sum(axis=2)
     weight = np.bincount(np.argmin(distance, axis=1), counts, minlength=len(kept)) / len(jobs)
-    return tuple(
-        Shape(int(shapes[s, 0]), int(shapes[s, 1]), float(w)) for s, w in zip(kept, weight, strict=True)
-    )
+    return tuple(Shape(int(shapes[s, 0]), int(shapes[s, 1]), float(w)) for s, w in zip(kept, weight, strict=True))
 
 
 def _batch_sizes(size: Int64) -> tuple[BatchSize, ...]:
@@ -107,8 +117,7 @@ def _batch_sizes(size: Int64) -> tuple[BatchSize, ...]:
     count = np.bincount(part)
     total = np.bincount(part, size)
     return tuple(
-        BatchSize(round(float(total[p] / count[p])), float(count[p] / len(size)))
-        for p in np.flatnonzero(count)
+        BatchSize(round(float(total[p] / count[p])), float(count[p] / len(size))) for p in np.flatnonzero(count)
     )
 
 

@@ -57,7 +57,8 @@ def node_hours(table: JobTable) -> Floats:
 def _longest_limit(table: JobTable) -> int:
     """The longest limit that at least one job in a hundred asks for."""
     limits, counts = np.unique(table.limit, return_counts=True)
-    return int(limits[counts >= 0.01 * len(table)].max(initial=int(limits[-1])))
+    common = limits[counts >= 0.01 * len(table)]
+    return int(common[-1] if len(common) else limits[-1])
 
 
 def _volume(table: JobTable) -> list[tuple[str, float]]:

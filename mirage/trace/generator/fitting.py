@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
-from mirage.trace.generator.arrivals import hour_of_week
+from mirage.trace.generator.calendar_fit import fit_arrivals
 from mirage.trace.generator.classes import class_of_jobs, fit_class
-from mirage.trace.generator.habits import fit_chains, fit_habits
-from mirage.trace.generator.model import HOURS_A_WEEK, Arrivals, ExitCode, Gres, WorkloadModel
+from mirage.trace.generator.habits import fit_chains, fit_habits, series_returns
+from mirage.trace.generator.model import ExitCode, Gres, WorkloadModel, mean_batch_work
 from mirage.trace.generator.sessions import find_sessions
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import Int32, Int64, JobTable
     from mirage.trace.generator.model import Floats
+    from mirage.trace.generator.sessions import Sessions
 
-PERIOD_DAYS = 28
-"""About how long one mix of classes is taken to last."""
 FEWEST_JOBS = 200
 """Below this a fit would say little and would show single jobs."""
 
@@ -34,11 +34,16 @@ def fit(table: JobTable, name: str, *, nodes: int | None = None) -> WorkloadMode
     usable = _usable(table)
     sessions = find_sessions(usable)
     size = nodes if nodes is not None else max(peak_nodes(usable), int(usable.nodes.max()))
-    arrivals = _arrivals(usable.submit[sessions.first] + table.origin, usable.submit + table.origin)
-    periods = max(1, round(arrivals.days / PERIOD_DAYS))
-    day = (usable.submit[sessions.first] + table.origin - arrivals.start) // 86_400
+    arrivals = fit_arrivals(usable, sessions)
+    week = (usable.submit[sessions.first] + table.origin - arrivals.start) // 604_800
     classes = class_of_jobs(usable)
-    counts = _class_counts(classes[sessions.first], day * periods // arrivals.days, periods)
+    returns = series_returns(usable, sessions)
+    observed = _class_shares(classes[sessions.first], week, len(arrivals.weeks))
+    fitted = tuple(
+        fit_class(usable, sessions, classes == c, share, size, returns) for c, share in enumerate(observed)
+    )
+    work = np.array([mean_batch_work(c) for c in fitted])
+    shares = _tilted(observed, work, _weekly_work(usable, sessions, week))
     return WorkloadModel(
         name=name,
         source=table.source or name,
@@ -50,9 +55,7 @@ def fit(table: JobTable, name: str, *, nodes: int | None = None) -> WorkloadMode
             for column, gres in enumerate(table.gres_names)
         ),
         arrivals=arrivals,
-        classes=tuple(
-            fit_class(usable, sessions, classes == c, share, size) for c, share in enumerate(counts)
-        ),
+        classes=tuple(replace(c, shares=tuple(share.tolist())) for c, share in zip(fitted, shares, strict=True)),
         habits=fit_habits(usable, sessions, classes),
         chains=fit_chains(usable, sessions),
         exit_codes=_exit_codes(usable),
@@ -78,51 +81,39 @@ def _usable(table: JobTable) -> JobTable:
     return table.take(kept)
 
 
-def _class_counts(job_class: Int64, period: Int64, periods: int) -> Floats:
-    """Share of each class (rows) among the batches of each period (columns)."""
+def _class_shares(job_class: Int64, week: Int64, weeks: int) -> Floats:
+    """Share of each class (rows) among the batches of each week (columns)."""
     classes = int(job_class.max()) + 1
-    counts = np.bincount(job_class * periods + period, minlength=classes * periods)
-    table = counts.reshape(classes, periods).astype(np.float64)
-    # a few batches of the overall mix keep a period with little activity from being one user's portrait
+    counts = np.bincount(job_class * weeks + week, minlength=classes * weeks)
+    table = counts.reshape(classes, weeks).astype(np.float64)
+    # a few batches of the overall mix keep a week with little activity from being one user's portrait
     table += 20 * table.sum(axis=1, keepdims=True) / table.sum()
     return np.asarray(table / table.sum(axis=0))
 
 
-def _arrivals(first: Int64, submit: Int64) -> Arrivals:
-    """Calendar of the batches with the given first submissions (epoch seconds)."""
-    start = int(submit.min()) // 86_400 * 86_400
-    days = int((submit.max() - start) // 86_400) + 1
-    day = (first - start) // 86_400
-    weeks = np.bincount(day // 7, minlength=-(-days // 7)).astype(np.float64)
-    weeks[-1] *= 7 / ((days - 1) % 7 + 1)
-    mean = len(first) / days
-    week_factor = weeks / 7 / mean
-    hourly = _smoothed(np.bincount(hour_of_week(first), minlength=HOURS_A_WEEK).astype(np.float64))
-    hourly /= hourly.mean()
-    weekday = hourly.reshape(7, 24).mean(axis=1)
-    expected = mean * week_factor[np.arange(days) // 7]
-    expected *= weekday[hour_of_week(start + np.arange(days) * 86_400) // 24]
-    return Arrivals(
-        start=start,
-        days=days,
-        batches_per_day=mean,
-        hour_of_week=tuple(hourly.tolist()),
-        weeks=tuple(week_factor.tolist()),
-        day_dispersion=_dispersion(np.bincount(day, minlength=days), expected),
-    )
+def _weekly_work(table: JobTable, sessions: Sessions, week: Int64) -> Floats:
+    """Mean node-seconds of the batches of each week, taken over three weeks."""
+    of_batch = np.bincount(sessions.batch, table.nodes * table.runtime)
+    work = np.bincount(week, of_batch)
+    batches = np.bincount(week).astype(np.float64)
+    around = [np.convolve(np.pad(c, 1, mode="edge"), (0.25, 0.5, 0.25), "valid") for c in (work, batches)]
+    return np.asarray(around[0] / np.maximum(around[1], 1))
 
 
-def _smoothed(hourly: Floats) -> Floats:
-    """Each hour with half the weight, its neighbours with a quarter each."""
-    return np.asarray(0.5 * hourly + 0.25 * (np.roll(hourly, 1) + np.roll(hourly, -1)))
+def _tilted(shares: Floats, work: Floats, target: Floats) -> Floats:
+    """``shares`` (classes by weeks) with those of the heavy classes changed until the work is ``target``.
 
-
-def _dispersion(counts: Int64, expected: Floats) -> float:
-    """Squared coefficient of variation of the days beyond Poisson's, by moments; busy days only."""
-    busy = expected >= 0.25 * expected.mean()
-    ratio = counts[busy] / expected[busy]
-    # the weeks' level was fitted to the same days: one of seven degrees of freedom is gone
-    return max(0.0, float((np.mean((ratio - 1) ** 2) - np.mean(1 / expected[busy])) * 7 / 6))
+    When the queue is long, users submit no fewer batches but lighter ones; the classes' means do not show it.
+    """
+    pull = np.log(np.maximum(work, 1)) - np.log(np.maximum(work.mean(), 1))
+    low, high = np.full(shares.shape[1], -1.0), np.full(shares.shape[1], 1.0)
+    for _ in range(40):
+        middle = (low + high) / 2
+        tilted = shares * np.exp(pull[:, None] * middle)
+        tilted /= tilted.sum(axis=0)
+        light = work @ tilted < target
+        low, high = np.where(light, middle, low), np.where(light, high, middle)
+    return np.asarray(tilted)
 
 
 def _exit_codes(table: JobTable) -> tuple[ExitCode, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from mirage.domain.job import ABSENT
 from mirage.trace.generator.classes import quantiles
-from mirage.trace.generator.jobs import TIMEOUT_SLACK, uniform_ranks
+from mirage.trace.generator.jobs import TIMEOUT_SLACK, standard_log_size, uniform_ranks
 from mirage.trace.generator.model import Correlation, Habits, HandChains
 from mirage.trace.generator.sessions import (
     CHAIN_LIMIT,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from mirage.trace.generator.model import Floats
     from mirage.trace.generator.sessions import Sessions
 
+OUTSTANDING_LEVEL = 0.95
 FEWEST_ACCOUNTS = 12
 """Projects given to a workload whose source has no accounts."""
 
@@ -39,18 +42,25 @@ def fit_habits(table: JobTable, sessions: Sessions, job_class: Int64) -> Habits:
     opens = _is_first(series)
     joins = opens & ~_is_first(user)
     names = numbered(user, name_stems(table.name)[sessions.first])
-    since_series, since_user = _since_previous(series, submit), _since_previous(user, submit)
+    returns = ~_is_first(known_class)
+    since_user, since_class = (_since_previous(keys, submit) for keys in (user, known_class))
     waiting = table.start == ABSENT
+    unfinished = _unfinished(table, sessions)
     return Habits(
         new_user=float(_is_first(user).sum() / opens.sum()),
-        same_class=_mean(~_is_first(known_class)[joins]),
+        same_class=_mean(returns[joins]),
         same_name=_mean(~_is_first(names)[joins]),
-        series_return=quantiles(since_series[~opens]),
-        user_return=quantiles(since_user[joins]),
+        user_return=quantiles(since_user[joins & ~returns]),
+        class_return=quantiles(since_class[joins & returns]),
         gaps=quantiles(_gaps(table, sessions)),
         gap_correlation=_gap_correlation(table, sessions),
         runtime_correlation=_runtime_correlation(table, sessions, job_class),
         cancel_correlation=_correlation(waiting.astype(np.float64), sessions.series, sessions.batch),
+        size_effect=_size_effect(table, sessions, job_class),
+        alone=_mean(unfinished.of_series[unfinished.returns] == 0),
+        most_outstanding=round(float(np.quantile(unfinished.nodes, OUTSTANDING_LEVEL)))
+        if len(unfinished.nodes)
+        else int(table.nodes.max()),
         leave=quantiles((table.end - table.submit)[waiting] / 3600),
         accounts=len(table.account.vocabulary) or FEWEST_ACCOUNTS,
     )
@@ -70,6 +80,51 @@ def fit_chains(table: JobTable, sessions: Sessions) -> HandChains:
         lateness=quantiles(lateness / 3600),
         wait=quantiles(table.wait[long] / 3600),
     )
+
+
+def series_returns(table: JobTable, sessions: Sessions) -> Floats:
+    """Hours since the previous batch of each batch's series; NaN for the first and for links of chains."""
+    series = sessions.series[sessions.first]
+    since = _since_previous(series, table.submit[sessions.first] / 3600)
+    pairs = find_continuations(table)
+    gap = table.start[pairs.successor] > table.end[pairs.predecessor]
+    since[_is_first(series)] = np.nan
+    since[sessions.batch[pairs.successor[gap]]] = np.nan
+    return since
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """What a user's long batches came up to; only batches of long jobs."""
+
+    nodes: Int64
+    """Nodes of the user's unfinished long jobs."""
+    of_series: Int64
+    """Unfinished jobs of the same series."""
+    returns: NDArray[np.bool_]
+    """Whether the series was known."""
+
+
+def _unfinished(table: JobTable, sessions: Sessions) -> _Unfinished:
+    """Sweep the long jobs in order of submission."""
+    heads = np.zeros(len(table), dtype=bool)
+    heads[sessions.first] = True
+    columns = (table.user.codes, sessions.series, table.submit, table.end, table.nodes, heads)
+    long = table.limit >= CHAIN_LIMIT
+    of_user: dict[int, list[tuple[int, int, int]]] = {}
+    known: set[int] = set()
+    seen = []
+    for user, series, submit, end, nodes, head in zip(*(c[long].tolist() for c in columns), strict=True):
+        jobs = of_user.setdefault(user, [])
+        while jobs and jobs[0][0] <= submit:
+            heapq.heappop(jobs)
+        if head:
+            same = sum(s == series for _, _, s in jobs)
+            seen.append((sum(n for _, n, _ in jobs), same, series in known))
+        known.add(series)
+        heapq.heappush(jobs, (end, nodes, series))
+    rows = np.array(seen, dtype=np.int64).reshape(-1, 3)
+    return _Unfinished(rows[:, 0], rows[:, 1], rows[:, 2] > 0)
 
 
 def _is_first(keys: Int64) -> NDArray[np.bool_]:
@@ -108,12 +163,23 @@ def _gap_correlation(table: JobTable, sessions: Sessions) -> Correlation:
 
 def _runtime_correlation(table: JobTable, sessions: Sessions, job_class: Int64) -> Correlation:
     """How alike the runtimes (relative to the limit) are, class by class."""
-    ran = np.flatnonzero(table.start != ABSENT)
-    share = np.where(
-        table.runtime >= table.limit - TIMEOUT_SLACK, 1.0, table.runtime / np.maximum(table.limit, 1)
-    )
-    score = _normal_scores(share[ran], job_class[ran])
+    ran, score = _runtime_scores(table, job_class)
     return _correlation(score, sessions.series[ran], sessions.batch[ran])
+
+
+def _size_effect(table: JobTable, sessions: Sessions, job_class: Int64) -> float:
+    """Correlation of runtime and batch size: what is submitted by the dozen is short."""
+    ran, score = _runtime_scores(table, job_class)
+    size = standard_log_size(sessions.size[sessions.batch[ran]], job_class[ran])
+    varied = size != 0
+    return float(np.corrcoef(score[varied], size[varied])[0, 1]) if varied.sum() > 2 else 0.0
+
+
+def _runtime_scores(table: JobTable, job_class: Int64) -> tuple[Int64, Floats]:
+    """Rows of the jobs that ran, and their normal scores of runtime / limit within the class."""
+    ran = np.flatnonzero(table.start != ABSENT)
+    share = np.where(table.runtime >= table.limit - TIMEOUT_SLACK, 1.0, table.runtime / np.maximum(table.limit, 1))
+    return ran, _normal_scores(share[ran], job_class[ran])
 
 
 def _correlation(score: Floats, series: Int64, batch: Int64) -> Correlation:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirage.domain.job import ABSENT, JobState
-from mirage.trace.generator.arrivals import BatchPlan, pick, spread
+from mirage.trace.generator.arrivals import SILVER, BatchPlan, even, pick
 from mirage.trace.generator.model import SHORT_RUN, draw
 from mirage.trace.generator.series import Scores, SeriesTable, assign_series
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SLACK = 5
 """A job that ran to within so many seconds of its limit counts as a timeout."""
+BLOCK = 128
+"""Jobs of one class among which runtimes have the fitted distribution, so that load keeps its level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +46,48 @@ class DrawnJobs:
 def draw_jobs(model: WorkloadModel, plan: BatchPlan, rng: np.random.Generator) -> DrawnJobs:
     """Draw the jobs of all batches."""
     batch = np.repeat(np.arange(len(plan.size)), plan.size)
+    job_class = plan.job_class[batch]
     offset = _offsets(model, plan.size, batch, rng)
-    series_weight, batch_weight, job_weight = model.habits.runtime_correlation.loadings
-    own = _own_scores(batch_weight, job_weight, batch, len(plan.size), rng)
+    series_weight, own = _runtime_scores(model, plan, batch, rng)
     last = np.cumsum(plan.size) - 1
-    series = assign_series(model, plan, Scores(series_weight, own[last], offset[last]), rng)
+    series = assign_series(model, plan, Scores(series_weight, own, last, offset[last]), rng)
     of_job = series.of_batch[batch]
-    stratum = plan.job_class[batch] * (int(plan.period.max(initial=0)) + 1) + plan.period[batch]
     cancel = _cancel_scores(model.habits.cancel_correlation, batch, of_job, rng)
     score = series_weight * series.score[of_job] + own
-    fate = _fates(model, plan.job_class[batch], series.limit[of_job], stratum, (cancel, score), rng)
+    fate = _fates(model, job_class, series.limit[of_job], (cancel, score), rng)
     submit = np.floor(series.time[batch] + offset).astype(np.int64)
     return _in_order(series, of_job, submit, fate)
+
+
+def standard_log_size(size: Int64, job_class: Int64) -> Floats:
+    """Logarithm of each job's batch size, standardised over the jobs of its class."""
+    log = np.log(size)
+    count = np.maximum(np.bincount(job_class), 1)
+    mean = np.bincount(job_class, log) / count
+    variance = np.bincount(job_class, log**2) / count - mean**2
+    return np.asarray((log - mean[job_class]) / np.sqrt(np.maximum(variance, 1e-9))[job_class])
+
+
+def _runtime_scores(
+    model: WorkloadModel, plan: BatchPlan, batch: Int64, rng: np.random.Generator
+) -> tuple[float, Floats]:
+    """Weight of the series' normal score in a job's, and the rest of the job's."""
+    series_weight, batch_weight, job_weight = model.habits.runtime_correlation.loadings
+    of_batch = np.zeros(len(plan.size))
+    for c in range(len(model.classes)):
+        rows = np.flatnonzero(plan.job_class == c)
+        of_batch[rows] = _normal(even(len(rows), rng, SILVER))
+    drawn = batch_weight * of_batch[batch] + job_weight * rng.standard_normal(len(batch))
+    effect = model.habits.size_effect
+    rest = math.sqrt(1 - effect**2)
+    sizes = standard_log_size(plan.size[batch], plan.job_class[batch])
+    return series_weight * rest, np.asarray(rest * drawn + effect * sizes)
+
+
+def _normal(uniform: Floats) -> Floats:
+    """Normal scores of probabilities, from a table."""
+    table = np.linspace(0.0005, 0.9995, 2000)
+    return np.interp(uniform, table, [NormalDist().inv_cdf(u) for u in table.tolist()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +156,28 @@ def uniform_ranks(score: Floats, stratum: Int64) -> Floats:
     return uniform
 
 
+def _blocks(job_class: Int64) -> Int64:
+    """A number for every ``BLOCK`` jobs of one class in a row; a last short block joins the one before."""
+    order = np.argsort(job_class, kind="stable")
+    counts = np.bincount(job_class)
+    place = np.arange(len(job_class)) - np.repeat(np.cumsum(counts) - counts, counts)
+    blocks = np.maximum(counts // BLOCK, 1)
+    number = np.minimum(place // BLOCK, np.repeat(blocks, counts) - 1)
+    stratum = np.empty(len(job_class), dtype=np.int64)
+    stratum[order] = number + np.repeat(np.cumsum(blocks) - blocks, counts)
+    return stratum
+
+
 def _fates(
     model: WorkloadModel,
     job_class: Int64,
     limit: Int64,
-    stratum: Int64,
     scores: tuple[Floats, Floats],
     rng: np.random.Generator,
 ) -> _Fates:
     """How each job ends; ``scores`` rank the jobs for cancelling and for runtime."""
     count = len(limit)
+    stratum = _blocks(job_class)
     cancel_rank = uniform_ranks(scores[0], stratum)
     cancelled_share = np.array([c.cancelled_pending for c in model.classes])
     ran = cancel_rank < 1 - cancelled_share[job_class]
@@ -169,7 +215,7 @@ def _exit_codes(model: WorkloadModel, state: NDArray[np.int8], rng: np.random.Ge
     failed = np.flatnonzero(state == JobState.FAILED)
     weights = np.array([e.weight for e in model.exit_codes])
     drawn = np.array([e.code for e in model.exit_codes], dtype=np.int32)
-    codes[failed] = drawn[pick(weights, spread(len(failed), rng))]
+    codes[failed] = drawn[pick(weights, even(len(failed), rng))]
     return codes
 
 

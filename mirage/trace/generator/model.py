@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 Quantiles = tuple[float, ...]
@@ -70,11 +71,13 @@ class JobClass:
 
     __pydantic_config__: ClassVar = _CLOSED
     shares: tuple[float, ...]
-    """Share of all batches, one value a period."""
+    """Share of all batches, one value a week."""
     shapes: tuple[Shape, ...]
     batch_sizes: tuple[BatchSize, ...]
     new_series: float
     """Share of its batches that open a series."""
+    series_return: Quantiles
+    """Hours from a series' previous batch to its next, hand-made chains left out."""
     cancelled_pending: float
     timeout: float
     """Share of the jobs that ran which met their limit."""
@@ -135,15 +138,21 @@ class Habits:
     """Share of the others whose user is already known in the series' class."""
     same_name: float
     """Share of the series of known users that take over a name the user has used."""
-    series_return: Quantiles
-    """Hours from a series' previous batch to its next."""
     user_return: Quantiles
-    """Hours from a user's previous batch to the first of a new series."""
+    """Hours from a user's previous batch to the first of a new series in a class new to the user."""
+    class_return: Quantiles
+    """Hours from a user's previous batch in a class to the first of a new series in that class."""
     gaps: Quantiles
     """Seconds between the submissions of a batch."""
     gap_correlation: Correlation
     runtime_correlation: Correlation
     cancel_correlation: Correlation
+    size_effect: float
+    """Correlation of the normal score of runtime with the logarithm of the batch's size, class by class."""
+    alone: float
+    """Share of the returning batches of long jobs that find no unfinished job of their series."""
+    most_outstanding: int
+    """Nodes of unfinished long jobs above which a user submits no further batch."""
     leave: Quantiles
     """Hours that a job cancelled while pending stayed in the queue."""
     accounts: int
@@ -204,32 +213,37 @@ class WorkloadModel:
         for problem in _problems(self):
             raise ValueError(f"workload model {self.name!r}: {problem}")
 
-    @property
-    def periods(self) -> int:
-        """Spans of equal length with their own mix of classes."""
-        return len(self.classes[0].shares)
-
     def mean_batch(self) -> float:
         """Expected jobs in a batch."""
-        return float(self._class_means()[0].sum())
+        return float(self._of_batches(mean_batch_size).sum())
 
     def mean_node_seconds(self) -> float:
         """Expected node-seconds a job runs, cancelled ones included."""
-        jobs, node_seconds = self._class_means()
-        return float((jobs * node_seconds).sum() / jobs.sum())
+        return float(self._of_batches(mean_batch_work).sum() / self._of_batches(mean_batch_size).sum())
 
     def offered_load(self) -> float:
         """Expected node-seconds submitted over the model's span per node-second of the cluster."""
         jobs_a_day = self.arrivals.batches_per_day * self.mean_batch()
         return jobs_a_day * self.mean_node_seconds() / (86_400 * self.nodes)
 
-    def _class_means(self) -> tuple[Floats, Floats]:
-        """Per class: expected jobs for each batch of the model, expected node-seconds of a job."""
-        share = np.array([np.mean(c.shares) for c in self.classes])
-        size = np.array([_mean([(b.jobs, b.weight) for b in c.batch_sizes]) for c in self.classes])
-        request = np.array([_mean([(s.nodes * s.limit, s.weight) for s in c.shapes]) for c in self.classes])
-        used = np.array([(1 - c.cancelled_pending) * _mean_fraction(c) for c in self.classes])
-        return share / share.sum() * size, request * used
+    def _of_batches(self, mean: Callable[[JobClass], float]) -> Floats:
+        """Each class's part of the mean over all batches."""
+        weeks = np.array(self.arrivals.weeks)
+        share = np.array([c.shares for c in self.classes])
+        share = (share / share.sum(axis=0)) @ (weeks / weeks.sum())
+        return np.asarray(share * [mean(c) for c in self.classes])
+
+
+def mean_batch_size(job_class: JobClass) -> float:
+    """Expected jobs in a batch of the class."""
+    return _mean([(b.jobs, b.weight) for b in job_class.batch_sizes])
+
+
+def mean_batch_work(job_class: JobClass) -> float:
+    """Expected node-seconds that a batch of the class runs."""
+    request = _mean([(s.nodes * s.limit, s.weight) for s in job_class.shapes])
+    used = (1 - job_class.cancelled_pending) * _mean_fraction(job_class)
+    return mean_batch_size(job_class) * request * used
 
 
 def _mean(values: list[tuple[int, float]]) -> float:
@@ -247,13 +261,14 @@ def _mean_fraction(job_class: JobClass) -> float:
 def _problems(model: WorkloadModel) -> list[str]:
     """What contradicts itself, in words."""
     quantiles = [
-        ("series_return", model.habits.series_return),
         ("user_return", model.habits.user_return),
+        ("class_return", model.habits.class_return),
         ("gaps", model.habits.gaps),
         ("leave", model.habits.leave),
         ("lateness", model.chains.lateness),
         ("wait", model.chains.wait),
         *((f"classes[{i}].runtime", c.runtime) for i, c in enumerate(model.classes)),
+        *((f"classes[{i}].series_return", c.series_return) for i, c in enumerate(model.classes)),
     ]
     found = [
         f"{name} needs {len(LEVELS)} ascending values"
@@ -262,10 +277,10 @@ def _problems(model: WorkloadModel) -> list[str]:
     ]
     if not model.classes:
         return ["no job classes"]
-    if len({len(c.shares) for c in model.classes}) != 1 or not model.classes[0].shares:
-        found.append("all classes need as many shares, one a period")
+    if {len(c.shares) for c in model.classes} != {len(model.arrivals.weeks)}:
+        found.append("every class needs a share for each of arrivals.weeks")
     elif min(np.sum([c.shares for c in model.classes], axis=0)) <= 0:
-        found.append("in some period no class has a share")
+        found.append("in some week no class has a share")
     found += [
         f"classes[{i}] needs shapes (1 to {model.nodes} nodes, a limit) and batch_sizes, with weights"
         for i, c in enumerate(model.classes)
