@@ -1,0 +1,143 @@
+"""``mirage replay``: what each submission policy would have made of a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.replay.metrics import ReplayMetrics
+    from mirage.replay.outcome import ReplayResult
+    from mirage.replay.plan import ReplayPlan
+
+POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
+
+Trace = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
+]
+Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
+Predictors = Annotated[
+    str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
+]
+Nodes = Annotated[int, typer.Option(min=1, help="Nodes of each link.")]
+Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
+Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
+End = Annotated[str, typer.Option(help="No episode starts after this.")]
+Every = Annotated[str, typer.Option(help="Between episodes.")]
+Links = Annotated[int, typer.Option(min=2, help="Links of each chain.")]
+Tick = Annotated[str, typer.Option(help="Between decisions.")]
+PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
+OverlapPrice = Annotated[
+    float, typer.Option(min=0.0, help="Cost of overlap where interruption costs 1, for policies that weigh them.")
+]
+JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
+HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
+Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+
+
+def replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    trace: Trace,
+    *,
+    cluster: Cluster,
+    start: Start,
+    end: End,
+    predictor: Predictors = POLICIES,
+    nodes: Nodes = 1,
+    limit: Limit = "48h",
+    every: Every = "4h",
+    links: Links = 2,
+    tick: Tick = "10m",
+    partition: PartitionName = "",
+    overlap_price: OverlapPrice = 1.0,
+    json_out: JsonOut = "",
+    html_out: HtmlOut = "",
+    seed: Seed = 0,
+    workers: Workers = 0,
+) -> None:
+    """Replay a trace: how long a chained service was interrupted, and how much it overlapped, by policy.
+
+    The trace is simulated once. Every so often an episode begins: a service submits its first link, and each
+    policy decides, on its own copy of the cluster, when to submit the next.
+    """
+    from rich.console import Console  # noqa: PLC0415 (as all below: the command line must answer at once)
+
+    from mirage.cli.arguments import load_trace, parse_instant  # noqa: PLC0415
+    from mirage.domain.objective import Weights  # noqa: PLC0415
+    from mirage.replay.metrics import measure  # noqa: PLC0415
+    from mirage.replay.plan import ReplayPlan  # noqa: PLC0415
+    from mirage.slurm.duration import parse_human  # noqa: PLC0415
+
+    plan = ReplayPlan(
+        policies=tuple(name.strip() for name in predictor.split(",") if name.strip()),
+        nodes=nodes,
+        limit=parse_human(limit),
+        start=parse_instant(start, "--start"),
+        end=parse_instant(end, "--end"),
+        every=parse_human(every),
+        tick=parse_human(tick),
+        links=links,
+        partition=partition,
+        weights=Weights(overlap=overlap_price),
+        seed=seed,
+    )
+    result = _replay(load_trace(trace), cluster, plan, workers or os.cpu_count() or 1)
+    metrics = measure(result)
+    _write_files(result, metrics, json_out, html_out)
+    if json_out != "-":
+        _show(Console(), result, metrics)
+
+
+def _replay(table: JobTable, cluster: str, plan: ReplayPlan, workers: int) -> ReplayResult:
+    from mirage.replay.closedloop import replay  # noqa: PLC0415
+    from mirage.simulator.clusterfile import load_cluster  # noqa: PLC0415
+
+    config = load_cluster(cluster)
+    with _progress() as advance:
+        return replay(table, config, plan, workers=workers, on_episode=advance)
+
+
+def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
+    if json_out:
+        from mirage.replay.metrics import replay_document  # noqa: PLC0415
+
+        text = json.dumps(replay_document(result, metrics), indent=1)
+        if json_out == "-":
+            typer.echo(text)
+        else:
+            Path(json_out).write_text(text + "\n", encoding="utf-8")
+    if html_out:
+        from mirage.replay.html import write_html  # noqa: PLC0415
+
+        write_html(Path(html_out), result, metrics)
+
+
+def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> None:
+    from mirage.replay.table import replay_table  # noqa: PLC0415
+
+    console.print(replay_table(metrics, console.width))
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, one step for each episode; nothing where stderr is not a terminal."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = ("episodes", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("episodes", total=None)
+        yield lambda total: bar.update(task, total=total, advance=1)
