@@ -11,15 +11,14 @@ from mirage.domain.errors import ConfigError
 from mirage.domain.job import UNLIMITED, Seconds
 from mirage.simulator.cluster import TresLimit
 from mirage.slurm import duration as durations
-from mirage.slurm import hostlist
+from mirage.slurm import hostlist, tres
 
 MAX_AMOUNT = (1 << 62) - 1
+"""What the simulator's 64-bit sums can still add up."""
+
 NOT_CONSUMED = "no_consume"
 
 _SOCKETS = re.compile(r"\([^()]*\)")
-_NAME = re.compile(r"[A-Za-z_][\w.+-]*")
-_TYPE = re.compile(r"[\w.+-]+")
-_COUNT = re.compile(r"(\d{1,19})([KMGTP]?)", re.IGNORECASE)
 _NUMBER = re.compile(r"([+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))([KMGTP]?)", re.IGNORECASE)
 _IDS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -39,14 +38,13 @@ def slurm_duration(text: str) -> Seconds:
 
 
 def duration(text: str) -> Seconds:
-    """A time string of Slurm's or a number with its unit (``48h``, ``90m``), in seconds."""
-    human = re.fullmatch(r"\s*\d+(\.\d+)?\s*[a-z]+\s*", text)
-    return min(durations.parse_human(text), UNLIMITED) if human else slurm_duration(text)
+    """A time string of Slurm's, or numbers with their units (``48h``, ``1d12h``), in seconds."""
+    return min(durations.parse_human(text), UNLIMITED)
 
 
 def memory_mb(text: str) -> int:
     """Memory such as ``256G`` (no unit: megabytes), in megabytes."""
-    return _amount(text, "M")
+    return _bounded(text, tres.memory_mb(text))
 
 
 def gres(text: str) -> tuple[tuple[str, int], ...]:
@@ -54,29 +52,26 @@ def gres(text: str) -> tuple[tuple[str, int], ...]:
 
     ``no_consume`` resources are left out: they never run short.
     """
-    items = (item.strip() for item in _SOCKETS.sub("", text).split(","))
-    return tuple(_gres_pair(item) for item in items if item and NOT_CONSUMED not in item.split(":"))
+    items = (item for item in _SOCKETS.sub("", text).split(",") if NOT_CONSUMED not in item.split(":"))
+    return tuple((name, _bounded(text, count)) for name, count in tres.parse_gres(",".join(items)))
 
 
-def _gres_pair(item: str) -> tuple[str, int]:
-    parts = item.split(":")
-    count = 1
-    if len(parts) > 1 and _COUNT.fullmatch(parts[-1]):
-        count = _amount(parts.pop(), "")
-    if not _NAME.fullmatch(parts[0]) or len(parts) > 2 or not all(_TYPE.fullmatch(p) for p in parts):
-        raise ConfigError(item, "expected GRES as name:count or name:type:count, such as gpu:a100:4")
-    return ":".join(parts), count
-
-
-def followed(tres: str) -> bool:
+def followed(name: str) -> bool:
     """Whether the simulator counts this TRES: CPUs, memory, nodes and generic resources."""
-    return tres in _FOLLOWED_TRES or tres.startswith("gres/")
+    return name in _FOLLOWED_TRES or name.startswith("gres/")
 
 
 def tres_limit(text: str) -> TresLimit:
     """Ceilings such as ``cpu=64,mem=1T,gres/gpu:a100=8``; memory in megabytes; ``-1`` sets no ceiling."""
-    pairs = (_tres_pair(item) for item in text.split(",") if item.strip())
-    return TresLimit(tuple((name, _amount(v, "M" if name == "mem" else "")) for name, v in pairs if v != "-1"))
+    pairs = [(name, value) for name, value in map(_tres_pair, text.split(",")) if value != "-1"]
+    limits = tres.parse_tres(",".join(f"{name}={value}" for name, value in pairs))
+    return TresLimit(tuple((name, _bounded(text, amount)) for name, amount in limits))
+
+
+def _bounded(text: str, amount: int) -> int:
+    if amount > MAX_AMOUNT:
+        raise ConfigError(text, "is too large")
+    return amount
 
 
 def tres_weights(text: str) -> tuple[tuple[str, float], ...]:
@@ -106,17 +101,6 @@ def _weight(name: str, value: str) -> float:
         raise ConfigError(f"{name}={value}", "expected a number, with K, M, G, T or P after it where needed")
     power = _POWERS[match[2].upper()] - (_POWERS["M"] if name == "mem" and match[2] else 0)
     return float(match[1]) / 1024.0**power
-
-
-def _amount(text: str, base: str) -> int:
-    match = _COUNT.fullmatch(text.strip().removesuffix("B"))
-    if match is None:
-        raise ConfigError(text, "expected a whole number, with K, M, G, T or P after it where needed")
-    power = _POWERS[match[2].upper()] - _POWERS[base] if match[2] else 0
-    amount = int(match[1]) << 10 * power if power >= 0 else int(match[1]) >> 10 * -power
-    if amount > MAX_AMOUNT:
-        raise ConfigError(text, "is too large")
-    return amount
 
 
 def count_of_ids(text: str) -> int:
