@@ -3,6 +3,7 @@
 MirageError
 ├── ConfigError            stop; names the file and the key
 ├── TraceError             stop, or count the row and go on (lenient); names file, line and field
+├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
 ├── SubmissionRejected     record Slurm's words, back off, pause after N
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
@@ -39,6 +40,16 @@ class TraceError(MirageError):
         self.path = path
         self.line = line
         self.field = field
+        self.problem = problem
+
+
+class BadSpelling(MirageError):
+    """A text is not one of Slurm's spellings of a duration, host list, state or the like."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        super().__init__(f"{shown!r}: {problem}")
+        self.text = text
         self.problem = problem
 
 

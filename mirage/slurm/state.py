@@ -1,0 +1,56 @@
+"""Job states as squeue and sacct print them: long, short and truncated."""
+
+from __future__ import annotations
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import JobState
+
+# man squeue, JOB STATE CODES: code, name, base state. Flags such as COMPLETING stand beside a base state that
+# is not printed: the one meant is that of a job which still holds its nodes, or has left, as the flag says.
+_STATES: tuple[tuple[str, str, JobState], ...] = (
+    ("BF", "BOOT_FAIL", JobState.BOOT_FAIL),
+    ("CA", "CANCELLED", JobState.CANCELLED),
+    ("CD", "COMPLETED", JobState.COMPLETED),
+    ("CF", "CONFIGURING", JobState.RUNNING),
+    ("CG", "COMPLETING", JobState.COMPLETED),
+    ("DL", "DEADLINE", JobState.DEADLINE),
+    ("EX", "EXPEDITING", JobState.PENDING),
+    ("F", "FAILED", JobState.FAILED),
+    ("LF", "LAUNCH_FAILED", JobState.FAILED),
+    ("NF", "NODE_FAIL", JobState.NODE_FAIL),
+    ("OOM", "OUT_OF_MEMORY", JobState.OUT_OF_MEMORY),
+    ("PD", "PENDING", JobState.PENDING),
+    ("PU", "POWER_UP_NODE", JobState.RUNNING),
+    ("PR", "PREEMPTED", JobState.PREEMPTED),
+    ("RF", "REQUEUE_FED", JobState.PENDING),
+    ("RG", "RECONFIG_FAIL", JobState.FAILED),
+    ("RH", "REQUEUE_HOLD", JobState.PENDING),
+    ("RD", "RESV_DEL_HOLD", JobState.PENDING),
+    ("RQ", "REQUEUED", JobState.PREEMPTED),  # sacct --duplicates: this run ended, the job went back to the queue
+    ("RS", "RESIZING", JobState.RUNNING),
+    ("RV", "REVOKED", JobState.CANCELLED),
+    ("R", "RUNNING", JobState.RUNNING),
+    ("SI", "SIGNALING", JobState.RUNNING),
+    ("SE", "SPECIAL_EXIT", JobState.PENDING),
+    ("SO", "STAGE_OUT", JobState.COMPLETED),
+    ("ST", "STOPPED", JobState.RUNNING),
+    ("S", "SUSPENDED", JobState.SUSPENDED),
+    ("TO", "TIMEOUT", JobState.TIMEOUT),
+)
+_BY_TEXT = {text: state for code, name, state in _STATES for text in (code, name)}
+
+
+def parse_state(text: str) -> JobState:
+    """The state in ``COMPLETED``, ``CANCELLED by 1000``, ``OUT_OF_ME+``, ``CA`` and the like, in any case.
+
+    Raises ``BadSpelling``; also for a truncated name that could be several states.
+    """
+    words = text.upper().split()
+    word = words[0] if words else ""
+    if word in _BY_TEXT:
+        return _BY_TEXT[word]
+    if word.endswith("+"):
+        found = {state for _, name, state in _STATES if len(word) > 1 and name.startswith(word[:-1])}
+        if len(found) == 1:
+            return found.pop()
+    raise BadSpelling(text, "is not a job state such as COMPLETED, TIMEOUT or CANCELLED")
