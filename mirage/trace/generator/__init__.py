@@ -8,6 +8,7 @@ from mirage.trace.generator.closeness import Closeness, compare, statistics
 from mirage.trace.generator.drawing import generate, presets, workload_model
 from mirage.trace.generator.fitting import fit
 from mirage.trace.generator.model import WorkloadModel, load_model, save_model
+from mirage.trace.generator.scaling import scaled
 
 __all__ = [
     "Closeness",
@@ -18,6 +19,7 @@ __all__ = [
     "load_model",
     "presets",
     "save_model",
+    "scaled",
     "statistics",
     "workload_model",
 ]

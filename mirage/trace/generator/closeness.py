@@ -62,13 +62,13 @@ def _longest_limit(table: JobTable) -> int:
 
 
 def _volume(table: JobTable) -> list[tuple[str, float]]:
-    days = (int(table.submit[-1]) - int(table.submit[0])) / 86_400
+    day = (table.submit + table.origin) // 86_400
     sizes = find_sessions(table).size
     by_user = np.sort(np.bincount(table.user.codes))[::-1]
     hours_by_user = np.sort(np.bincount(table.user.codes, node_hours(table)))[::-1]
     return [
         ("jobs", float(len(table))),
-        ("jobs a day", len(table) / days),
+        ("jobs a day (median)", float(np.median(np.bincount(day - day[0])))),
         ("users", float((by_user > 0).sum())),
         ("share of jobs of the ten busiest users", by_user[:10].sum() / len(table)),
         ("share of node-hours of the ten largest users", hours_by_user[:10].sum() / hours_by_user.sum()),
@@ -117,7 +117,7 @@ def _runs(table: JobTable) -> list[tuple[str, float]]:
         *((f"runtime / limit, {p} %", float(np.percentile(share, p))) for p in RUNTIMES_SHOWN),
         ("share of jobs that ran to their limit", timeout.sum() / len(table)),
         ("share of jobs that ran to a limit of 12 h or more", long.sum() / len(table)),
-        ("their share of the node-hours", float(hours[long].sum() / hours.sum())),
+        ("share of the node-hours of jobs that ran to such a limit", float(hours[long].sum() / hours.sum())),
         ("share of jobs failed", float((table.state == JobState.FAILED).mean())),
         ("share of jobs cancelled while pending", 1 - len(ran) / len(table)),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -39,6 +39,11 @@ SHORT_RUN = 60
 """A job that runs shorter than this (seconds) counts as one that broke at its start."""
 
 _CLOSED = {"extra": "forbid"}
+_SIGNED = {"runtime", "lateness", "size_effect", "start"}
+_SHARES = {
+    *("new_series", "cancelled_pending", "timeout", "failed_short", "failed_long", "cancelled_running"),
+    *("new_user", "same_class", "same_name", "size_effect", "alone", "continued"),
+}
 
 
 def draw(quantiles: Quantiles, uniform: Floats) -> Floats:
@@ -259,39 +264,68 @@ def _mean_fraction(job_class: JobClass) -> float:
 
 
 def _problems(model: WorkloadModel) -> list[str]:
-    """What contradicts itself, in words."""
-    quantiles = [
-        ("user_return", model.habits.user_return),
-        ("class_return", model.habits.class_return),
-        ("gaps", model.habits.gaps),
-        ("leave", model.habits.leave),
-        ("lateness", model.chains.lateness),
-        ("wait", model.chains.wait),
+    """What is out of range or contradicts itself, in words."""
+    return [*_numbers_amiss(model, ""), *_calendar_amiss(model), *_classes_amiss(model)]
+
+
+def _numbers_amiss(value: object, place: str) -> list[str]:
+    """Numbers that are not finite, below zero, or shares above one; ``place`` names ``value`` in the model."""
+    if is_dataclass(value):
+        inside = [(f"{place}.{f.name}".lstrip("."), getattr(value, f.name)) for f in fields(value)]
+    elif isinstance(value, tuple):
+        inside = [(f"{place}[{i}]", item) for i, item in enumerate(value)]
+    else:
+        return [] if not isinstance(value, int | float) or _in_range(value, place) else [f"{place} is {value}"]
+    return [problem for name, item in inside for problem in _numbers_amiss(item, name)]
+
+
+def _in_range(value: float, place: str) -> bool:
+    field = place.rpartition(".")[2].partition("[")[0]
+    low = -math.inf if field in _SIGNED else 0
+    high = 1 if field in _SHARES else math.inf
+    return math.isfinite(value) and low <= value <= high
+
+
+def _calendar_amiss(model: WorkloadModel) -> list[str]:
+    found = []
+    calendar = model.arrivals
+    if len(calendar.hour_of_week) != HOURS_A_WEEK or len(calendar.weeks) * 7 < calendar.days:
+        found.append(f"arrivals need {HOURS_A_WEEK} hours and a value for each week of {calendar.days} days")
+    rates = (calendar.batches_per_day, sum(calendar.hour_of_week), sum(calendar.weeks[len(calendar.weeks) // 2 :]))
+    if calendar.days < 1 or min(rates) <= 0:
+        found.append("arrivals need at least a day and a positive rate, also in the second half")
+    return found
+
+
+def _classes_amiss(model: WorkloadModel) -> list[str]:
+    if not model.classes or not model.exit_codes or not model.habits.accounts:
+        return ["needs job classes, exit codes and accounts"]
+    named = [
+        ("habits.user_return", model.habits.user_return),
+        ("habits.class_return", model.habits.class_return),
+        ("habits.gaps", model.habits.gaps),
+        ("habits.leave", model.habits.leave),
+        ("chains.lateness", model.chains.lateness),
+        ("chains.wait", model.chains.wait),
         *((f"classes[{i}].runtime", c.runtime) for i, c in enumerate(model.classes)),
         *((f"classes[{i}].series_return", c.series_return) for i, c in enumerate(model.classes)),
     ]
-    found = [
-        f"{name} needs {len(LEVELS)} ascending values"
-        for name, values in quantiles
-        if len(values) != len(LEVELS) or any(a > b for a, b in pairwise(values))
-    ]
-    if not model.classes:
-        return ["no job classes"]
+    found = [f"{name} needs {len(LEVELS)} ascending values" for name, q in named if not _ascending(q)]
     if {len(c.shares) for c in model.classes} != {len(model.arrivals.weeks)}:
         found.append("every class needs a share for each of arrivals.weeks")
     elif min(np.sum([c.shares for c in model.classes], axis=0)) <= 0:
         found.append("in some week no class has a share")
-    found += [
+    if sum(e.weight for e in model.exit_codes) <= 0:
+        found.append("exit_codes need weights")
+    return found + [
         f"classes[{i}] needs shapes (1 to {model.nodes} nodes, a limit) and batch_sizes, with weights"
         for i, c in enumerate(model.classes)
         if not _drawable(c, model.nodes)
     ]
-    calendar = model.arrivals
-    if len(calendar.hour_of_week) != HOURS_A_WEEK or len(calendar.weeks) * 7 < calendar.days:
-        found.append(f"arrivals need {HOURS_A_WEEK} hours and a value for each week of {calendar.days} days")
-    if calendar.days < 1 or calendar.batches_per_day <= 0 or sum(calendar.hour_of_week) <= 0:
-        found.append("arrivals need at least a day and a positive rate")
-    return found
+
+
+def _ascending(quantiles: Quantiles) -> bool:
+    return len(quantiles) == len(LEVELS) and all(a <= b for a, b in pairwise(quantiles))
 
 
 def _drawable(job_class: JobClass, nodes: int) -> bool:
@@ -319,7 +353,7 @@ def load_model(path: Path) -> WorkloadModel:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"{path}: {key}", first["msg"]) from error
+        raise ConfigError(f"{path}: {key}", first["msg"].removeprefix("Value error, ")) from error
 
 
 def _rounded(value: object) -> object:

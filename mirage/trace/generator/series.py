@@ -167,6 +167,7 @@ class _Author:
         """Names each user has."""
         self._series: list[tuple[int, int, int, int]] = []
         """User, name, nodes and limit of each series."""
+        self._known: set[tuple[int, int, int, int]] = set()
         self._series_scores: list[float] = []
         self._ends: list[float] = []
         """When the last of each series' long jobs is expected to end."""
@@ -228,10 +229,14 @@ class _Author:
     def _open(self, batch: int, now: float, state: _ClassState) -> int:
         """A new series with a request of the class, by a new or a known user."""
         user = self._user(batch, now, state)
-        name = self._name(batch, user)
         state.phase = (state.phase + GOLDEN) % 1
         shape = state.described.shapes[int(np.searchsorted(state.edges, state.phase, side="right"))]
-        self._series.append((user, name, shape.nodes, shape.limit))
+        known = (user, self._names[user] - 1, shape.nodes, shape.limit)
+        another = self._draws.same_name[batch] >= self._model.habits.same_name
+        if another or not self._names[user] or known in self._known:
+            self._names[user] += 1
+        self._series.append((user, self._names[user] - 1, shape.nodes, shape.limit))
+        self._known.add(self._series[-1])
         self._series_scores.append(state.next_score())
         self._ends.append(0.0)
         return len(self._series) - 1
@@ -254,12 +259,6 @@ class _Author:
         self._outstanding.append([])
         self._nodes.append(0)
         return len(self._names) - 1
-
-    def _name(self, batch: int, user: int) -> int:
-        """The number of its name: the user's latest, or the next."""
-        if self._names[user] == 0 or self._draws.same_name[batch] >= self._model.habits.same_name:
-            self._names[user] += 1
-        return self._names[user] - 1
 
     def _continue(self, batch: int, series: int, submitted: float, state: _ClassState) -> None:
         """Where the batch ends in a timeout, the user may be going to submit the next link."""
