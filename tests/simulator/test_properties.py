@@ -86,14 +86,14 @@ class Known:
 requests = st.builds(
     ask,
     user=st.sampled_from(USERS),
-    nodes=st.integers(1, 8),
+    nodes=st.sampled_from([1, 1, 1, 2, 3, 8]),
     limit=st.sampled_from([60, 300, 900, 4000]),
     partition=st.sampled_from(["", "urgent"]),
     cpus_per_node=st.integers(0, CPUS),
     gres_per_node=st.sampled_from([(), (("gpu:a100", 1),), (("gpu:a100", 2),), (("gpu:v100", 1),), (("gpu", 2),)]),
     exclusive=st.booleans(),
     nice=st.integers(-50, 50),
-    held=st.sampled_from([False, False, False, True]),
+    held=st.sampled_from([False] * 9 + [True]),
     requeue=st.booleans(),
 )
 
@@ -127,13 +127,13 @@ class Cluster(RuleBasedStateMachine):
         try:
             number = int(self.sim.submit(asked, runtime, outcome))
         except SubmissionRejected:
-            assert asked.nodes > len(self.nodes_of(asked.partition)) or self.hopeless(asked)
+            assert asked.nodes > len(self.nodes_of(asked.partition))
             return
         assert number not in self.known
         self.known[number] = Known(asked, self.now(), asked.held, begin)
 
     def dependency(self, data: st.DataObject) -> tuple[Dependency, ...]:
-        kind = data.draw(st.sampled_from([None, None, *DependencyKind]))
+        kind = data.draw(st.sampled_from([None] * 8 + list(DependencyKind)))
         if kind is DependencyKind.SINGLETON:
             return (Dependency(kind),)
         if kind is None or not self.known:
@@ -153,6 +153,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0, 1, 7, 60, 300, 2000]))
     def advance(self, seconds: int) -> None:
+        self.sim.run_until(self.now() + seconds)
+
+    @rule(seconds=st.integers(1, 400))
+    def advance_a_little(self, seconds: int) -> None:
         self.sim.run_until(self.now() + seconds)
 
     @precondition(lambda self: self.known)
@@ -187,7 +191,7 @@ class Cluster(RuleBasedStateMachine):
             self.sim.set_begin(number, self.now() + delay)
             self.known[number].begin = self.now() + delay
 
-    @rule(data=st.data(), state=st.sampled_from(["down", "drain", "resume"]))
+    @rule(data=st.data(), state=st.sampled_from(["down", "drain", "resume", "resume", "resume"]))
     def nodes_change(self, data: st.DataObject, state: str) -> None:
         name = data.draw(st.sampled_from(self.nodes_of("")))
         if state == "down":
@@ -338,10 +342,6 @@ class Cluster(RuleBasedStateMachine):
 
     def whole(self, request: JobRequest) -> bool:
         return request.exclusive or self.config.partitions[0].exclusive
-
-    def hopeless(self, request: JobRequest) -> bool:
-        """Longer than the partition allows, or in need of what no node has."""
-        return request.limit > 5000
 
 
 Cluster.TestCase.settings = settings(

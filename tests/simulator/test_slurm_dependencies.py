@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from small_clusters import HOUR, PROMPT, T0, after, ask, cluster, simulate, start
+from small_clusters import HOUR, PROMPT, T0, after, ask, cluster, node_names, partition, simulate, start, weights
 
 from mirage.domain.errors import UnknownJob
 from mirage.domain.job import Dependency, DependencyKind, JobId, JobState
@@ -142,10 +142,11 @@ def test_a_held_job_waits_for_its_release() -> None:
 
 
 def test_nice_reorders_the_queue() -> None:
-    sim = simulate(cluster(nodes=1))
+    parts = (partition("main", node_names(1)),)
+    sim = simulate(cluster(nodes=1, partitions=parts, priority=weights(partition=5000)))
     sim.submit(ask(), 100)
     first, second = (sim.submit(ask(limit=100), 100) for _ in range(2))
-    sim.set_nice(first, 1_000_000)
+    sim.set_nice(first, 100)
     after(sim, HOUR)
     assert 0 < start(sim, second) < start(sim, first)
 
@@ -183,3 +184,46 @@ def test_unknown_jobs_are_named() -> None:
     for act in (sim.cancel, sim.hold, sim.release, sim.job):
         with pytest.raises(UnknownJob, match="987654"):
             act(JobId(987654))
+
+
+def test_an_array_runs_no_more_tasks_at_once_than_its_throttle() -> None:
+    """sbatch(1), --array=0-4%2."""
+    sim = simulate(cluster(nodes=4))
+    tasks = sim.submit_array(ask(limit=300), [300] * 5, most_at_once=2)
+    after(sim, HOUR)
+    begun = sorted(start(sim, task) for task in tasks)
+    assert begun[:2] == [0, 0]
+    assert all(later >= earlier + 300 for earlier, later in zip(begun, begun[2:], strict=False))
+    assert begun[4] <= 600 + 2 * LATE
+
+
+def test_a_throttled_array_lets_others_pass() -> None:
+    sim = simulate(cluster(nodes=2))
+    sim.submit_array(ask(limit=300), [300] * 3, most_at_once=1)
+    other = sim.submit(ask(user="bob"), 100)
+    assert start(after(sim, HOUR), other) in range(LATE)
+
+
+def test_an_array_without_throttle_fills_the_nodes() -> None:
+    sim = simulate(cluster(nodes=4))
+    tasks = sim.submit_array(ask(limit=300), [300, 200, 100, 50, 300])
+    after(sim, HOUR)
+    assert [start(sim, task) for task in tasks] == [0, 0, 0, 0, 50]
+
+
+def test_after_with_minutes_counts_them_from_a_cancellation() -> None:
+    """sbatch(1): after the specified jobs "start or are cancelled and 'time' in minutes" from then has passed."""
+    sim = simulate(cluster())
+    never_run = sim.submit(ask(held=True), 100)
+    second = sim.submit(ask(dependencies=waits_for(DependencyKind.AFTER, never_run, 600)), 100)
+    after(sim, 200)
+    sim.cancel(never_run)
+    assert 800 <= start(after(sim, HOUR), second) <= 800 + LATE
+
+
+def test_after_with_minutes_counts_them_from_the_start_of_a_job_that_has_ended() -> None:
+    sim = simulate(cluster())
+    first = sim.submit(ask(), 100)
+    after(sim, 200)
+    second = sim.submit(ask(dependencies=waits_for(DependencyKind.AFTER, first, 600)), 100)
+    assert 600 <= start(after(sim, HOUR), second) <= 600 + LATE

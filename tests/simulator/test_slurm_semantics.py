@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -22,17 +22,37 @@ WEIGHT = 1_000_000
 
 
 def drained(config: ClusterConfig) -> Simulation:
-    """A cluster on which every job waits, and nothing is used."""
+    """A cluster on whose partition "main" every job waits, and nothing is used."""
     sim = simulate(config)
-    sim.set_nodes(tuple(name for group in config.nodes for name in group.names), "drain")
+    sim.set_nodes(config.partitions[0].nodes, "drain")
     return sim
 
 
-def priorities(config: ClusterConfig, *requests: JobRequest, at: int = 0) -> list[int]:
-    """The priorities of jobs submitted together at ``T0``, ``at`` seconds later."""
+def priorities(config: ClusterConfig, *requests: JobRequest) -> list[int]:
+    """The priorities of jobs submitted together at ``T0``."""
     sim = drained(config)
     ids = [sim.submit(request, 60) for request in requests]
-    after(sim, at)
+    after(sim, 0)
+    return [priority(sim, job_id) for job_id in ids]
+
+
+def with_a_spare_node(**changes: Any) -> ClusterConfig:
+    """Four nodes in "main", one in "spare", where a short job makes the controller look at the whole queue."""
+    names = node_names(5)
+    parts = (partition("main", names[:4]), partition("spare", names[4:]))
+    return cluster(nodes=5, partitions=parts, **changes)
+
+
+def look(sim: Simulation, user: str = "ann", account: str = "") -> None:
+    sim.submit(ask(user=user, account=account, partition="spare", limit=60), 1)
+    sim.run_until(sim.now)
+
+
+def ages(weigh: PriorityWeights, waited: int, *requests: JobRequest) -> list[int]:
+    """The priorities of jobs submitted at ``T0``, ``waited`` seconds later."""
+    sim = drained(with_a_spare_node(priority=weigh))
+    ids = [sim.submit(request, 60) for request in requests]
+    look(after(sim, waited))
     return [priority(sim, job_id) for job_id in ids]
 
 
@@ -42,19 +62,18 @@ AGE = weights(age=1000, max_age=1000, calc_period=10)
 @pytest.mark.parametrize(("waited", "factor"), [(0, 0.0), (250, 0.25), (1000, 1.0), (5000, 1.0)])
 def test_age_grows_until_max_age(waited: int, factor: float) -> None:
     """slurm.conf(5), PriorityMaxAge: the job age which will be given the maximum age factor."""
-    (got,) = priorities(cluster(priority=AGE), ask(limit=10 * HOUR), at=waited)
+    (got,) = ages(AGE, waited, ask(limit=10 * HOUR))
     assert got == pytest.approx(1000 * factor, abs=11)  # recalculated every 10 s; never below 1
 
 
 def test_age_counts_from_begin_time() -> None:
-    got = priorities(cluster(priority=AGE), ask(), ask(begin=T0 + 400), at=600)
+    got = ages(AGE, 600, ask(), ask(begin=T0 + 400))
     assert got == pytest.approx([600, 200], abs=11)
 
 
 def test_age_counts_from_submission_when_it_always_accrues() -> None:
     """PriorityFlags=ACCRUE_ALWAYS: age increases despite dependencies, holds or a begin time in the future."""
-    config = cluster(priority=replace(AGE, accrue_always=True))
-    got = priorities(config, ask(), ask(begin=T0 + 400), at=600)
+    got = ages(replace(AGE, accrue_always=True), 600, ask(), ask(begin=T0 + 400))
     assert got == pytest.approx([600, 600], abs=11)
 
 
@@ -267,13 +286,11 @@ def test_usage_halves_in_a_half_life() -> None:
         Association(account="b", shares=1),
         Association(account="b", user="bob", shares=1),
     )
-    names = node_names(4)
-    config = cluster(nodes=4, cpus=4, priority=fair, associations=rows, enforce_associations=True)
-    sim = simulate(config)
-    sim.set_nodes(names[1:], "drain")
+    sim = simulate(with_a_spare_node(priority=fair, associations=rows, enforce_associations=True))
+    sim.set_nodes(("n1", "n2", "n3"), "drain")
     sim.submit(ask(user="bob", account="b", limit=10 * HOUR), 10 * HOUR)  # 4 CPUs, charged 4 a second
     waiting = sim.submit(ask(user="ann", account="a", limit=10 * HOUR), 60)
-    after(sim, half_life)
+    look(after(sim, half_life), "bob", "b")
     ann = 16.0 * half_life / 2
     # What bob is charged decays as well: the integral of 4 * 2 ** (-t / half_life) over one half-life.
     bob = 4 * half_life * (1 - 0.5) / 0.6931471805599453
@@ -284,8 +301,9 @@ def test_usage_halves_in_a_half_life() -> None:
 def test_billing_weights_charge_gpus() -> None:
     """TRESBillingWeights=CPU=1,GRES/gpu=10: usage is the weighted sum."""
     names = node_names(2)
-    gpu_nodes = NodeGroup(names=names, cpus=4, gres=(("gpu:a100", 4),))
+    groups = (NodeGroup(names=names, cpus=4, gres=(("gpu:a100", 4),)), NodeGroup(names=("s0",), cpus=4))
     parts = (
+        partition("spare", ("s0",)),
         replace(
             partition("main", names, exclusive=False),
             billing_weights=(("cpu", 1.0), ("gres/gpu", 10.0)),
@@ -300,13 +318,13 @@ def test_billing_weights_charge_gpus() -> None:
     fair = replace(CLASSIC, calc_period=60, decay_half_life=0)
     config = replace(
         cluster(priority=fair, partitions=parts, associations=rows, enforce_associations=True),
-        nodes=(gpu_nodes,),
+        nodes=groups,
     )
     sim = simulate(config)
     sim.submit(ask(user="ann", account="a", cpus_per_node=1, gres_per_node=(("gpu:a100", 3),)), HOUR)  # 31 a s
     sim.submit(ask(user="bob", account="b", cpus_per_node=3), HOUR)  # 3 a second
     probe = sim.submit(ask(user="ann", account="a", nodes=2, cpus_per_node=4), 60)
-    after(sim, 1800)
+    look(after(sim, 1800), "bob", "b")
     assert priority(sim, probe) / WEIGHT == pytest.approx(2 ** (-(31 / 34) / 0.5), rel=0.01)
 
 
