@@ -15,6 +15,8 @@ ChainId = NewType("ChainId", str)
 NO_JOB = JobId(0)
 """Stands for a job id that the cluster has not given yet."""
 
+_LONGEST_BACKOFF = 6 * 3_600
+
 
 class FailureKind(StrEnum):
     """How a link can end before its time."""
@@ -46,11 +48,13 @@ class FailurePolicy:
     retries: int = 3
     """RETRY only: failures in a row that are still followed by another link."""
     backoff: Seconds = 60
-    """RETRY only: pause before the first retry; doubles with each failure in a row."""
+    """RETRY only: pause before the first retry; doubles with each failure in a row, up to six hours."""
 
     def pause(self, failures: int) -> Seconds:
         """Seconds to wait after this many failures in a row (1 or more)."""
-        return self.backoff << min(failures - 1, 16) if self.recovery is Recovery.RETRY else 0
+        if self.recovery is not Recovery.RETRY:
+            return 0
+        return min(self.backoff << min(failures - 1, 16), max(self.backoff, _LONGEST_BACKOFF))
 
     def gives_up(self, failures: int) -> bool:
         """Whether this many failures in a row end the chain."""

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
+LONGEST_PAUSE = 3_600
+"""Seconds; a refusal may be over sooner than a doubling back-off would find out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -20,7 +23,7 @@ class Limits:
     pause_after_refusals: int = 3
     """Refused submissions in a row after which a chain pauses itself."""
     refusal_backoff: Seconds = 300
-    """Wait after a refused submission; doubles with each one in a row."""
+    """Wait after a refused submission; doubles with each one in a row, up to ``LONGEST_PAUSE``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,7 @@ class Permit:
 def permit(now: Seconds, usage: Usage, limits: Limits) -> Permit:
     """Grant or refuse one submission at ``now``."""
     if limits.pause_after_refusals and usage.refusals >= limits.pause_after_refusals:
-        return Permit(
-            False, f"refused {usage.refusals} times in a row; resume the chain to try again", pause=True
-        )
+        return Permit(False, f"refused {usage.refusals} times in a row; resume the chain to try again", pause=True)
     if now < usage.not_before:
         return Permit(False, f"backing off for another {usage.not_before - now} s")
     if limits.live_links and usage.live_links >= limits.live_links:
@@ -62,4 +63,4 @@ def permit(now: Seconds, usage: Usage, limits: Limits) -> Permit:
 
 def refusal_pause(refusals: int, limits: Limits) -> Seconds:
     """Seconds to wait after so many refusals in a row (1 or more)."""
-    return limits.refusal_backoff << min(refusals - 1, 16)
+    return min(limits.refusal_backoff << min(refusals - 1, 16), LONGEST_PAUSE)

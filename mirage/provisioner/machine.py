@@ -159,9 +159,7 @@ def _(event: LinkQueued, record: ChainRecord, now: Seconds) -> ChainRecord:
 @_apply.register
 def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
-    running = replace(
-        link, state=LinkState.RUNNING, start=event.start, end=event.end, job_state=JobState.RUNNING
-    )
+    running = replace(link, state=LinkState.RUNNING, start=event.start, end=event.end, job_state=JobState.RUNNING)
     return record.with_link(running)
 
 
@@ -201,9 +199,7 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     """A link that never existed leaves no trace but the count; its index and tag are free again."""
     assert record.links[-1].index == event.index
     assert record.links[-1].state is LinkState.PLANNED
-    return replace(
-        record, links=record.links[:-1], refusals=record.refusals + 1, not_before=now + event.pause
-    )
+    return replace(record, links=record.links[:-1], refusals=record.refusals + 1, not_before=now + event.pause)
 
 
 @_apply.register

@@ -1,0 +1,101 @@
+"""Chains as values: hand-overs, the objective, what failures lead to."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import chain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.domain.chain import ChainRecord, FailurePolicy, Link, LinkState, Outcome, Recovery
+from mirage.domain.job import ABSENT, JobId, JobRequest
+from mirage.domain.objective import Weights, objective
+
+instants = st.integers(0, 10**10)
+
+
+@given(instants, instants)
+def test_a_hand_over_interrupts_or_overlaps_never_both(end: int, start: int) -> None:
+    outcome = Outcome(end, start)
+    assert outcome.interruption - outcome.overlap == outcome.x == start - end
+    assert min(outcome.interruption, outcome.overlap) == 0
+
+
+@given(instants, instants, st.floats(0, 10), st.floats(0, 10))
+def test_the_objective_is_best_at_a_seamless_hand_over(end: int, start: int, e_i: float, e_o: float) -> None:
+    weights = Weights(e_i, e_o)
+    assert objective(Outcome(end, start), weights) <= objective(Outcome(end, end), weights) == 0
+
+
+def test_the_objective_by_hand() -> None:
+    assert objective(Outcome(100, 160), Weights(2.0, 0.5)) == -120
+    assert objective(Outcome(160, 100), Weights(2.0, 0.5)) == -30
+
+
+@given(
+    st.lists(st.integers(0, 1_000), min_size=1, max_size=30),
+    st.floats(0.1, 10),
+    st.floats(0.1, 10),
+)
+def test_the_critical_level_is_the_cheapest_quantile(starts: list[int], e_i: float, e_o: float) -> None:
+    """No other end to aim at has a lower mean cost over these starts."""
+    weights = Weights(e_i, e_o)
+
+    def cost(end: int) -> float:
+        return -sum(objective(Outcome(end, start), weights) for start in starts)
+
+    ordered = sorted(starts)
+    index = min(int(weights.critical_level * len(ordered)), len(ordered) - 1)
+    around = ordered[max(index - 1, 0) : index + 2]
+    assert min(map(cost, around)) == pytest.approx(min(map(cost, ordered)))
+
+
+def test_links_carry_the_tag_and_the_owner() -> None:
+    request = chain().link_request(3)
+    assert (request.tag, request.user, request.limit) == ("mirage:svc:3", "alice", 48 * 3_600)
+    assert request.name == chain().request.name
+
+
+def test_back_off_doubles_and_gives_up() -> None:
+    policy = FailurePolicy(Recovery.RETRY, retries=3, backoff=60)
+    assert [policy.pause(n) for n in (1, 2, 3)] == [60, 120, 240]
+    assert [policy.gives_up(n) for n in (1, 3, 4)] == [False, False, True]
+    assert not FailurePolicy(Recovery.CONTINUE).gives_up(10**6)
+    assert FailurePolicy(Recovery.CONTINUE).pause(5) == 0
+    assert FailurePolicy(Recovery.STOP).gives_up(1)
+    assert policy.pause(10**6) > 0, "no overflow after many failures"
+
+
+def link(index: int, state: LinkState, start: int = ABSENT, end: int = ABSENT) -> Link:
+    return Link(index, f"mirage:svc:{index}", 0, state, JobId(index), 0, start, end)
+
+
+def test_outcomes_join_neighbours_that_ran() -> None:
+    record = ChainRecord(
+        chain(),
+        (
+            link(1, LinkState.ENDED, 0, 100),
+            link(2, LinkState.ENDED),  # cancelled while pending: no hand-over of its own
+            link(3, LinkState.ENDED, 130, 200),
+            link(4, LinkState.RUNNING, 180, 300),
+            link(5, LinkState.PENDING),
+        ),
+    )
+    record.check()
+    assert [outcome.x for outcome in record.outcomes()] == [30, -20]
+
+
+def test_a_record_that_contradicts_itself_is_caught() -> None:
+    two = ChainRecord(chain(), (link(1, LinkState.PENDING), link(2, LinkState.PENDING)))
+    with pytest.raises(AssertionError, match="two links wait"):
+        two.check()
+    with pytest.raises(AssertionError):
+        ChainRecord(chain(), (link(2, LinkState.PENDING),)).check()
+    with pytest.raises(AssertionError, match="never started"):
+        ChainRecord(chain(), (link(1, LinkState.RUNNING),)).check()
+
+
+def test_the_head_is_the_running_link_that_ends_last() -> None:
+    record = ChainRecord(chain(), (link(1, LinkState.RUNNING, 0, 100), link(2, LinkState.RUNNING, 90, 190)))
+    assert record.head is record.links[1]
+    assert isinstance(record.chain.request, JobRequest)

@@ -1,0 +1,216 @@
+"""The chain machine, event by event: failures, done-conditions, loss, requeue, cancellation."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import HOUR, chain
+
+from mirage.domain.chain import (
+    ChainRecord,
+    ChainStatus,
+    DoneCondition,
+    FailurePolicies,
+    FailurePolicy,
+    LinkState,
+    Recovery,
+)
+from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.snapshot import JobColumns, Snapshot
+from mirage.provisioner import machine
+from mirage.provisioner.events import (
+    CancelAsked,
+    DoneFileSeen,
+    LinkEnded,
+    LinkLost,
+    LinkPlanned,
+    LinkQueued,
+    LinkRefused,
+    LinkStarted,
+    LinkSubmitted,
+    PauseAsked,
+    ResumeAsked,
+    sightings,
+)
+from mirage.provisioner.machine import Resubmit, Rest, Successor
+
+LIMIT = 48 * HOUR
+SETTLE = 120
+
+
+def after(record: ChainRecord, *events, now: int = 0) -> ChainRecord:
+    record = machine.apply_all(record, events, now)
+    record.check()
+    return record
+
+
+def submitted(record: ChainRecord, now: int = 0) -> ChainRecord:
+    index = record.next_index
+    return after(record, LinkPlanned("test"), LinkSubmitted(index, JobId(index), now), now=now)
+
+
+def running(record: ChainRecord, start: int = 0) -> ChainRecord:
+    record = submitted(record, start)
+    return after(record, LinkStarted(len(record.links), start, start + LIMIT), now=start)
+
+
+def ended(record: ChainRecord, end: int, state: JobState = JobState.TIMEOUT, code: int = 0) -> ChainRecord:
+    link = record.links[-1]
+    return after(record, LinkEnded(link.index, link.start, end, state, code), now=end)
+
+
+def fresh(**kind) -> ChainRecord:
+    return ChainRecord(chain(**kind))
+
+
+def test_a_new_chain_needs_its_first_link_at_once() -> None:
+    assert machine.need(fresh(), 0, SETTLE) == Successor(None)
+
+
+def test_a_running_link_needs_a_successor_and_a_waiting_one_nothing() -> None:
+    record = running(fresh())
+    assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
+    record = submitted(record, HOUR)
+    assert isinstance(machine.need(record, HOUR, SETTLE), Rest)
+
+
+def test_a_link_that_was_sent_and_never_seen_is_sent_again_after_a_while() -> None:
+    record = after(fresh(), LinkPlanned("test"), now=1_000)
+    assert isinstance(machine.need(record, 1_000 + SETTLE - 1, SETTLE), Rest)
+    assert machine.need(record, 1_000 + SETTLE, SETTLE) == Resubmit(record.links[0])
+
+
+def test_reaching_the_limit_is_no_failure() -> None:
+    record = ended(running(fresh()), LIMIT)
+    assert (record.status, record.failures) == (ChainStatus.ACTIVE, 0)
+    assert machine.need(record, LIMIT, SETTLE) == Successor(record.links[0])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "code", "status"),
+    [
+        (0, JobState.COMPLETED, 0, ChainStatus.DONE),
+        (None, JobState.COMPLETED, 0, ChainStatus.ACTIVE),
+        (42, JobState.FAILED, 42, ChainStatus.DONE),
+        (42, JobState.FAILED, 1, ChainStatus.ACTIVE),
+        (0, JobState.TIMEOUT, 0, ChainStatus.ACTIVE),
+        (0, JobState.CANCELLED, 0, ChainStatus.STOPPED),
+    ],
+)
+def test_the_exit_code_that_ends_a_chain(wanted, state, code, status) -> None:
+    record = ended(running(fresh(done=DoneCondition(exit_code=wanted))), HOUR, state, code)
+    assert record.status is status
+
+
+def test_done_cancels_what_waits_and_what_still_runs() -> None:
+    record = submitted(running(fresh()), HOUR)
+    record = after(record, LinkEnded(1, 0, HOUR, JobState.COMPLETED, 0), now=HOUR)
+    assert [link.index for link in machine.to_cancel(record)] == [2]
+    record = after(submitted(running(fresh()), HOUR), CancelAsked())
+    assert [link.index for link in machine.to_cancel(record)] == [1, 2]
+    record = after(submitted(running(fresh(done=DoneCondition(file="x"))), HOUR), DoneFileSeen())
+    assert [link.index for link in machine.to_cancel(record)] == [2], "the link that wrote the file may finish"
+
+
+def test_so_many_links_and_no_more() -> None:
+    record = running(fresh(done=DoneCondition(links=2)))
+    assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
+    record = running(ended(record, LIMIT), LIMIT)
+    assert isinstance(machine.need(record, LIMIT, SETTLE), Rest)
+    assert ended(record, 2 * LIMIT).status is ChainStatus.DONE
+
+
+def test_total_time_counts_what_ran() -> None:
+    record = running(fresh(done=DoneCondition(total_time=3 * LIMIT // 2)))
+    assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
+    record = running(ended(record, LIMIT), LIMIT)
+    assert isinstance(machine.need(record, LIMIT, SETTLE), Rest), "the second link reaches the total"
+    assert ended(record, LIMIT + LIMIT // 2).status is ChainStatus.DONE
+
+
+def test_retries_back_off_and_then_stop() -> None:
+    policies = FailurePolicies(exit=FailurePolicy(Recovery.RETRY, retries=2, backoff=60))
+    record, waits = fresh(failures=policies), []
+    for _ in range(3):
+        record = ended(running(record, record.not_before), record.not_before + 10, JobState.FAILED, 1)
+        waits.append(record.not_before - record.links[-1].end)
+    assert waits[:2] == [60, 120]
+    assert record.status is ChainStatus.STOPPED
+    assert "failure 3 in a row" in record.reason
+
+
+def test_a_good_link_forgives_earlier_failures() -> None:
+    record = ended(running(fresh()), 10, JobState.FAILED, 1)
+    assert record.failures == 1
+    assert ended(running(record, 100), 100 + LIMIT).failures == 0
+
+
+@pytest.mark.parametrize("state", [JobState.NODE_FAIL, JobState.BOOT_FAIL, JobState.PREEMPTED])
+def test_the_clusters_faults_are_followed_at_once(state: JobState) -> None:
+    record = ended(running(fresh()), 10, state)
+    assert (record.status, record.not_before) == (ChainStatus.ACTIVE, 10)
+
+
+def test_a_cancelled_pending_link_stops_the_chain_by_default_and_continues_if_asked() -> None:
+    cancelled = LinkEnded(2, ABSENT, HOUR, JobState.CANCELLED, 0)
+    assert after(submitted(running(fresh()), HOUR), cancelled).status is ChainStatus.STOPPED
+    policies = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
+    record = after(submitted(running(fresh(failures=policies)), HOUR), cancelled)
+    assert machine.need(record, HOUR, SETTLE) == Successor(record.links[0])
+
+
+def test_a_lost_link_ended_at_its_limit_if_that_has_passed() -> None:
+    record = after(running(fresh()), LinkLost(1), now=LIMIT + 7 * HOUR)
+    assert (record.links[0].state, record.links[0].end, record.failures) == (LinkState.ENDED, LIMIT, 0)
+    record = after(running(fresh()), LinkLost(1), now=HOUR)
+    assert (record.links[0].state, record.failures) == (LinkState.LOST, 1)
+
+
+def test_a_requeued_link_waits_again() -> None:
+    record = after(running(fresh()), LinkQueued(1))
+    assert record.waiting is record.links[0]
+    assert not record.links[0].started
+
+
+def test_a_refused_link_leaves_no_trace_but_the_count() -> None:
+    record = after(fresh(), LinkPlanned("test"), LinkRefused(1, "QOSMaxSubmit", 300), now=50)
+    assert (record.links, record.refusals, record.not_before) == ((), 1, 350)
+    assert submitted(record, 400).refusals == 0
+
+
+def test_pause_and_resume() -> None:
+    record = after(running(fresh()), PauseAsked("maintenance"))
+    assert machine.need(record, 0, SETTLE) == Rest("paused: maintenance")
+    assert isinstance(machine.need(after(record, ResumeAsked()), 0, SETTLE), Successor)
+
+
+def test_only_events_are_applied() -> None:
+    with pytest.raises(TypeError, match="not an event"):
+        machine.apply(fresh(), "boom", 0)
+
+
+def seen(time: int, *jobs: Job, stale_since: int = ABSENT) -> Snapshot:
+    none = JobColumns.none()
+    return Snapshot(time, none, none, (), (), (), (), {job.tag: job for job in jobs}, stale_since)
+
+
+def job(index: int, state: JobState, start: int = ABSENT, end: int = ABSENT) -> Job:
+    tag = f"mirage:svc:{index}"
+    return Job(JobId(index), "svc", "alice", "p", 1, LIMIT, state, 0, start, end, tag=tag)
+
+
+def test_a_job_that_came_and_went_between_two_looks_is_told_in_order() -> None:
+    record = after(fresh(), LinkPlanned("test"))
+    events = sightings(record, seen(500, job(1, JobState.FAILED, 100, 200)))
+    assert events == (LinkSubmitted(1, JobId(1), 0), LinkEnded(1, 100, 200, JobState.FAILED, 0))
+    assert after(record, *events, now=500).links[0].end == 200
+
+
+def test_nothing_is_read_from_a_stale_snapshot() -> None:
+    assert sightings(running(fresh()), seen(500, stale_since=400)) == ()
+
+
+def test_looking_twice_tells_nothing_new() -> None:
+    record = submitted(running(fresh()), HOUR)
+    snapshot = seen(2 * HOUR, job(1, JobState.RUNNING, 0, LIMIT), job(2, JobState.PENDING))
+    record = after(record, *sightings(record, snapshot), now=2 * HOUR)
+    assert sightings(record, snapshot) == ()

@@ -1,0 +1,107 @@
+"""Random users, faults, crashes and delays against the loop: a chain never has two successors, never none."""
+
+from __future__ import annotations
+
+from fakes import HOUR, Fate, FakeCluster, chain
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from mirage.control.guard import Guard
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore
+from mirage.domain.chain import ChainRecord, ChainStatus, FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.job import JobState
+from mirage.predictors.fixed import FixedLead
+from mirage.predictors.reactive import Reactive
+from mirage.provisioner.limits import Limits
+
+ENDS = st.sampled_from(
+    [
+        (None, JobState.COMPLETED, 0),
+        (HOUR, JobState.FAILED, 1),
+        (5 * HOUR, JobState.NODE_FAIL, 0),
+        (20 * HOUR, JobState.COMPLETED, 7),
+    ]
+)
+ALWAYS = FailurePolicy(Recovery.CONTINUE)
+SETTLE = 120
+
+
+class ChainUnderFire(RuleBasedStateMachine):
+    """One chain that must survive everything: every failure is followed by another link."""
+
+    @initialize(lead=st.integers(0, 10), limit=st.sampled_from([10, 48]), forget=st.sampled_from([None, 300]))
+    def begin(self, lead: int, limit: int, forget: int | None) -> None:
+        self.fate = Fate(wait=HOUR)
+        self.cluster = FakeCluster(lambda request: self.fate, forget_after=forget)
+        policies = FailurePolicies(ALWAYS, ALWAYS, ALWAYS)
+        self.store = MemoryStore(ChainRecord(chain(limit * HOUR, failures=policies)))
+        self.lead = lead * HOUR
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        c = self.cluster
+        outside = Outside(c, c, c, c, self.store, MemoryJournal(), c)
+        guard = Guard(FixedLead(self.lead, "fixed"), Reactive())
+        limits = Limits(submissions_per_hour=0, pause_after_refusals=0, refusal_backoff=10)
+        self.loop = ControlLoop(outside, guard, Policy(limits=limits, settle=SETTLE))
+
+    @rule(wait=st.integers(0, 30), end=ENDS)
+    def the_next_jobs_go_like_this(self, wait: int, end: tuple[int | None, JobState, int]) -> None:
+        self.fate = Fate(wait * HOUR, *end)
+
+    @rule(minutes=st.integers(1, 3_000))
+    def time_passes_unwatched(self, minutes: int) -> None:
+        self.cluster.advance(self.cluster.time + 60 * minutes)
+
+    @rule(cycles=st.integers(1, 20))
+    def the_loop_runs(self, cycles: int) -> None:
+        for _ in range(cycles):
+            self.cluster.advance(self.cluster.time + 600)
+            assert self.loop.cycle().sentence
+
+    @rule(fault=st.sampled_from(["lose_answer", "lose_question"]))
+    def the_next_submission_goes_wrong(self, fault: str) -> None:
+        setattr(self.cluster, fault, True)
+
+    @rule(down=st.booleans(), refuse=st.sampled_from(["", "QOSMaxSubmitJobPerUserLimit"]))
+    def the_controller_misbehaves(self, down: bool, refuse: str) -> None:
+        self.cluster.down, self.cluster.refuse = down, refuse
+
+    @rule(which=st.integers(0, 5))
+    def someone_cancels_a_job(self, which: int) -> None:
+        live = self.cluster.live()
+        if live and not self.cluster.down:
+            self.cluster.cancel(live[which % len(live)].job_id)
+
+    @rule()
+    def all_is_well_again(self) -> None:
+        """Then within a few cycles the chain has a job again: never none."""
+        self.cluster.down = self.cluster.lose_answer = self.cluster.lose_question = False
+        self.cluster.refuse = ""
+        self.fate = Fate(wait=HOUR)
+        self.the_loop_runs(8)
+        assert self.cluster.live(), "the chain has died"
+
+    @invariant()
+    def never_two_successors(self) -> None:
+        waiting = [job for job in self.cluster.live() if job.state is JobState.PENDING]
+        assert len(waiting) <= 1, waiting
+        live = [job.tag for job in self.cluster.live()]
+        assert len(live) == len(set(live)), "two jobs carry the same tag"
+        tags = [request.tag for request in self.cluster.submissions]
+        if self.cluster.forget_after is None:
+            assert len(tags) == len(set(tags)), "a tag was used twice"
+
+    @invariant()
+    def the_record_is_sound(self) -> None:
+        (record,) = self.store.load()
+        record.check()
+        assert record.status is ChainStatus.ACTIVE
+
+
+TestChainUnderFire = ChainUnderFire.TestCase
+TestChainUnderFire.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
