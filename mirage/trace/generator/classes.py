@@ -27,8 +27,10 @@ FEWEST_USERS = 3
 """A class or request that fewer users make is theirs, not the queue's."""
 MOST_SHAPES = 16
 FEWEST_RETURNS = 40
+"""Returns to a series from which a class gets its own distribution of them."""
 TRIM = 0.0025
 """Extremes beyond this probability are single jobs' and not kept."""
+# lower ends of the ranges of batch sizes
 SIZE_EDGES = np.array([1, 2, 3, 4, 5, 7, 10, 15, 22, 32, 46, 68, 100, 150, 220, 320, 460, 680, 1000])
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mirage.trace.generator.sessions import Sessions
 
 OUTSTANDING_LEVEL = 0.95
+"""Share of the long batches whose users have no more unfinished work than the model then allows."""
 FEWEST_ACCOUNTS = 12
 """Projects given to a workload whose source has no accounts."""
 

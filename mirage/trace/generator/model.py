@@ -282,7 +282,7 @@ def _numbers_amiss(value: object, place: str) -> list[str]:
 def _in_range(value: float, place: str) -> bool:
     field = place.rpartition(".")[2].partition("[")[0]
     low = -math.inf if field in _SIGNED else 0
-    high = 1 if field in _SHARES else math.inf
+    high = 0 if field == "runtime" else 1 if field in _SHARES else math.inf
     return math.isfinite(value) and low <= value <= high
 
 
