@@ -14,6 +14,7 @@ from small_clusters import PROMPT, T0, ask, cluster, node_names
 
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import Dependency, DependencyKind, JobId, JobRequest, JobState
+from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.simulator.cluster import (
     Association,
     ClusterConfig,
@@ -362,7 +363,8 @@ def workload(seed: int, count: int) -> list[tuple[int, JobRequest, int]]:
         at += int(random.integers(0, 120))
         limit = int(random.integers(1, 20)) * 120
         user = str(random.choice(USERS))
-        jobs.append((at, ask(user, int(random.integers(1, 7)), limit), int(random.integers(1, limit + 1))))
+        asked = ask(user, int(random.integers(1, 7)), limit, account="a", cpus_per_node=CPUS)
+        jobs.append((at, asked, int(random.integers(1, limit + 1))))
     return jobs
 
 
@@ -376,7 +378,12 @@ def run(config: ClusterConfig, jobs: list[tuple[int, JobRequest, int]]) -> Simul
     return sim
 
 
-SIX_NODES = cluster(nodes=6, priority=PriorityWeights(age=1000, job_size=300, fair_share=500))
+SIX_NODES = cluster(
+    nodes=6,
+    priority=PriorityWeights(age=1000, job_size=300, fair_share=500),
+    associations=(Association("a"), *(Association("a", user) for user in USERS)),
+)
+"""With every user known from the beginning: in a trace they are, and fair share counts them."""
 
 
 @settings(max_examples=15, deadline=None)
@@ -384,6 +391,37 @@ SIX_NODES = cluster(nodes=6, priority=PriorityWeights(age=1000, job_size=300, fa
 def test_the_same_asks_give_the_same_events(seed: int) -> None:
     jobs = workload(seed, 40)
     assert run(SIX_NODES, jobs).events().tolist() == run(SIX_NODES, jobs).events().tolist()
+
+
+def as_table(jobs: list[tuple[int, JobRequest, int]]) -> JobTable:
+    """The same jobs as a trace recorded them; what the recorded starts were does not matter."""
+    submit, runtime = np.array([job[0] for job in jobs]), np.array([job[2] for job in jobs])
+    nodes = np.array([job[1].nodes for job in jobs], dtype=np.int32)
+    return job_table(
+        len(jobs),
+        submit=submit,
+        start=submit,
+        end=submit + runtime,
+        limit=np.array([job[1].limit for job in jobs]),
+        nodes=nodes,
+        cpus=nodes * CPUS,
+        user=Names.encode([job[1].user for job in jobs]),
+        account=Names.encode([job[1].account for job in jobs]),
+        state=np.full(len(jobs), JobState.COMPLETED, dtype=np.int8),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_a_trace_is_scheduled_as_the_same_submissions_are(seed: int) -> None:
+    jobs = workload(seed, 40)
+    by_hand = run(SIX_NODES, jobs)
+    replayed = Simulation(SIX_NODES, as_table(jobs), start=T0)
+    replayed.run()
+    replayed.check()
+    got = replayed.schedule()
+    assert got["start"].tolist() == [job.start for job in by_hand.jobs()]
+    assert got["end"].tolist() == [job.end for job in by_hand.jobs()]
 
 
 @settings(max_examples=15, deadline=None)
