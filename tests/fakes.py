@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +13,18 @@ from mirage.domain.errors import ClusterUnavailable, SubmissionRejected, Unknown
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 HOUR = 3_600
+BY_EXIT_CODE = DoneCondition()
+BY_DEFAULT = FailurePolicies()
 
 
 def chain(
     limit: int = 48 * HOUR,
-    done: DoneCondition = DoneCondition(),
-    failures: FailurePolicies = FailurePolicies(),
+    done: DoneCondition = BY_EXIT_CODE,
+    failures: FailurePolicies = BY_DEFAULT,
     name: str = "svc",
 ) -> Chain:
     """A one-node service."""
@@ -81,7 +86,14 @@ class FakeCluster:
         self.submissions.append(request)
         self._fates[job_id] = self.fates(request)
         self.jobs[job_id] = Job(
-            job_id, request.name, request.user, "p", request.nodes, request.limit, JobState.PENDING, self.time,
+            job_id,
+            request.name,
+            request.user,
+            "p",
+            request.nodes,
+            request.limit,
+            JobState.PENDING,
+            self.time,
             tag=request.tag,
         )
         self.advance(self.time)

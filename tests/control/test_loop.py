@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from fakes import HOUR, Fate, FakeCluster, chain
+from fakes import HOUR, FakeCluster, Fate, chain
 
 from mirage.control.guard import Guard
 from mirage.control.journal import MemoryJournal
@@ -98,7 +100,10 @@ def test_each_cycle_says_why() -> None:
     service = Service(waiting(2), "fixed:2h")
     assert service.cycle() == "submitted link 1 as job 100: no link of the chain is on the cluster"
     assert service.cycle(HOUR) == "link 1 is pending"
-    assert service.cycle(2 * HOUR) == "hold: submitted now it would wait only 2.0 h of the 48.0 h the predecessor has left"
+    assert (
+        service.cycle(2 * HOUR)
+        == "hold: submitted now it would wait only 2.0 h of the 48.0 h the predecessor has left"
+    )
     assert "submitted link 2 as job 101: submitted now it would wait 2.0 h" in service.cycle(48 * HOUR)
 
 
@@ -177,7 +182,7 @@ def test_refusals_back_off_and_then_pause_the_chain() -> None:
     assert service.record.status is ChainStatus.PAUSED
     assert "refused 3 times in a row" in service.record.reason
     refused = [e for e in service.journal.entries if "AssocMaxSubmitJobLimit" in e.text]
-    assert [b.time - a.time for a, b in zip(refused, refused[1:], strict=False)] == [300, 600]
+    assert [b.time - a.time for a, b in itertools.pairwise(refused)] == [300, 600]
 
 
 def test_the_limit_on_submissions_holds() -> None:

@@ -31,7 +31,7 @@ from mirage.provisioner.events import (
     ResumeAsked,
     sightings,
 )
-from mirage.provisioner.machine import Resubmit, Rest, Successor
+from mirage.provisioner.machine import Rest, Resubmit, Successor
 
 LIMIT = 48 * HOUR
 SETTLE = 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes import HOUR, Fate, FakeCluster, chain
+from fakes import HOUR, FakeCluster, Fate, chain
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
