@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,19 +16,32 @@ if TYPE_CHECKING:
 GENERATED = "generated:"
 """Begins the name of a trace that is drawn instead of read."""
 
+_LAST_INSTANT = 253_402_300_799
+"""The end of the year 9999; what is beyond is a slip of the keyboard."""
 
-def load_trace(name: str) -> JobTable:
-    """The job table of a file, or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``ConfigError``."""
+
+def load_trace(name: str, *, strict: bool = False) -> JobTable:
+    """The job table of a file, or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``ConfigError``.
+
+    Rows that cannot be read are left out and named in the table's notes, or an error if ``strict``.
+    """
     if not name.startswith(GENERATED):
-        from mirage.trace.readers import read_trace  # noqa: PLC0415
-
-        return replace(read_trace(Path(name)).table, source=Path(name).name)
+        return _read(Path(name), strict=strict)
     from mirage.trace.generator import generate  # noqa: PLC0415
 
     preset, _, seed = name.removeprefix(GENERATED).partition(":")
-    if seed and not seed.isdigit():
+    if seed and not (seed.isascii() and seed.isdigit()):
         raise ConfigError(name, f"the seed must be a whole number, not {seed!r}")
     return replace(generate(preset, int(seed or 0)), source=name)
+
+
+def _read(path: Path, *, strict: bool) -> JobTable:
+    from mirage.trace.faults import Strictness  # noqa: PLC0415
+    from mirage.trace.readers import read_trace  # noqa: PLC0415
+
+    found = read_trace(path, strictness=Strictness.STRICT if strict else Strictness.LENIENT)
+    left_out = tuple(f"left out: {path.name}:{row.line}: {row.field} {row.problem}" for row in found.rejected)
+    return replace(found.table, source=path.name, notes=(*found.table.notes, *left_out))
 
 
 def parse_instant(text: str, option: str) -> int:
@@ -35,7 +49,7 @@ def parse_instant(text: str, option: str) -> int:
 
     Raises ``ConfigError`` naming ``option``.
     """
-    if text.isdigit():
+    if text.isascii() and text.isdigit() and int(text) <= _LAST_INSTANT:
         return int(text)
     try:
         instant = datetime.fromisoformat(text)
@@ -43,3 +57,16 @@ def parse_instant(text: str, option: str) -> int:
         problem = f"{text!r} is neither a date such as 2023-02-01 or 2023-02-01T12:00 nor epoch seconds"
         raise ConfigError(option, problem) from None
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+
+
+def check_writable(option: str, name: str) -> None:
+    """Raise ``ConfigError`` where ``name`` cannot become a file: better now than after the work."""
+    if name in {"", "-"}:
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise ConfigError(option, f"{name} is a folder")
+    if not path.parent.is_dir():
+        raise ConfigError(option, f"there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(option, f"{name} may not be written")

@@ -44,6 +44,12 @@ JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write every
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named."
+    ),
+]
 
 
 def replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -64,6 +70,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     html_out: HtmlOut = "",
     seed: Seed = 0,
     workers: Workers = 0,
+    strict: Strict = False,
 ) -> None:
     """Replay a trace: how long a chained service was interrupted, and how much it overlapped, by policy.
 
@@ -72,7 +79,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     """
     from rich.console import Console  # noqa: PLC0415 (as all below: the command line must answer at once)
 
-    from mirage.cli.arguments import load_trace, parse_instant  # noqa: PLC0415
+    from mirage.cli.arguments import check_writable, load_trace, parse_instant  # noqa: PLC0415
     from mirage.domain.objective import Weights  # noqa: PLC0415
     from mirage.replay.metrics import measure  # noqa: PLC0415
     from mirage.replay.plan import ReplayPlan  # noqa: PLC0415
@@ -91,7 +98,9 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )
-    result = _replay(load_trace(trace), cluster, plan, workers or os.cpu_count() or 1)
+    for option, name in (("--json", json_out), ("--html", html_out)):
+        check_writable(option, name)
+    result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1)
     metrics = measure(result)
     _write_files(result, metrics, json_out, html_out)
     if json_out != "-":

@@ -20,7 +20,7 @@ NODE_BOUNDS = (1, 4, 16, 64, 256)
 LIMIT_BOUNDS = (3_600, 4 * 3_600, 12 * 3_600, 24 * 3_600)
 """Upper bounds of the limit classes, in seconds; a last class has none."""
 
-SEARCHED = 2_000
+SEARCHED = 1_000
 """Jobs started last among which those of the class are looked for."""
 
 USED = 100
@@ -35,7 +35,7 @@ DEFAULT_LEVEL = 0.5
 
 
 class QuantileOfClass:
-    """QBETS's question (Nurmi, Brevik & Wolski, JSSPP 2007) without its confidence bound: waits of similar jobs."""
+    """QBETS's question (Nurmi, Brevik & Wolski, JSSPP 2007), without its confidence bound."""
 
     wants_waits = SEARCHED
     wants_queue = False

@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.replay.episodes import Played, play_episode, policy_predictor
 from mirage.replay.outcome import QueueHistory, ReplayResult
+from mirage.replay.plan import spell_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ def _result(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, episodes:
         tick=plan.tick,
         links=plan.links,
         overlap_price=plan.weights.overlap / plan.weights.interruption,
-        notes=(*_arrivals_note(trace, plan, played), *_troubles(plan, episodes)),
+        notes=(*trace.notes, *_arrivals_note(trace, plan, played), *_troubles(plan, episodes)),
     )
 
 
@@ -153,7 +154,9 @@ def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> t
     beyond = sum(end > last for end in ends)
     if not beyond:
         return ()
-    return (f"{beyond} of {len(ends)} successors start after the last submission of the trace ({last})",)
+    return (
+        f"{beyond} of {len(ends)} successors start after the last submission of the trace, {spell_instant(last)}",
+    )
 
 
 def _troubles(plan: ReplayPlan, episodes: list[Episode]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Chain, ChainId, DoneCondition
@@ -18,6 +19,11 @@ SERVICE_USER = "mirage-service"
 """The user who runs the service: one without history or other jobs in the trace."""
 
 MINUTE = 60
+
+
+def spell_instant(seconds: Seconds) -> str:
+    """An instant as people write it, UTC: ``2023-02-01T12:00:00Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +54,15 @@ class ReplayPlan:
         if self.links < 2:
             raise ConfigError("--links", f"a hand-over needs two links, not {self.links}")
         if self.end < self.start:
-            raise ConfigError("--end", f"{self.end} is before --start {self.start}")
+            raise ConfigError("--end", f"{spell_instant(self.end)} is before --start")
         if not len(trace):
             raise ConfigError(trace.source or "trace", "has no jobs")
         first, last = int(trace.submit[0]), int(trace.submit[-1])
         if not first < self.start <= last:
             raise ConfigError(
                 "--start",
-                f"{self.start} is not after the first and by the last submission of the trace, {first} and "
-                f"{last}: what comes before an episode is its history",
+                f"{spell_instant(self.start)} is not within the trace, {spell_instant(first)} to "
+                f"{spell_instant(last)}: what comes before an episode is its history",
             )
 
     def episode_starts(self) -> tuple[Seconds, ...]:
