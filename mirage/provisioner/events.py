@@ -1,4 +1,7 @@
-"""What happened to a chain's links since they were last looked at, derived from a snapshot. Pure."""
+"""What happened to a chain's links since they were last looked at, derived from a snapshot. Pure.
+
+``str`` of an event is its sentence for the journal.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,9 @@ class LinkPlanned:
 
     reason: str
 
+    def __str__(self) -> str:
+        return f"the next link is planned: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSubmitted:
@@ -34,12 +40,18 @@ class LinkSubmitted:
     job_id: JobId
     submit: Seconds
 
+    def __str__(self) -> str:
+        return f"link {self.index} is job {self.job_id}, submitted at {self.submit}"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkQueued:
     """The job was seen pending; a link that ran has been requeued."""
 
     index: int
+
+    def __str__(self) -> str:
+        return f"link {self.index} is pending"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,9 @@ class LinkStarted:
     index: int
     start: Seconds
     end: Seconds
+
+    def __str__(self) -> str:
+        return f"link {self.index} started at {self.start}, its limit ends it at {self.end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +76,18 @@ class LinkEnded:
     state: JobState
     exit_code: int
 
+    def __str__(self) -> str:
+        return f"link {self.index} ended at {self.end}: {self.state.name}, exit code {self.exit_code}"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
     """The cluster had the job and does not know it any more."""
 
     index: int
+
+    def __str__(self) -> str:
+        return f"link {self.index} is not known to the cluster any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +99,16 @@ class LinkRefused:
     pause: Seconds
     """How long to wait before the next try."""
 
+    def __str__(self) -> str:
+        return f"link {self.index} was refused: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class DoneFileSeen:
     """The file that ends the chain exists."""
+
+    def __str__(self) -> str:
+        return "the file that ends the chain exists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +117,24 @@ class PauseAsked:
 
     reason: str
 
+    def __str__(self) -> str:
+        return f"paused: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class ResumeAsked:
     """Go on; refusals are forgotten."""
 
+    def __str__(self) -> str:
+        return "resumed"
+
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
     """The user wants the chain gone, running links too."""
+
+    def __str__(self) -> str:
+        return "cancelled by its owner"
 
 
 Event = (

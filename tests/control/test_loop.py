@@ -84,6 +84,16 @@ def test_every_pair_of_a_longer_chain_is_handed_over() -> None:
     assert len(record.links) == 4
 
 
+def test_the_journal_tells_the_story() -> None:
+    service = Service(waiting(2), "fixed:1h")
+    service.run(500 * HOUR)
+    assert service.journal.texts(EntryKind.OUTCOME) == (f"interruption {HOUR} s, overlap 0 s",)
+    events = service.journal.texts(EntryKind.EVENT)
+    assert "link 1 is pending" in events
+    assert f"link 1 started at {2 * HOUR}, its limit ends it at {50 * HOUR}" in events
+    assert f"link 1 ended at {50 * HOUR}: TIMEOUT, exit code 0" in events
+
+
 def test_skipping_idle_cycles_changes_nothing() -> None:
     def outcome(skip: bool) -> list[tuple[int, int, int]]:
         service = Service(waiting(7.77), "fixed:3h", links=3)
