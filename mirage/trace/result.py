@@ -1,0 +1,133 @@
+"""What an import gives back: the table, and an account of everything that is not in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirage.domain.job import ABSENT, JobState
+from mirage.domain.jobtable import JobTable, Names, job_table
+
+if TYPE_CHECKING:
+    from mirage.domain.jobtable import Int64
+    from mirage.trace.faults import Faults, Mask, RejectedRow, Strictness
+
+
+@dataclass(frozen=True, slots=True)
+class SwfHeader:
+    """The header comments of a Standard Workload Format file, in order."""
+
+    entries: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str) -> str:
+        """The value of a header field such as ``Computer``; empty where there is none."""
+        return next((value for key, value in self.entries if key.lower() == name.lower()), "")
+
+    def number(self, name: str) -> int:
+        """A field as a whole number (``MaxProcs``); ``ABSENT`` where there is none."""
+        first = self.get(name).split()[:1]
+        return int(first[0]) if first and first[0].isascii() and first[0].isdigit() else ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCounts:
+    """``rows`` = rows that became jobs + ``rejected`` + ``steps`` + ``partial``."""
+
+    rows: int
+    """Rows of data in the file."""
+    jobs: int
+    """Jobs in the table; more than the rows where pending arrays were expanded."""
+    rejected: int = 0
+    steps: int = 0
+    """sacct: rows of job steps, which are not jobs."""
+    partial: int = 0
+    """SWF: parts of jobs that have a row as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """A job table and an account of what did not get into it."""
+
+    table: JobTable
+    rejected: tuple[RejectedRow, ...]
+    counts: ImportCounts
+    header: SwfHeader = SwfHeader()
+    """Empty for other formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """What a format calls the fields that can contradict each other."""
+
+    submit: str
+    start: str
+    end: str
+    limit: str
+    nodes: str
+
+
+def take_columns(columns: dict[str, Any], rows: Int64 | Mask) -> dict[str, Any]:
+    """The same columns, other rows; anything that is no column is left as it is."""
+    return {
+        name: value.take(rows)
+        if isinstance(value, Names)
+        else value[rows]
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in columns.items()
+    }
+
+
+def finish(
+    columns: dict[str, Any], faults: Faults, names: FieldNames, strictness: Strictness
+) -> tuple[JobTable, tuple[RejectedRow, ...]]:
+    """Check the rows against themselves, then put the good ones into a table.
+
+    ``columns`` are as of ``job_table``; ``submit``, ``start`` and ``end`` must be there.
+    """
+    find_contradictions(columns, faults, names)
+    rejected = faults.settle(strictness)
+    good = faults.good
+    return job_table(int(good.sum()), **take_columns(columns, good)), rejected
+
+
+def find_contradictions(columns: dict[str, Any], faults: Faults, names: FieldNames) -> None:
+    """Add a fault to each row whose fields cannot all be true."""
+    submit, start, end = columns["submit"], columns["start"], columns["end"]
+    ran, ended = start != ABSENT, end != ABSENT
+    faults.add_where(
+        submit == ABSENT, names.submit, lambda _: "missing: it is not known when the job was submitted"
+    )
+    faults.add_where(
+        ran & (start < submit), names.start, lambda r: f"is {submit[r] - start[r]} s before the job was submitted"
+    )
+    faults.add_where(
+        ran & ended & (end < start), names.end, lambda r: f"is {start[r] - end[r]} s before the start"
+    )
+    faults.add_where(
+        ~ran & ended & (end < submit),
+        names.end,
+        lambda r: f"is {submit[r] - end[r]} s before the job was submitted",
+    )
+    _find_unlikely(columns, faults, names)
+
+
+def _find_unlikely(columns: dict[str, Any], faults: Faults, names: FieldNames) -> None:
+    ran, ended = columns["start"] != ABSENT, columns["end"] != ABSENT
+    if (nodes := columns.get("nodes")) is not None:
+        faults.add_where(ran & (nodes == 0), names.nodes, lambda _: "0, but the job ran")
+    if (limit := columns.get("limit")) is not None:
+        faults.add_where(limit == 0, names.limit, lambda _: "0: a job cannot have no time at all")
+    if (state := columns.get("state")) is not None:
+        waiting = state == JobState.PENDING
+        active = waiting | (state == JobState.RUNNING) | (state == JobState.SUSPENDED)
+        faults.add_where(waiting & ran, names.start, lambda _: "known, but the job's state is PENDING")
+        faults.add_where(
+            ran & ~ended & ~active, names.end, lambda r: f"missing, but the job is {_state(state[r])}"
+        )
+
+
+def _state(number: int) -> str:
+    return JobState(int(number)).name

@@ -1,0 +1,168 @@
+"""Dumps of ``sacct -P``: a header row names the fields, ``|`` separates them (man sacct).
+
+``sacct -a -X -P --noconvert -S 2023-01-01 -E now -o JobID,User,Account,Partition,QOS,JobName,Submit,Eligible,
+Start,End,TimelimitRaw,NNodes,AllocTRES,ReqTRES,State,ExitCode,Priority,Constraints,NodeList`` gives all that
+Mirage can use. Any order will do, and any other fields beside those needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirage.domain.errors import TraceError
+from mirage.domain.job import ABSENT, JobState
+from mirage.domain.jobtable import Names
+from mirage.slurm.duration import parse_limit
+from mirage.slurm.jobid import expand_job_ids, parse_exit_code
+from mirage.slurm.state import parse_state
+from mirage.trace.calendar import in_order, read_stamps, time_zone, twice_note
+from mirage.trace.cells import is_missing, read_cells, whole_number
+from mirage.trace.result import FieldNames, ImportCounts, ImportResult, finish
+from mirage.trace.sacct_dump import cut
+from mirage.trace.sacct_resources import RESOURCE_FIELDS, resources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
+
+    from mirage.domain.jobtable import Int64, JobTable
+    from mirage.trace.faults import Mask, Strictness
+    from mirage.trace.sacct_dump import Dump
+
+_NEEDED = (
+    *(("JobID",), ("Submit",), ("Start",), ("End",), ("State",)),
+    ("TimelimitRaw", "Timelimit"),
+    ("NNodes", "AllocNodes", "ReqNodes", "AllocTRES", "ReqTRES"),
+)
+_TEXTS = {
+    "user": ("User", "UID"),
+    "account": ("Account",),
+    "partition": ("Partition",),
+    "qos": ("QOS",),
+    "name": ("JobName",),
+    "constraint": ("Constraints",),
+    "node_list": ("NodeList",),
+}
+_USED = ("Eligible", "ExitCode", "Priority", *RESOURCE_FIELDS)
+_NAMES = FieldNames("Submit", "Start", "End", "Timelimit", "NNodes")
+
+
+def import_sacct(lines: Sequence[str], path: str, strictness: Strictness, tz: str) -> ImportResult:
+    """Read a dump; wall-clock times are those of the zone ``tz``.
+
+    Raises ``TraceError`` for missing fields and, where strict, for the first bad row; ``ConfigError`` for an
+    unknown zone.
+    """
+    zone = time_zone(tz)
+    dump = cut(lines, path)
+    _require(dump)
+    columns, notes = _columns(dump, zone)
+    table, rejected = finish(columns, dump.faults, _NAMES, strictness)
+    expanded = _expand_arrays(table)
+    every_note = (*notes, *_array_notes(table, len(expanded)), *_id_notes(expanded), *_unused_note(dump))
+    counts = ImportCounts(dump.rows, len(expanded), len(rejected), steps=dump.steps)
+    return ImportResult(replace(expanded, source=path, notes=every_note), rejected, counts)
+
+
+def _require(dump: Dump) -> None:
+    for names in _NEEDED:
+        if dump.cells(*names) is None:
+            problem = "the dump does not have this field; ask sacct for it with --format"
+            raise TraceError(dump.path, 1, " or ".join(names), problem)
+
+
+def _columns(dump: Dump, zone: ZoneInfo) -> tuple[dict[str, Any], tuple[str, ...]]:
+    faults = dump.faults
+    stamps = [read_stamps(_cells(dump, f), zone, f, faults) for f in ("Submit", "Eligible", "Start", "End")]
+    submit, start, end = in_order(stamps[0], stamps[2], stamps[3])
+    state = read_cells(_cells(dump, "State"), parse_state, np.int8, "State", faults)
+    ids = _cells(dump, "JobID")
+    read_cells(ids, _check_id, np.int8, "JobID", faults)
+    never = _never_ran(dump, state, start, end)
+    columns = {
+        "job_id": np.array(ids, dtype=np.str_),
+        "submit": submit,
+        "eligible": stamps[1].epoch,
+        "start": np.where(never, ABSENT, start),
+        "end": end,
+        "limit": read_cells(_cells(dump, "TimelimitRaw", "Timelimit"), parse_limit, np.int64, "Timelimit", faults),
+        "state": state,
+        "exit_code": read_cells(_cells(dump, "ExitCode"), parse_exit_code, np.int32, "ExitCode", faults),
+        "priority": read_cells(_cells(dump, "Priority"), whole_number, np.int64, "Priority", faults),
+        **{column: _names(dump, *fields) for column, fields in _TEXTS.items()},
+        **resources(dump),
+    }
+    count = int(never.sum())
+    unstarted = f"{count} cancelled jobs have a start but never had a node: they count as never started"
+    zone_note = f"times are wall-clock times of {zone.key}"
+    return columns, (zone_note, *twice_note(zone, *stamps), *([unstarted] if count else []))
+
+
+def _cells(dump: Dump, *fields: str) -> tuple[str, ...]:
+    """The cells of the first field there is, blank where there is none."""
+    return dump.cells(*fields) or ("",) * len(dump)
+
+
+def _check_id(text: str) -> int:
+    """Raises ``BadSpelling`` for what is no job id."""
+    return len(expand_job_ids(text)[:1])
+
+
+def _names(dump: Dump, *fields: str) -> Names:
+    cells = _cells(dump, *fields)
+    blank = {text: "" for text in set(cells) if fields[0] in ("NodeList", "Constraints") and is_missing(text)}
+    return Names.encode([blank.get(text, text) for text in cells])
+
+
+def _never_ran(dump: Dump, state: Any, start: Int64, end: Int64) -> Mask:
+    """Jobs cancelled while pending to which older releases give their end as start (no node was assigned)."""
+    evidence = next((c for f in ("NodeList", "AllocTRES") if (c := dump.cells(f)) is not None), None)
+    if evidence is None:
+        return np.zeros(len(dump), dtype=bool)
+    no_node = np.array([is_missing(text) for text in evidence], dtype=bool)
+    return np.asarray((state == JobState.CANCELLED) & (start != ABSENT) & (start == end) & no_node)
+
+
+def _expand_arrays(table: JobTable) -> JobTable:
+    """One row for each task of the pending arrays."""
+    ids = [expand_job_ids(text) for text in table.job_id.tolist()]
+    counts = [len(tasks) for tasks in ids]
+    if max(counts, default=1) == 1:
+        return table
+    rows = table.take(np.repeat(np.arange(len(table)), counts))
+    return replace(rows, job_id=np.array([task for tasks in ids for task in tasks], dtype=np.str_))
+
+
+def _array_notes(table: JobTable, expanded: int) -> tuple[str, ...]:
+    arrays = [text for text in table.job_id.tolist() if "[" in text]
+    cut_short = sum(text.endswith("...]") for text in arrays)
+    whole = len(arrays) - cut_short
+    added = expanded - len(table) + whole
+    notes = []
+    if whole:
+        notes.append(f"{whole} array records stand for {added} tasks, one row each; their % throttle is not kept")
+    if cut_short:
+        notes.append(f"{cut_short} array records list their tasks only in part (Slurm cut them): one row each")
+    return tuple(notes)
+
+
+def _id_notes(table: JobTable) -> tuple[str, ...]:
+    ids = table.job_id.tolist()
+    components = sum("+" in text for text in ids)
+    repeated = sum(count - 1 for count in Counter(ids).values())
+    notes = []
+    if components:
+        notes.append(f"{components} components of heterogeneous jobs are jobs of their own")
+    if repeated:
+        notes.append(f"{repeated} rows repeat the id of another (requeued jobs, or two dumps that overlap)")
+    return tuple(notes)
+
+
+def _unused_note(dump: Dump) -> tuple[str, ...]:
+    used = {name.lower() for names in (*_NEEDED, *_TEXTS.values(), _USED) for name in names}
+    unused = [field for field in dump.fields if field.lower() not in used]
+    return (f"fields not used: {', '.join(unused)}",) if unused else ()
