@@ -43,7 +43,7 @@ class Guard:
             return Answer(_checked(self._ask(observation)))
         except Exception as error:
             said = str(error) or type(error).__name__
-            trouble = f"{self.predictor.name}: {said}; {self._fallback.name} answered"
+            trouble = f"no prediction: {said}; {self._fallback.name} answered"
             return Answer(self._fallback.predict(observation), trouble)
 
     def close(self) -> None:

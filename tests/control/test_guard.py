@@ -60,7 +60,7 @@ def test_a_bad_answer_is_replaced_and_named(budget, act) -> None:
     answer = guard.predict(SEEN)
     guard.close()
     assert answer.prediction == WaitForecast.point(100)
-    assert answer.trouble.startswith("scripted: ")
+    assert answer.trouble.startswith("no prediction: ")
     assert answer.trouble.endswith("; reactive answered")
 
 

@@ -220,7 +220,7 @@ def test_a_broken_predictor_is_answered_for() -> None:
     service.loop = ControlLoop(outside, Guard(Broken(), build_predictor("reactive")), Policy())
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
-    assert "broken: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
+    assert "no prediction: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
 
 
 def test_slurms_plan_is_asked_for_only_where_wanted() -> None:

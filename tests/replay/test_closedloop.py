@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, plan, trace
 
+from mirage.cli.arguments import load_trace, parse_instant
 from mirage.domain.errors import ConfigError, PluginNotFound, SubmissionRejected
 from mirage.domain.job import JobState
 from mirage.replay.closedloop import replay
 from mirage.replay.oracle import GRID
+from mirage.replay.plan import ReplayPlan
+from mirage.simulator.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirage.replay.outcome import PairOutcome, ReplayResult
 
 POLICIES = ("reactive", "fixed:6h", "average", "quantile:0.9", "slurm", "oracle")
@@ -174,3 +179,17 @@ def test_unknown_policies_and_impossible_jobs_are_refused() -> None:
         replay(trace(), CLUSTER, plan("reactive", "astrology"))
     with pytest.raises(SubmissionRejected):
         replay(trace(), CLUSTER, plan("reactive", nodes=7))
+
+
+@pytest.mark.shared
+def test_a_published_log_in_a_contended_month(shared: Path) -> None:
+    """Lonestar6 in February 2023: the reactive policy waits for hours, the oracle hardly at all."""
+    log = load_trace(str(shared / "traces" / "ls6-a100-to-2023-02.log.gz"))
+    day = parse_instant("2023-02-03", "--start")
+    settings = ReplayPlan(("reactive", "quantile", "oracle"), 1, 2 * DAY, day, day + DAY, 12 * HOUR)
+    result = replay(log, load_cluster("ls6"), settings)
+    hours = {policy: np.mean([abs(o.x) for o in of(result, policy)]) / HOUR for policy in result.policies}
+    assert hours["reactive"] > 2
+    assert hours["oracle"] < 0.5 * hours["reactive"]
+    assert hours["oracle"] <= hours["quantile"]
+    assert result.rejected_jobs < 20
