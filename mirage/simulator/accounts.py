@@ -53,6 +53,8 @@ class Accounts:
     parents: list[int] = field(default_factory=lambda: [-1])
     by_name: dict[tuple[str, str], int] = field(default_factory=lambda: {("root", ""): ROOT})
     groups: list[Ceiling] = field(default_factory=list)
+    group_words: list[tuple[str, str]] = field(default_factory=list)
+    """By group, Slurm's reason before and after the limited thing: ``("QOSMax", "PerUserLimit")``."""
     group_keys: dict[Hashable, int] = field(default_factory=dict)
 
     @classmethod
@@ -140,40 +142,56 @@ class Accounts:
         if row < 0:
             return -1
         ceiling = Ceiling(self.inherited(row, "max_jobs"), self.inherited(row, "max_submit"))
-        return self.group(("association", row), ceiling)
+        return self.group(("association", row), ceiling, ("AssocMax", "Limit"))
 
     def _account_group(self, row: int) -> int:
         held = self.rows[row]
-        return self.group(("group", row), Ceiling(held.grp_jobs, held.grp_submit, held.grp_tres))
+        ceiling = Ceiling(held.grp_jobs, held.grp_submit, held.grp_tres)
+        return self.group(("group", row), ceiling, ("AssocGrp", "Limit"))
 
     def _qos_groups(self, quality: Qos, user: str, account: str) -> list[int]:
         per_user = Ceiling(quality.max_jobs_per_user, quality.max_submit_per_user, quality.max_tres_per_user)
         per_account = Ceiling(quality.max_jobs_per_account, -1, quality.max_tres_per_account)
         whole = Ceiling(quality.grp_jobs, quality.grp_submit, quality.grp_tres)
         return [
-            self.group(("qos", quality.name), whole),
-            self.group(("qos user", quality.name, user), per_user),
-            self.group(("qos account", quality.name, account), per_account),
+            self.group(("qos", quality.name), whole, ("QOSGrp", "Limit")),
+            self.group(("qos user", quality.name, user), per_user, ("QOSMax", "PerUserLimit")),
+            self.group(("qos account", quality.name, account), per_account, ("QOSMax", "PerAccountLimit")),
         ]
 
-    def group(self, key: Hashable, ceiling: Ceiling) -> int:
+    def group(self, key: Hashable, ceiling: Ceiling, words: tuple[str, str]) -> int:
         """The group known by ``key``, made on first use; -1 for a ceiling without limits."""
         if not ceiling.bounds:
             return -1
         if key not in self.group_keys:
             self.group_keys[key] = len(self.groups)
             self.groups.append(ceiling)
+            self.group_words.append(words)
         return self.group_keys[key]
 
     def throttle(self, array: int, most: int) -> int:
         """The group of one array job's tasks, of which ``most`` may run at once."""
-        return self.group(("array", array), Ceiling(jobs=most))
+        return self.group(("array", array), Ceiling(jobs=most), ("", "JobArrayTaskLimit"))
+
+    def limit_reason(self, group: int, resource: int) -> str:
+        """Slurm's pending reason for a group's limit on ``resource`` (-1: on jobs); squeue(1), JOB REASON CODES."""
+        before, after = self.group_words[group]
+        if not before:
+            return after
+        return f"{before}{self._limited(resource)}{after}"
+
+    def _limited(self, resource: int) -> str:
+        if resource < 0:
+            return "Jobs"
+        names = {"cpu": "Cpu", "mem": "Mem"}
+        return names.get(self.resources.names[resource], "GRES") if resource < len(self.resources) else "Node"
 
     def copy(self) -> Accounts:
         """An independent copy."""
         twin = replace(self)
         twin.rows, twin.parents, twin.by_name = list(self.rows), list(self.parents), dict(self.by_name)
-        twin.groups, twin.group_keys = list(self.groups), dict(self.group_keys)
+        twin.groups, twin.group_words = list(self.groups), list(self.group_words)
+        twin.group_keys = dict(self.group_keys)
         return twin
 
     def group_rows(self, first: int = 0) -> Int64:

@@ -94,7 +94,8 @@ def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
     memory = np.maximum(table.memory_mb, 0)
     if "mem" not in model.resources.names:
         memory = np.zeros_like(memory)
-    columns = [partition, nodes, table.limit, -(-cpus // nodes), -(-memory // nodes), table.constraint.codes]
+    constraint = table.constraint.codes.astype(np.int64)
+    columns: list[Int64] = [partition, nodes, table.limit, -(-cpus // nodes), -(-memory // nodes), constraint]
     return columns + [-(-table.gres[:, g].astype(np.int64) // nodes) for g in range(len(table.gres_names))]
 
 

@@ -61,9 +61,7 @@ def fit(model: Model, shape: Shape) -> Fit:
     _check_node_count(partition, shape.nodes)
     exclusive = partition.exclusive or shape.exclusive
     try:
-        needs = model.resources.vector(
-            max(shape.cpus_per_node, 1), shape.memory_mb_per_node, shape.gres_per_node
-        )
+        needs = model.resources.vector(max(shape.cpus_per_node, 1), shape.memory_mb_per_node, shape.gres_per_node)
     except KeyError as unknown:
         raise SubmissionRejected("InvalidGRES", f"no node has {unknown.args[0]}") from None
     features = _feature_bits(model, shape.features)
@@ -166,9 +164,7 @@ def association_priority(model: Model, accounts: Accounts, row: int) -> float:
     """The weighted association factor: its priority over the highest of all."""
     most = max((a.priority for a in model.cluster.associations), default=0)
     return (
-        model.cluster.priority.association * accounts.rows[row].priority / most
-        if most > 0 and row >= 0
-        else 0.0
+        model.cluster.priority.association * accounts.rows[row].priority / most if most > 0 and row >= 0 else 0.0
     )
 
 
@@ -203,9 +199,7 @@ def needs_row(found: Fit, groups: list[int]) -> Int64:
 
 def request_shape(model: Model, request: JobRequest) -> Shape:
     """The shape of a request. Raises ``SubmissionRejected`` for an unknown partition."""
-    partition = (
-        model.partition_index.get(request.partition, -1) if request.partition else model.default_partition
-    )
+    partition = model.partition_index.get(request.partition, -1) if request.partition else model.default_partition
     if partition < 0:
         raise SubmissionRejected("PartitionInvalid", f"no partition {request.partition}")
     return Shape(

@@ -184,9 +184,7 @@ class Model:
         """The one CONFIG row."""
         s, p = self.cluster.scheduler, self.cluster.priority
         algorithm = {FairShare.NONE: 0, FairShare.CLASSIC: 1, FairShare.FAIR_TREE: 2}[p.fair_share_algorithm]
-        counted = (
-            s.bf_max_job_part > 0 or s.bf_max_job_user > 0 or (s.bf_max_job_array_resv > 0 and arrays > 0)
-        )
+        counted = s.bf_max_job_part > 0 or s.bf_max_job_user > 0 or (s.bf_max_job_array_resv > 0 and arrays > 0)
         values: dict[str, Any] = {
             "nodes": len(self.node_names),
             "cpus": self.cluster.cpu_count,

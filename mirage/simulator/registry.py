@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
     from mirage.simulator.cluster import Qos
+    from mirage.simulator.encode import Fit, Shape
     from mirage.simulator.model import Model
 
 Int64 = NDArray[np.int64]
@@ -84,9 +85,7 @@ class Registry:
         row["reservation"] = _reservation(model, request)
         return row, encode.needs_row(found, groups)
 
-    def _qualities(
-        self, model: Model, request: JobRequest, shape: encode.Shape, found: encode.Fit
-    ) -> tuple[Qos, ...]:
+    def _qualities(self, model: Model, request: JobRequest, shape: Shape, found: Fit) -> tuple[Qos, ...]:
         names = (request.qos, model.cluster.partitions[shape.partition].qos)
         for name in names:
             encode.check_qos(model, name, found)

@@ -13,7 +13,7 @@ from mirage.domain.job import ABSENT, UNLIMITED, DependencyKind, Job, JobId, Job
 from mirage.simulator import tables, views
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.arrivals import encode_trace, no_arrivals
-from mirage.simulator.kernel import engine, lifecycle, operations
+from mirage.simulator.kernel import engine, operations, queue
 from mirage.simulator.kernel.layout import NEED_SPACE, NEVER, Fixed, Scratch, World
 from mirage.simulator.model import Model
 from mirage.simulator.registry import Registry
@@ -59,12 +59,12 @@ class Simulation:
         self._registry = Registry.of_trace(accounts, jobs)
         self._requests: list[JobRequest] = []
         self._fixed = self._new_fixed(arrivals.jobs, arrivals.needs)
-        begin = start or 0
-        if len(arrivals.jobs):
-            begin = min(begin if start is not None else NEVER, int(arrivals.jobs["submit"][0]))
+        first = int(arrivals.jobs["submit"][0]) if len(arrivals.jobs) else start or 0
+        begin = first if start is None else min(start, first)
         self._world = tables.new_world(self._model, accounts, self._fixed, begin)
         self._record = tables.new_record(0 if jobs is None else len(jobs), log)
         self._scratch = self._new_scratch()
+        self._work: World | None = None
         if start is not None:
             self.run_until(start)
 
@@ -131,7 +131,7 @@ class Simulation:
         twin._world = tables.copied(self._world)
         twin._registry, twin._requests = self._registry.copy(), list(self._requests)
         twin._record = self._record._replace(results=self._record.results[:0], log=self._record.log.copy())
-        twin._scratch = self._new_scratch()
+        twin._scratch, twin._work = self._new_scratch(), None
         return twin
 
     # Jobs
@@ -175,10 +175,11 @@ class Simulation:
         job_id = operations.submit(
             self._fixed,
             self._world,
+            self._scratch,
             self._record,
             row,
             needs,
-            np.array(conditions, dtype=np.int64).reshape(len(wanted), 4),
+            np.array(conditions, dtype=np.int64).reshape(len(wanted), 5),
         )
         if job_id < 0:
             raise SubmissionRejected(
@@ -206,18 +207,19 @@ class Simulation:
             self._fixed = self._fixed._replace(config=self._new_config())
             self._scratch = self._new_scratch()
 
-    def _condition(self, kind: DependencyKind, delay: int, job_id: JobId) -> tuple[int, int, int, int]:
-        """(kind, delay, slot, met) for the kernel; a job that has left the queue is judged here."""
+    def _condition(self, kind: DependencyKind, delay: int, job_id: JobId) -> tuple[int, int, int, int, int]:
+        """A row of conditions for the kernel; a job that has left the queue is judged here."""
         slot = int(operations.find(self._world, job_id))
         if slot >= 0:
-            return int(kind), delay, slot, 0
+            return int(kind), delay, slot, 0, 0
         own = np.flatnonzero(self._own["id"] == job_id)
         if not len(own):
-            return int(kind), delay, -1, 1  # purged from the queue: Slurm takes the condition as met
+            return int(kind), delay, -1, 1, 0  # purged from the queue: Slurm takes the condition as met
         row = self._own[own[0]]
         good = row["status"] == JobState.COMPLETED and row["exit_code"] == 0
         met = {DependencyKind.AFTEROK: good, DependencyKind.AFTERNOTOK: not good}.get(kind, True)
-        return int(kind), delay, -1, int(met)
+        began = row["start"] if row["start"] != NEVER else row["end"]
+        return int(kind), delay, -1, int(met), int(began) + delay if kind == DependencyKind.AFTER else 0
 
     @property
     def _own(self) -> Table:
@@ -234,7 +236,7 @@ class Simulation:
         """Cancel a pending or running job; nothing happens if it has ended. Raises ``UnknownJob``."""
         slot = self._slot(job_id)
         if slot >= 0:
-            operations.cancel(self._fixed, self._world, self._record, slot)
+            operations.cancel(self._fixed, self._world, self._scratch, self._record, slot)
 
     def hold(self, job_id: JobId) -> None:
         """Hold a pending job. Raises ``UnknownJob``; nothing happens if it is not pending."""
@@ -264,7 +266,7 @@ class Simulation:
         """Put nodes ``down`` (what runs there is requeued or fails), to ``drain``, or ``resume`` them."""
         words = self._model.node_words(names)
         self._make_room(int(self._world.sim["agenda"][0]) // 8 + 64)
-        lifecycle.change_nodes(self._fixed, self._world, self._record, words, NODE_STATES[state])
+        engine.set_node_states(self._fixed, self._world, self._scratch, self._record, words, NODE_STATES[state])
 
     def reserve(self, reservation: Reservation) -> None:
         """Make an advance reservation; what runs there already runs on."""
@@ -278,7 +280,7 @@ class Simulation:
 
     def job(self, job_id: JobId) -> Job:
         """A job submitted with ``submit``, also after its end. Raises ``UnknownJob`` for any other."""
-        return views.own_job(self._own, self._requests, self._world, job_id)
+        return views.own_job(self._own, self._requests, self._world, self._registry.accounts, job_id)
 
     def jobs(self) -> list[Job]:
         """Every job submitted with ``submit``, in that order."""
@@ -286,6 +288,7 @@ class Simulation:
 
     def columns(self) -> tuple[JobColumns, JobColumns]:
         """(pending, running) jobs as columns, pending in order of priority; cheap."""
+        queue.refresh(self._fixed, self._world, self._scratch)
         return views.pending_columns(self._world), views.running_columns(self._world)
 
     def partitions(self) -> tuple[PartitionState, ...]:
@@ -330,20 +333,23 @@ class Simulation:
     # What if
 
     def estimate_start(self, request: JobRequest) -> int:
-        """When Slurm's plan would start the job if submitted now; ``ABSENT`` if not within its window."""
-        twin = self.copy()
-        row, needs = twin._registry.encode(twin._model, request)
-        twin._prepare_candidate()
-        start = operations.planned_start(
-            twin._fixed, twin._world, twin._scratch, tables.no_record(), row, needs
-        )
+        """When Slurm's plan would start the job if submitted now; ``ABSENT`` if not within its window.
+
+        Raises ``SubmissionRejected`` for a job that the cluster would refuse.
+        """
+        row, needs = self._registry.encode(self._model, request)
+        self._prepare_candidate()
+        work = self._work_area()
+        engine.copy_world(self._world, work)
+        start = operations.planned_start(self._fixed, work, self._scratch, tables.no_record(), row, needs)
         return ABSENT if start == NEVER else int(start)
 
     def planned_starts(self) -> dict[JobId, int]:
         """Slurm's planned start of every pending job that has one (``squeue --start``)."""
-        twin = self.copy()
-        operations.plan(twin._fixed, twin._world, twin._scratch, tables.no_record())
-        return views.planned(self._world, twin._world)
+        work = self._work_area()
+        engine.copy_world(self._world, work)
+        operations.plan(self._fixed, work, self._scratch, tables.no_record())
+        return views.planned(self._world, work)
 
     def _prepare_candidate(self) -> None:
         self._extend_tables()
@@ -368,12 +374,12 @@ class Simulation:
         base._prepare_candidate()
         times = np.asarray(submit_times, dtype=np.int64)
         starts = np.full(len(times), NEVER, dtype=np.int64)
-        work, record, done = base._work_area(), tables.no_record(), 0
+        record, done = tables.no_record(), 0
         while done < len(times):
             done += engine.starts_if_submitted(
                 base._fixed,
                 base._world,
-                work,
+                base._work_area(),
                 base._scratch,
                 record,
                 row,
@@ -384,10 +390,15 @@ class Simulation:
             )
             if done < len(times):
                 base._make_room(2 * len(base._world.jobs))
-                work = base._work_area()
         return starts
 
     def _work_area(self) -> World:
-        """A world to run copies in, with room to grow, that keeps no history of waits."""
-        roomy = tables.with_room(tables.copied(self._world), 2 * len(self._world.jobs))
-        return roomy._replace(waits=self._world.waits[:0])
+        """A world to run copies in, with room to grow and no history of waits; kept for the next time."""
+        work, world = self._work, self._world
+        sizes = zip(work or (), world, strict=False)
+        if work is None or any(len(a) < len(b) for a, b in sizes if b is not world.waits):
+            roomy = tables.with_room(tables.copied(world), len(world.jobs) + 512)
+            self._work = work = roomy._replace(
+                own=tables.grown(world.own, 2 * len(world.own)), waits=world.waits[:0]
+            )
+        return work

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from mirage.domain.errors import UnknownJob
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, PartitionState
-from mirage.simulator.kernel.layout import G_JOBS, NEVER, NODE_DOWN, REASONS, UP
+from mirage.simulator.kernel.layout import FIRST_LIMIT, G_JOBS, LIMIT_CODES, NEVER, NODE_DOWN, REASONS, UP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirage.simulator.accounts import Accounts
     from mirage.simulator.kernel.layout import Fixed, World
     from mirage.simulator.model import Model
 
@@ -48,7 +49,7 @@ def running_columns(world: World) -> JobColumns:
     return _columns(rows, rows["start"])
 
 
-def own_job(own: Table, requests: Sequence[JobRequest], world: World, job_id: JobId) -> Job:
+def own_job(own: Table, requests: Sequence[JobRequest], world: World, accounts: Accounts, job_id: JobId) -> Job:
     """A job submitted from outside as a domain value. Raises ``UnknownJob``."""
     found = np.flatnonzero(own["id"] == job_id)
     if not len(found):
@@ -58,7 +59,7 @@ def own_job(own: Table, requests: Sequence[JobRequest], world: World, job_id: Jo
     active = world.jobs[int(row["slot"])]
     if state == JobState.RUNNING:
         end = int(active["limit_end"])
-    reason = REASONS[int(row["reason"])] if state.finished else _pending_reason(active)
+    reason = _reason(int(active["reason"]), accounts) if state == JobState.PENDING else ""
     return Job(
         job_id,
         request.name,
@@ -71,7 +72,7 @@ def own_job(own: Table, requests: Sequence[JobRequest], world: World, job_id: Jo
         start,
         end,
         int(row["exit_code"]),
-        reason if state == JobState.PENDING else "",
+        reason,
         request.tag,
     )
 
@@ -80,10 +81,12 @@ def _known(instant: Any) -> int:
     return ABSENT if instant == NEVER else int(instant)
 
 
-def _pending_reason(job: Any) -> str:
-    """The kernel writes a reason only where it tried the job; others wait behind it."""
-    reason = REASONS[int(job["reason"])]
-    return "Priority" if reason == "None" else reason
+def _reason(code: int, accounts: Accounts) -> str:
+    """Slurm's word for a reason; a job that was not tried waits behind others (``Priority``)."""
+    if code >= FIRST_LIMIT:
+        group, part = divmod(code - FIRST_LIMIT, LIMIT_CODES)
+        return accounts.limit_reason(group, part - 1)
+    return "Priority" if REASONS[code] == "None" else REASONS[code]
 
 
 def partition_states(model: Model, world: World) -> tuple[PartitionState, ...]:

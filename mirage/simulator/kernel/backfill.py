@@ -17,10 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.simulator.kernel import bitsets, lifecycle, limits, nodes, queue
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import NEVER, NONE, UP_ROW, Fixed, Record, Scratch, World
 
 FIRST_SPAN = 30
+LONGEST_SPAN = 1 << 40
 SHAPES = 48
 END = -1
 
@@ -29,10 +30,10 @@ END = -1
 def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool) -> None:
     """One pass. ``full``: plan every job and leave the planned starts in ``expected``."""
     sim, config, pending = world.sim[0], fixed.config[0], world.pending
-    queue.refresh(fixed, world, scratch)
     sim.backfill_passes += 1
-    if sim.idle == 0 and not full:
+    if sim.pending == 0 or (sim.idle == 0 and not full):
         return
+    queue.refresh(fixed, world, scratch)
     used = _open_plan(fixed, world, scratch)
     released, shapes, tested, started = -1, 0, 0, 0
     n, tail, kept, i = sim.pending, sim.pending - 1, 0, 0
@@ -40,7 +41,7 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
         slot = pending[i]
         job = world.jobs[slot]
         if not full:
-            tail = _last_hope(fixed, world, scratch, shapes, i, tail)
+            tail, shapes = _last_hope(fixed, world, scratch, shapes, i, tail)
             if tail < i or sim.idle == 0:
                 break
         if tested >= config.bf_max_job_test:
@@ -53,10 +54,13 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
         tested += 1
         sim.backfill_tests += 1
         when, released = _earliest(fixed, world, scratch, slot, used, released)
-        if when == sim.now and _may_start(fixed, started):
+        if when == sim.now:
             lifecycle.start(fixed, world, record, slot, scratch.bits[2])
             started += 1
             released = -1
+            if started == config.bf_max_job_start:
+                sim.backfill_due = sim.now + config.bf_interval
+                break
             continue
         pending[kept] = slot
         kept += 1
@@ -71,7 +75,7 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
     sim.pending = kept
 
 
-@compiled
+@inlined
 def _open_plan(fixed: Fixed, world: World, scratch: Scratch) -> int:
     """One time slot from now to the end of the window with all nodes that are up; returns slots used."""
     first = scratch.times[0]
@@ -82,13 +86,7 @@ def _open_plan(fixed: Fixed, world: World, scratch: Scratch) -> int:
     return 1
 
 
-@compiled
-def _may_start(fixed: Fixed, started: int) -> bool:
-    most = fixed.config[0].bf_max_job_start
-    return most == 0 or started < most
-
-
-@compiled
+@inlined
 def _considered(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     """Whether eligibility, limits and backfill's own counters let this pass look at the job."""
     job, config = world.jobs[slot], fixed.config[0]
@@ -104,14 +102,14 @@ def _considered(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool
     return not (config.bf_max_job_user > 0 and _exceeds(scratch, user, config.bf_max_job_user))
 
 
-@compiled
+@inlined
 def _exceeds(scratch: Scratch, place: int, most: int) -> bool:
     """Count one more at ``place``; whether that is more than ``most``."""
     scratch.counts[place] += 1
     return scratch.counts[place] > most
 
 
-@compiled
+@inlined
 def _covers(fixed: Fixed, world: World, small: int, large: int) -> bool:
     """Whether the job in ``large`` needs at least what the job in ``small`` needs, on the same nodes."""
     a, b = world.jobs[small], world.jobs[large]
@@ -133,7 +131,7 @@ def _covers(fixed: Fixed, world: World, small: int, large: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _remember_shape(fixed: Fixed, world: World, scratch: Scratch, shapes: int, slot: int) -> int:
     """Note that a job could not start now, unless a smaller one is noted already; returns shapes noted."""
     if shapes == SHAPES:
@@ -145,24 +143,42 @@ def _remember_shape(fixed: Fixed, world: World, scratch: Scratch, shapes: int, s
     return shapes + 1
 
 
+@inlined
+def _hopeless(fixed: Fixed, world: World, scratch: Scratch, shapes: int, slot: int) -> bool:
+    """Whether the job cannot start in this pass, as far as can be said without planning it."""
+    job = world.jobs[slot]
+    if job.eligible == NEVER or job.nodes > world.sim[0].idle:
+        return True
+    for k in range(shapes):
+        if _covers(fixed, world, scratch.failed[k], slot):
+            return True
+    return limits.obstacle(fixed, world, slot) != NONE
+
+
+@inlined
+def _fits_now(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
+    """Whether the job could start now beside what is planned so far."""
+    usable = scratch.bits[0]
+    _window(fixed, world, scratch, slot, world.sim[0].now, usable)
+    return nodes.keep_fitting(fixed, world, slot, usable) >= world.jobs[slot].nodes
+
+
 @compiled
-def _last_hope(fixed: Fixed, world: World, scratch: Scratch, shapes: int, first: int, tail: int) -> int:
-    """The last place in the queue, from ``first`` to ``tail``, of a job that might still start now."""
+def _last_hope(
+    fixed: Fixed, world: World, scratch: Scratch, shapes: int, first: int, tail: int
+) -> tuple[int, int]:
+    """The last place in the queue, from ``first`` to ``tail``, of a job that might still start now; shapes noted."""
     while tail >= first:
         slot = world.pending[tail]
-        job = world.jobs[slot]
-        hopeless = job.eligible == NEVER or job.nodes > world.sim[0].idle
-        k = 0
-        while not hopeless and k < shapes:
-            hopeless = _covers(fixed, world, scratch.failed[k], slot)
-            k += 1
-        if not hopeless:
-            break
+        if not _hopeless(fixed, world, scratch, shapes, slot):
+            if _fits_now(fixed, world, scratch, slot):
+                break
+            shapes = _remember_shape(fixed, world, scratch, shapes, slot)
         tail -= 1
-    return tail
+    return tail, shapes
 
 
-@compiled
+@inlined
 def _reserves(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     """Whether the job is old and important enough, and not one too many of its array, to have nodes kept."""
     job, config, sim = world.jobs[slot], fixed.config[0], world.sim[0]
@@ -175,7 +191,7 @@ def _reserves(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     return not (most > 0 and job.array >= 0 and _exceeds(scratch, place, most))
 
 
-@compiled
+@inlined
 def _window(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int, usable: np.ndarray) -> int:
     """Nodes no plan or reservation holds from ``begin`` for the job's limit; returns when to look again.
 
@@ -198,7 +214,7 @@ def _window(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int,
     return later
 
 
-@compiled
+@inlined
 def _earliest(
     fixed: Fixed, world: World, scratch: Scratch, slot: int, used: int, released: int
 ) -> tuple[int, int]:
@@ -229,10 +245,8 @@ def _earliest(
     return NEVER, released
 
 
-@compiled
-def _stays_free(
-    fixed: Fixed, world: World, scratch: Scratch, slot: int, start: int, chosen: np.ndarray
-) -> bool:
+@inlined
+def _stays_free(fixed: Fixed, world: World, scratch: Scratch, slot: int, start: int, chosen: np.ndarray) -> bool:
     """Whether no plan and no advance reservation holds ``chosen`` from ``start`` for the job's limit."""
     end, t = start + world.jobs[slot].limit, 0
     while t != END:
@@ -253,7 +267,7 @@ def _stays_free(
     return True
 
 
-@compiled
+@inlined
 def _list_releases(fixed: Fixed, world: World, scratch: Scratch) -> int:
     """Fill ``scratch.release`` with what running jobs give back, by the end of their limits."""
     filled = 0
@@ -263,15 +277,14 @@ def _list_releases(fixed: Fixed, world: World, scratch: Scratch) -> int:
         a = job.first_alloc
         while a >= 0:
             entry = scratch.release[filled]
-            entry.time, entry.node, entry.slot, entry.last = job.limit_end, world.allocs[a].node, slot, 0
+            entry.time, entry.node, entry.slot = job.limit_end, world.allocs[a].node, slot
             entry.kill = job.limit_end + fixed.partitions[job.partition].over
             filled += 1
             a = world.allocs[a].next_of_job
-        scratch.release[filled - 1].last = 1
     return filled
 
 
-@compiled
+@inlined
 def _wait_for_nodes(
     fixed: Fixed,
     world: World,
@@ -288,35 +301,28 @@ def _wait_for_nodes(
             bitsets.assign(scratch.free[node], world.free[node])
     have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
     linear = fixed.config[0].bf_window_linear
-    span, group_start, found, i = FIRST_SPAN, np.int64(-1), NEVER, 0
-    while i < released:
+    span, group_end, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
+    for i in range(released):
         entry = scratch.release[i]
-        if group_start >= 0 and entry.time > group_start + span:
+        node = entry.node
+        if not bitsets.has(usable, node):
+            continue
+        if entry.time > group_end:
             if have >= wanted:
                 break
-            group_start = -1
-            span = span + linear if linear > 0 else min(2 * span, np.int64(1) << 40)
-        touched, last_time = False, entry.time if entry.time > now else max(entry.kill, now + 1)
-        while True:
-            entry = scratch.release[i]
-            node = entry.node
-            if bitsets.has(usable, node):
-                touched = True
-                if whole or _room_after(fixed, world, scratch, slot, entry.slot, node):
-                    if not bitsets.has(fitting, node):
-                        bitsets.add(fitting, node)
-                        have += 1
-            i += 1
-            if entry.last == 1:
-                break
-        if touched:
-            if group_start < 0:
-                group_start = entry.time
-            found = last_time
+            if group_end >= 0:
+                span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
+            group_end = entry.time + span
+        found = entry.time if entry.time > now else max(entry.kill, now + 1)
+        if whole or (
+            _room_after(fixed, world, scratch, slot, entry.slot, node) and not bitsets.has(fitting, node)
+        ):
+            bitsets.add(fitting, node)
+            have += 1
     return found if have >= wanted else NEVER
 
 
-@compiled
+@inlined
 def _room_after(fixed: Fixed, world: World, scratch: Scratch, slot: int, leaving: int, node: int) -> bool:
     """Give back what the job in ``leaving`` holds of ``node``; whether the job in ``slot`` fits then."""
     resources, free = fixed.config[0].resources, scratch.free
@@ -332,7 +338,7 @@ def _room_after(fixed: Fixed, world: World, scratch: Scratch, slot: int, leaving
     return True
 
 
-@compiled
+@inlined
 def _split(scratch: Scratch, used: int, t: int, at: int) -> int:
     """Cut time slot ``t`` in two at ``at``; returns slots used."""
     part, new = scratch.times[t], scratch.times[used]
@@ -342,7 +348,7 @@ def _split(scratch: Scratch, used: int, t: int, at: int) -> int:
     return used + 1
 
 
-@compiled
+@inlined
 def _reserve(fixed: Fixed, scratch: Scratch, used: int, start: int, end: int) -> int:
     """Keep ``scratch.bits[2]`` for a planned job, to the resolution of the plan; returns slots used."""
     chosen, grain = scratch.bits[2], fixed.config[0].bf_resolution

@@ -9,14 +9,14 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+@intrinsic  # type: ignore[untyped-decorator]  # numba's types are not read
 def _popcount(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
@@ -24,7 +24,7 @@ def _popcount(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
+@intrinsic  # type: ignore[untyped-decorator]  # numba's types are not read
 def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -32,14 +32,14 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-@compiled
+@inlined
 def assign(target: np.ndarray, source: np.ndarray) -> None:
     """Copy a row (element by element: array assignment would allocate to guard against overlap)."""
     for k in range(target.shape[0]):
         target[k] = source[k]
 
 
-@compiled
+@inlined
 def count(row: np.ndarray) -> int:
     """Members of the set."""
     total = 0
@@ -48,7 +48,7 @@ def count(row: np.ndarray) -> int:
     return total
 
 
-@compiled
+@inlined
 def count_common(a: np.ndarray, b: np.ndarray) -> int:
     """Members of both sets."""
     total = 0
@@ -57,25 +57,25 @@ def count_common(a: np.ndarray, b: np.ndarray) -> int:
     return total
 
 
-@compiled
+@inlined
 def has(row: np.ndarray, member: int) -> bool:
     """Whether ``member`` is in the set."""
     return (row[member >> 6] >> np.uint64(member & 63)) & ONE != ZERO
 
 
-@compiled
+@inlined
 def add(row: np.ndarray, member: int) -> None:
     """Put ``member`` into the set."""
     row[member >> 6] |= ONE << np.uint64(member & 63)
 
 
-@compiled
+@inlined
 def discard(row: np.ndarray, member: int) -> None:
     """Take ``member`` out of the set."""
     row[member >> 6] &= ~(ONE << np.uint64(member & 63))
 
 
-@compiled
+@inlined
 def next_member(row: np.ndarray, start: int) -> int:
     """The first member >= ``start``, -1 if there is none."""
     words = row.shape[0]
@@ -91,7 +91,7 @@ def next_member(row: np.ndarray, start: int) -> int:
     return (k << 6) + np.int64(_trailing_zeros(word))
 
 
-@compiled
+@inlined
 def next_gap(row: np.ndarray, start: int) -> int:
     """The first number >= ``start`` that is not a member (possibly past the end)."""
     words = row.shape[0]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 from numba import njit
+from numba.core import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,24 +22,49 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def cache_folder() -> Path:
-    """Where compiled code is kept: ``$XDG_CACHE_HOME/mirage/kernel-<digest>``."""
-    digest = hashlib.sha256(f"{numba.__version__} {numba.config.CPU_NAME or ''}".encode())
-    here = Path(__file__).parent
-    for source in sorted(here.glob("*.py")):
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: ``$XDG_CACHE_HOME/mirage/kernel-<digest>``; None where nothing can be."""
+    digest = hashlib.sha256(f"{numba.__version__} {config.CPU_NAME}".encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "mirage" / f"kernel-{digest.hexdigest()[:16]}"
+    folder = base / "mirage" / f"kernel-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder
 
 
-_FOLDER = str(cache_folder())
+_FOLDER = cache_folder()
 
 
 def compiled(function: F) -> F:
     """Compile ``function`` on first use, without the GIL, cached across processes."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _FOLDER
+    return _compile(function, forceinline=False)
+
+
+def inlined(function: F) -> F:
+    """``compiled``, and always made part of its callers: passing the tables costs more than the function."""
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: F, forceinline: bool) -> F:
+    """Without reference counts (``_nrt``): the kernel only ever writes into tables that its caller holds, and
+    counting references took half of its time.
+    """
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(_FOLDER or "")
     try:
-        return cast("F", njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
+        return cast(
+            "F",
+            njit(
+                nogil=True,
+                cache=_FOLDER is not None,
+                error_model="numpy",
+                forceinline=forceinline,
+                _nrt=False,
+            )(function),
+        )
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import agenda, backfill, bitsets, lifecycle, limits, mainloop
+from mirage.simulator.kernel import agenda, backfill, bitsets, lifecycle, limits, mainloop, queue
 from mirage.simulator.kernel.compile import compiled
 from mirage.simulator.kernel.layout import (
     CANCELLED,
@@ -63,9 +63,7 @@ def _has_space(fixed: Fixed, world: World, record: Record) -> bool:
     slots = sim.slots + arrivals < world.jobs.shape[0]
     due = sim.agenda + 3 * (arrivals + sim.pending) + sim.deps + 4 < world.agenda.shape[0]
     return (
-        slots
-        and due
-        and (record.log.shape[0] == 0 or sim.log + 4 * (sim.slots + arrivals) < record.log.shape[0])
+        slots and due and (record.log.shape[0] == 0 or sim.log + 4 * (sim.slots + arrivals) < record.log.shape[0])
     )
 
 
@@ -82,9 +80,7 @@ def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
         sim.events += 1
         if kind == ON_END and job.status == RUNNING:
             lifecycle.end_by_itself(fixed, world, record, slot)
-        elif (
-            kind == ON_CANCEL
-        ):  # pending, or started earlier than in the trace: its user cancels it all the same
+        elif kind == ON_CANCEL:  # pending, or started earlier than in the trace: its user cancels it all the same
             lifecycle.finish(fixed, world, record, slot, CANCELLED)
         elif kind == ON_BEGIN and job.status == PENDING:
             lifecycle.settle_eligibility(world, slot)
@@ -173,6 +169,7 @@ def advance(fixed: Fixed, world: World, scratch: Scratch, record: Record, until:
         sim.now = max(sim.now, time)
         if not _has_space(fixed, world, record):
             return NEED_SPACE
+        queue.before_change(fixed, world, scratch)
         _handle_agenda(fixed, world, record)
         _handle_timeline(fixed, world, record)
         _handle_arrivals(fixed, world, record)
@@ -194,8 +191,11 @@ def last_event(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> 
 
 
 @compiled
-def set_node_states(fixed: Fixed, world: World, record: Record, chosen: np.ndarray, state: int) -> None:
+def set_node_states(
+    fixed: Fixed, world: World, scratch: Scratch, record: Record, chosen: np.ndarray, state: int
+) -> None:
     """Change the state of a set of nodes now."""
+    queue.before_change(fixed, world, scratch)
     lifecycle.change_nodes(fixed, world, record, chosen, state)
 
 
@@ -232,9 +232,12 @@ def copy_world(source: World, target: World) -> None:
 
 
 @compiled
-def place_candidate(fixed: Fixed, world: World, record: Record, job: np.ndarray, needs: np.ndarray) -> bool:
+def place_candidate(
+    fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
+) -> bool:
     """Submit the job described by ``job`` (JOB, one row) now and watch it; False if its limits refuse it."""
     sim = world.sim[0]
+    queue.before_change(fixed, world, scratch)
     slot = lifecycle.new_slot(world)
     generation = world.jobs[slot].generation
     world.jobs[slot] = job[0]
@@ -278,7 +281,7 @@ def starts_if_submitted(
             return k
         copy_world(base, work)
         starts[k] = NEVER
-        if place_candidate(fixed, work, record, job, needs):
+        if place_candidate(fixed, work, scratch, record, job, needs):
             code = advance(fixed, work, scratch, record, times[k] + horizon)
             if code == NEED_SPACE:
                 return k

@@ -14,17 +14,17 @@ from mirage.simulator.kernel.layout import Fixed, Scratch, World
 
 
 @compiled
-def _settle(associations: np.ndarray, a: int, now: int, decay: float) -> None:
-    """Bring the usage of association ``a`` up to ``now``."""
+def _settle(associations: np.ndarray, a: int, at: int, decay: float) -> None:
+    """Bring the usage of association ``a`` up to the instant ``at``."""
     row = associations[a]
-    elapsed = now - row.at
+    elapsed = at - row.at
     if elapsed > 0:
         if decay > 0.0:
             kept = np.exp(-decay * elapsed)
             row.usage = row.usage * kept + row.rate * (1.0 - kept) / decay
         else:
             row.usage += row.rate * elapsed
-        row.at = now
+        row.at = at
 
 
 @compiled
@@ -116,10 +116,10 @@ def _fair_tree(fixed: Fixed, world: World, scratch: Scratch) -> None:
 
 
 @compiled
-def recalculate(fixed: Fixed, world: World, scratch: Scratch) -> None:
-    """Recompute every association's fair-share factor as of now."""
+def recalculate(fixed: Fixed, world: World, scratch: Scratch, at: int) -> None:
+    """Recompute every association's fair-share factor as of ``at``; no job has started or ended since."""
     for a in range(world.associations.shape[0]):
-        _settle(world.associations, a, world.sim[0].now, fixed.config[0].decay)
+        _settle(world.associations, a, at, fixed.config[0].decay)
     if fixed.config[0].fair_share == 1:
         _classic(fixed, world)
     elif fixed.config[0].fair_share == 2:

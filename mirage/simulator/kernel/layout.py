@@ -31,8 +31,9 @@ FAILED = 5
 TIMEOUT = 6
 NODE_FAIL = 7
 
-# Why a job is pending. Order matches REASONS.
-NONE, PRIORITY, RESOURCES, HELD, BEGIN, DEPENDENCY, DEPENDENCY_NEVER, LIMIT_JOBS, LIMIT_TRES, DOWN = range(10)
+# Why a job is pending: an index into REASONS, or from FIRST_LIMIT on a group's limit (see limits.obstacle).
+NONE, PRIORITY, RESOURCES, HELD, BEGIN, DEPENDENCY, DEPENDENCY_NEVER, DOWN = range(8)
+FIRST_LIMIT, LIMIT_CODES = 100, 256
 REASONS = (
     "None",
     "Priority",
@@ -41,8 +42,6 @@ REASONS = (
     "BeginTime",
     "Dependency",
     "DependencyNeverSatisfied",
-    "AssocMaxJobsLimit",
-    "AssocGrpTRES",
     "PartitionDown",
 )
 
@@ -259,9 +258,7 @@ WAIT = np.dtype(
 LOG = np.dtype([("time", "i8"), ("kind", "i8"), ("id", "i8"), ("state", "i8")], align=True)
 RESULT = np.dtype([("start", "i8"), ("end", "i8"), ("state", "i8")], align=True)
 SLOT_TIME = np.dtype([("begin", "i8"), ("end", "i8"), ("next", "i8")], align=True)
-RELEASE = np.dtype(
-    [("time", "i8"), ("kill", "i8"), ("node", "i8"), ("slot", "i8"), ("last", "i8")], align=True
-)
+RELEASE = np.dtype([("time", "i8"), ("kill", "i8"), ("node", "i8"), ("slot", "i8"), ("last", "i8")], align=True)
 
 
 class Fixed(NamedTuple):
@@ -283,9 +280,7 @@ class World(NamedTuple):
 
     sim: np.ndarray  # SIM (1,)
     jobs: np.ndarray  # JOB (slots,)
-    needs: (
-        np.ndarray
-    )  # int64 (slots, resources + resources + 1 + GROUPS_PER_JOB): per node, in all, nodes, groups
+    needs: np.ndarray  # int64 (slots, resources + resources + 1 + GROUPS_PER_JOB): per node, in all, nodes, groups
     agenda: np.ndarray  # AGENDA, a binary heap
     pending: np.ndarray  # int64 (slots,): slots in order of priority
     running: np.ndarray  # int64 (slots,): slots in order of limit_end

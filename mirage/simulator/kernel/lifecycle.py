@@ -137,7 +137,7 @@ def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     if job.singleton == 1:
         sim.singletons += 1
     settle_eligibility(world, slot)
-    queue.prioritise(fixed, world, slot)
+    queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     if job.begin > sim.now:
         agenda.schedule(world, job.begin, ON_BEGIN, slot)
@@ -260,7 +260,7 @@ def end_by_itself(fixed: Fixed, world: World, record: Record, slot: int) -> None
 @compiled
 def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     """A node under a running job went down: requeue it if it may be, else it ends as NODE_FAIL."""
-    job = world.jobs[slot]
+    sim, job = world.sim[0], world.jobs[slot]
     if job.requeue == 0:
         finish(fixed, world, record, slot, NODE_FAIL)
         return
@@ -274,9 +274,9 @@ def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
         record.results[job.row].start = NEVER
         record.results[job.row].state = PENDING
     if job.singleton == 1:
-        world.sim[0].singletons += 1
+        sim.singletons += 1
     settle_eligibility(world, slot)
-    queue.prioritise(fixed, world, slot)
+    queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     note(world, record, LOG_REQUEUE, slot, PENDING)
     wake(fixed, world)
@@ -377,7 +377,9 @@ def _release_dependents(fixed: Fixed, world: World, slot: int, state: int, exit_
                 or (entry.kind == AFTEROK and good)
                 or (entry.kind == AFTERNOTOK and not good)
             )
-            if met:
+            if met and entry.kind == AFTER and entry.delay > 0:
+                agenda.schedule(world, sim.now + entry.delay, ON_DEPENDENCY, owner)
+            elif met:
                 close_dependency(fixed, world, owner)
             else:
                 world.jobs[owner].never = 1

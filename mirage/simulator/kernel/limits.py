@@ -6,25 +6,28 @@ array's ``%`` throttle...) becomes one group; a job belongs to up to ``GROUPS_PE
 
 from __future__ import annotations
 
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
+    FIRST_LIMIT,
     G_JOBS,
     G_MAX_JOBS,
     G_SUBMIT,
     G_SUBMITS,
     G_TRES,
     GROUPS_PER_JOB,
-    LIMIT_JOBS,
-    LIMIT_TRES,
+    LIMIT_CODES,
     NONE,
     Fixed,
     World,
 )
 
 
-@compiled
+@inlined
 def obstacle(fixed: Fixed, world: World, slot: int) -> int:
-    """The reason code of the first limit that keeps the job from starting, NONE if there is none."""
+    """The reason of the first limit that keeps the job from starting, NONE if there is none.
+
+    FIRST_LIMIT + group * LIMIT_CODES, + 0 for its ceiling on jobs, + 1 + r for that on resource r.
+    """
     resources = fixed.config[0].resources + 1
     total = resources - 1
     first = total + resources
@@ -34,11 +37,11 @@ def obstacle(fixed: Fixed, world: World, slot: int) -> int:
             break
         group = world.groups[g]
         if group[G_MAX_JOBS] >= 0 and group[G_JOBS] >= group[G_MAX_JOBS]:
-            return LIMIT_JOBS
+            return FIRST_LIMIT + g * LIMIT_CODES
         for r in range(resources):
             ceiling = group[G_TRES + r]
             if ceiling >= 0 and group[G_TRES + resources + r] + world.needs[slot, total + r] > ceiling:
-                return LIMIT_TRES
+                return FIRST_LIMIT + g * LIMIT_CODES + 1 + r
     return NONE
 
 
@@ -68,7 +71,7 @@ def count_submitted(fixed: Fixed, world: World, slot: int, sign: int) -> None:
         world.groups[g, G_SUBMITS] += sign
 
 
-@compiled
+@inlined
 def may_submit(fixed: Fixed, world: World, slot: int) -> bool:
     """Whether MaxSubmitJobs of every group allows one more."""
     first = 2 * fixed.config[0].resources + 1

@@ -15,6 +15,8 @@ from mirage.simulator.kernel.layout import DOWN, NEVER, NONE, RESOURCES, Fixed, 
 def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int) -> bool:
     """Start what can start among the first ``depth`` eligible jobs; True if the depth cut the queue."""
     sim, pending = world.sim[0], world.pending
+    if sim.idle == 0 or sim.pending == 0:
+        return False
     queue.refresh(fixed, world, scratch)
     blocked, closed = scratch.bits[0], scratch.counts
     blocked[:] = bitsets.ZERO

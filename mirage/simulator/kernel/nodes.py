@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.simulator.kernel import bitsets
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import DRAIN, IDLE_ROW, NODE_DOWN, UP, UP_ROW, Fixed, World
 
 
-@compiled
+@inlined
 def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
     """Set ``nodes`` to those that are up, in the job's partition, and have the features it needs."""
     job = world.jobs[slot]
@@ -27,7 +27,7 @@ def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None
         f += 1
 
 
-@compiled
+@inlined
 def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes: np.ndarray) -> int:
     """Leave only nodes that advance reservations allow from ``start`` for the job's limit.
 
@@ -56,7 +56,7 @@ def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes:
     return later
 
 
-@compiled
+@inlined
 def _fits(world: World, slot: int, node: int, resources: int) -> bool:
     for r in range(resources):
         if world.free[node, r] < world.needs[slot, r]:
@@ -64,7 +64,7 @@ def _fits(world: World, slot: int, node: int, resources: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> int:
     """Leave only nodes with room for the job now; returns how many."""
     resources, exclusive = fixed.config[0].resources, world.jobs[slot].exclusive == 1
@@ -115,7 +115,7 @@ def choose(fixed: Fixed, nodes: np.ndarray, wanted: int, chosen: np.ndarray, wor
         above = lowest
 
 
-@compiled
+@inlined
 def _has_room(fixed: Fixed, world: World, node: int) -> bool:
     """Whether any job could start on the node, as far as CPUs (resource 0) tell."""
     jobs, state = world.free[node, fixed.config[0].resources], world.free[node, fixed.config[0].resources + 1]
@@ -124,7 +124,7 @@ def _has_room(fixed: Fixed, world: World, node: int) -> bool:
     return jobs == 0 if fixed.config[0].whole_nodes == 1 else world.free[node, 0] > 0
 
 
-@compiled
+@inlined
 def _mark(fixed: Fixed, world: World, node: int, had_room: bool) -> None:
     """Keep the idle set and the count of nodes with room in step after a change of one node."""
     resources = fixed.config[0].resources

@@ -10,6 +10,7 @@ from mirage.simulator.kernel.layout import (
     CANCELLED,
     NEVER,
     ON_BEGIN,
+    ON_DEPENDENCY,
     PENDING,
     Fixed,
     Record,
@@ -18,7 +19,7 @@ from mirage.simulator.kernel.layout import (
 )
 
 # Columns of the conditions handed to ``submit``.
-C_KIND, C_DELAY, C_TARGET, C_MET = range(4)
+C_KIND, C_DELAY, C_TARGET, C_MET, C_DUE = range(5)
 
 
 @compiled
@@ -40,13 +41,21 @@ def _register(world: World, slot: int, job: np.ndarray, needs: np.ndarray) -> No
 
 @compiled
 def submit(
-    fixed: Fixed, world: World, record: Record, job: np.ndarray, needs: np.ndarray, conditions: np.ndarray
+    fixed: Fixed,
+    world: World,
+    scratch: Scratch,
+    record: Record,
+    job: np.ndarray,
+    needs: np.ndarray,
+    conditions: np.ndarray,
 ) -> int:
-    """Submit a job now, with conditions (kind, delay, target slot or -1, 1 met / 0 never); returns its id.
+    """Submit a job now; returns its id.
 
-    -1: a limit on submitted jobs refuses it. Tables must have room.
+    Conditions are rows of (kind, delay, target slot; -1: it has left the queue, then 1 met / 0 never, and from
+    when it is met). -1: a limit on submitted jobs refuses it. Tables must have room.
     """
     sim = world.sim[0]
+    queue.before_change(fixed, world, scratch)
     slot = lifecycle.new_slot(world)
     bitsets.assign(world.needs[slot], needs)
     if not limits.may_submit(fixed, world, slot):
@@ -60,6 +69,9 @@ def submit(
             )
         elif conditions[c, C_MET] == 0:
             world.jobs[slot].never = 1
+        elif conditions[c, C_DUE] > sim.now:
+            world.jobs[slot].open_dependencies += 1
+            agenda.schedule(world, conditions[c, C_DUE], ON_DEPENDENCY, slot)
     lifecycle.enter(fixed, world, record, slot)
     return sim.next_id - 1
 
@@ -74,8 +86,9 @@ def find(world: World, job_id: int) -> int:
 
 
 @compiled
-def cancel(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+def cancel(fixed: Fixed, world: World, scratch: Scratch, record: Record, slot: int) -> None:
     """Cancel a pending or running job now."""
+    queue.before_change(fixed, world, scratch)
     lifecycle.finish(fixed, world, record, slot, CANCELLED)
 
 
@@ -83,7 +96,7 @@ def cancel(fixed: Fixed, world: World, record: Record, slot: int) -> None:
 def _replace_in_queue(fixed: Fixed, world: World, slot: int) -> None:
     queue.remove(world, slot)
     lifecycle.settle_eligibility(world, slot)
-    queue.prioritise(fixed, world, slot)
+    queue.prioritise(fixed, world, slot, world.sim[0].now)
     queue.insert(world, slot)
     lifecycle.wake(fixed, world)
 
@@ -126,7 +139,7 @@ def planned_start(
     fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
 ) -> int:
     """When Slurm's plan would start a job submitted now; NEVER if not within its window. Use it on a copy."""
-    if not engine.place_candidate(fixed, world, record, job, needs):
+    if not engine.place_candidate(fixed, world, scratch, record, job, needs):
         return NEVER
     own = world.sim[0].watch
     slot = world.own[own].slot

@@ -1,7 +1,8 @@
 """The pending queue: multifactor priorities (man slurm.conf, PriorityType=priority/multifactor) and order.
 
 priority = weight * age factor + weight * fair-share factor + the factors that do not change - nice, at least 1
-for a job that is not held. Age and fair share are recomputed every PriorityCalcPeriod, as slurmctld does.
+for a job that is not held. Age and fair share are those at the start of each
+PriorityCalcPeriod, as slurmctld computes them.
 Order: partition tier, priority, then job id (the older first).
 """
 
@@ -15,23 +16,23 @@ from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
 
 
 @compiled
-def age_factor(fixed: Fixed, world: World, slot: int) -> float:
-    """Time since the job became eligible (ACCRUE_ALWAYS: was submitted) / PriorityMaxAge, at most 1."""
+def age_factor(fixed: Fixed, world: World, slot: int, at: int) -> float:
+    """Time from when the job became eligible (ACCRUE_ALWAYS: was submitted) to ``at`` / PriorityMaxAge, at most 1."""
     job, config = world.jobs[slot], fixed.config[0]
     since = job.submit if config.accrue_always == 1 else job.accrue
     if since == NEVER or config.max_age <= 0:
         return 0.0
-    return min(1.0, max(0, world.sim[0].now - since) / config.max_age)
+    return min(1.0, max(0, at - since) / config.max_age)
 
 
 @compiled
-def prioritise(fixed: Fixed, world: World, slot: int) -> None:
-    """Set the priority of one pending job as of now."""
+def prioritise(fixed: Fixed, world: World, slot: int, at: int) -> None:
+    """Set the priority of one pending job as of ``at``."""
     job, config = world.jobs[slot], fixed.config[0]
     if job.held == 1:
         job.priority = 0
         return
-    value = job.static + config.w_age * age_factor(fixed, world, slot)
+    value = job.static + config.w_age * age_factor(fixed, world, slot, at)
     if config.w_fair_share != 0.0 and job.association >= 0:
         value += config.w_fair_share * world.associations[job.association].factor
     job.priority = max(1, np.int64(value) - job.nice)
@@ -115,16 +116,27 @@ def sort(world: World, order: np.ndarray) -> None:
 
 @compiled
 def refresh(fixed: Fixed, world: World, scratch: Scratch) -> None:
-    """Recompute priorities if a new calculation period has begun since the last time."""
+    """Recompute priorities, as of the start of this calculation period, if that was not done yet.
+
+    When it is done within the period makes no difference, so it waits until the order is needed.
+    """
     sim, config = world.sim[0], fixed.config[0]
     period = sim.now // config.calc_period
     if period == sim.calculated:
         return
     sim.calculated = period
+    at = period * config.calc_period
     if config.w_fair_share != 0.0:
-        fairshare.recalculate(fixed, world, scratch)
-    if config.w_fair_share == 0.0 and config.w_age == 0.0:
+        fairshare.recalculate(fixed, world, scratch, at)
+    elif config.w_age == 0.0:
         return
     for i in range(sim.pending):
-        prioritise(fixed, world, world.pending[i])
+        prioritise(fixed, world, world.pending[i], at)
     sort(world, scratch.order)
+
+
+@compiled
+def before_change(fixed: Fixed, world: World, scratch: Scratch) -> None:
+    """To be called before jobs start or end: usage as of the period's start must be read before it changes."""
+    if fixed.config[0].w_fair_share != 0.0:
+        refresh(fixed, world, scratch)
