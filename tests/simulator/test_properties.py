@@ -107,7 +107,8 @@ class Cluster(RuleBasedStateMachine):
         self.config = config
         self.sim = Simulation(config, start=T0, log=True)
         self.known: dict[int, Known] = {}
-        self.reserved: list[Reservation] = []
+        self.reserved: list[tuple[Reservation, set[int]]] = []
+        """And the jobs that ran already when it was made."""
         self.unusable: set[str] = set()
         """Nodes that may take no new job."""
         self.running_on: dict[str, set[int]] = {}
@@ -209,7 +210,7 @@ class Cluster(RuleBasedStateMachine):
         first = self.now() + delay
         made = Reservation(f"r{len(self.reserved)}", first, first + length, (name,), users=("vip",))
         self.sim.reserve(made)
-        self.reserved.append(made)
+        self.reserved.append((made, {n for n in self.known if self.on(n)}))
 
     @rule(seconds=st.sampled_from([30, 500]))
     def copies_go_on_alike_and_leave_the_original(self, seconds: int) -> None:
@@ -323,9 +324,9 @@ class Cluster(RuleBasedStateMachine):
             for name in self.on(number):
                 fresh = job.start == self.now() and number not in self.running_on.get(name, set())
                 assert not (fresh and name in self.unusable and not known.downed)
-                for made in self.reserved:
-                    if name in made.nodes and known.submitted >= made.start:
-                        assert not made.start <= job.start < made.end
+                for made, before in self.reserved:
+                    if name in made.nodes and number not in before:
+                        assert job.start >= made.end or job.start + job.limit <= made.start
         self.running_on = {name: {n for n in self.known if name in self.on(n)} for name in self.nodes_of("")}
 
     # Notes
