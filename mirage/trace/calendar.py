@@ -76,9 +76,7 @@ def twice_note(zone: ZoneInfo, *columns: Stamps) -> tuple[str, ...]:
     count = sum(int((column.again > 0).sum()) for column in columns)
     if not count:
         return ()
-    return (
-        f"{count} stamps lie in an hour that came twice in {zone.key}; read as the first unless order forbids it",
-    )
+    return (f"stamps in an hour that came twice in {zone.key} (the first, unless order forbids it): {count}",)
 
 
 def _civil_seconds(texts: Sequence[str]) -> tuple[Int64, Mask]:

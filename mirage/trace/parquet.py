@@ -159,7 +159,7 @@ def _states(names: Names, columns: dict[str, Any], faults: Faults, notes: list[s
     faults.add_where(wrong, "state", lambda row: f"{names[row][:40]!r} is not a job state")
     unknown = np.array([*(not t or t == "UNKNOWN" for t in names.vocabulary), True], dtype=bool)[names.codes]
     if unknown.any():
-        notes.append(f"{int(unknown.sum())} jobs have no known state: taken as completed where they have an end")
+        notes.append(f"jobs of unknown state (completed where they have an end): {int(unknown.sum())}")
     began, open_ended = columns["start"] != ABSENT, unknown & (columns["end"] == ABSENT)
     now = np.where(began, int(JobState.RUNNING), int(JobState.PENDING))
     return np.where(open_ended, now, states).astype(np.int8)

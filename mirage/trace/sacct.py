@@ -97,7 +97,7 @@ def _columns(dump: Dump, zone: ZoneInfo) -> tuple[dict[str, Any], tuple[str, ...
         **resources(dump),
     }
     count = int(never.sum())
-    unstarted = f"{count} cancelled jobs have a start but never had a node: they count as never started"
+    unstarted = f"cancelled jobs with a start but no node, which count as never started: {count}"
     zone_note = f"times are wall-clock times of {zone.key}"
     return columns, (zone_note, *twice_note(zone, *stamps), *([unstarted] if count else []))
 
@@ -144,9 +144,11 @@ def _array_notes(table: JobTable, expanded: int) -> tuple[str, ...]:
     added = expanded - len(table) + whole
     notes = []
     if whole:
-        notes.append(f"{whole} array records stand for {added} tasks, one row each; their % throttle is not kept")
+        notes.append(
+            f"array records expanded into their tasks: {whole} ({added} tasks; the % throttle is not kept)"
+        )
     if cut_short:
-        notes.append(f"{cut_short} array records list their tasks only in part (Slurm cut them): one row each")
+        notes.append(f"array records whose list of tasks is cut short, one row each: {cut_short}")
     return tuple(notes)
 
 
@@ -156,9 +158,9 @@ def _id_notes(table: JobTable) -> tuple[str, ...]:
     repeated = sum(count - 1 for count in Counter(ids).values())
     notes = []
     if components:
-        notes.append(f"{components} components of heterogeneous jobs are jobs of their own")
+        notes.append(f"components of heterogeneous jobs, as jobs of their own: {components}")
     if repeated:
-        notes.append(f"{repeated} rows repeat the id of another (requeued jobs, or two dumps that overlap)")
+        notes.append(f"rows that repeat the id of another (requeued jobs, or dumps that overlap): {repeated}")
     return tuple(notes)
 
 

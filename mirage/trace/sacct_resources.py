@@ -136,7 +136,7 @@ def _gres(got: _Resources, asked: _Resources, per_node: _Resources, nodes: Int64
 
 def _matrix(column: _Resources, names: tuple[str, ...]) -> Int64:
     rows = [[dict(pairs).get(name, 0) for name in names] for pairs in column.gres()]
-    return np.array(rows, dtype=np.int64).reshape(-1, len(names))[column.codes]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(names))[column.codes]
 
 
 def _requested_memory(dump: Dump, nodes: Int64, cpus: Int64) -> Int64:

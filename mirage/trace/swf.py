@@ -217,13 +217,13 @@ def _notes(jobs: Int64, table: JobTable, header: SwfHeader) -> tuple[str, ...]:
     counted = (
         (
             (asked > 0) & (got > 0) & (asked != got),
-            "got other processors than they requested, which is what counts",
+            "that got other processors than they requested (the request counts)",
         ),
-        ((jobs[:, Field.WAIT_TIME] < 0) & ~_never_ran(jobs), "have no wait time: they start when submitted"),
-        (jobs[:, Field.STATUS] == ABSENT, "have no status: taken as completed"),
-        (jobs[:, Field.PRECEDING_JOB] > 0, "name a preceding job, which is not used"),
+        ((jobs[:, Field.WAIT_TIME] < 0) & ~_never_ran(jobs), "without a wait time (they start when submitted)"),
+        (jobs[:, Field.STATUS] == ABSENT, "without a status (taken as completed)"),
+        (jobs[:, Field.PRECEDING_JOB] > 0, "that name a preceding job (not used)"),
     )
-    notes = [f"{int(mask.sum())} jobs {text}" for mask, text in counted if mask.any()]
+    notes = [f"jobs {text}: {int(mask.sum())}" for mask, text in counted if mask.any()]
     if _one_processor_nodes(header):
         notes.append("MaxNodes is MaxProcs: a node for each processor")
     elif len(table):

@@ -1,0 +1,115 @@
+"""Standard Workload Format: the format's own example, faults, and the KTH log."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirage.domain.errors import TraceError
+from mirage.domain.job import ABSENT, JobState
+from mirage.trace.faults import Strictness
+from mirage.trace.readers import import_bytes, read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.trace.result import ImportResult
+
+HEADER = "; Version: 2.2\n; Computer: Test\n; UnixStartTime: 843480031\n; MaxNodes: 64\n; MaxProcs: 128\n;\n"
+ROWS = [
+    #  job submit wait run alloc cpu mem req limit rmem status user group exe queue part prec think
+    "1   0     10  100  4    -1  -1  8   3600  2048 1      12   3     5   1     2    -1   -1",
+    "2   5     20  0    -1   -1  -1  2   60    -1   5      13   -1    -1  1     2    -1   -1",
+    "3   7     -1  50   2    -1  -1  -1  -1    -1   0      13   -1    -1  1     2     1   60",
+    "4   8      0  50   2    1.5 -1  2   600   -1   2      13   -1    -1  1     2    -1   -1",
+]
+
+
+def read(text: str, strictness: Strictness = Strictness.STRICT) -> ImportResult:
+    return import_bytes(text.encode(), "log.swf", None, strictness)
+
+
+def test_rows_become_jobs() -> None:
+    result = read(HEADER + "\n".join(ROWS))
+    table = result.table
+    assert (result.counts.rows, result.counts.jobs, result.counts.partial) == (4, 3, 1)
+    assert table.origin == 843_480_031
+    assert table.submit.tolist() == [0, 5, 7]
+    assert table.start.tolist() == [10, ABSENT, 7]
+    assert table.end.tolist() == [110, 25, 57]
+    assert table.limit.tolist() == [3600, 60, ABSENT]
+    assert table.cpus.tolist() == [8, 2, 2]
+    assert table.nodes.tolist() == [ABSENT] * 3
+    assert table.memory_mb.tolist() == [16, ABSENT, ABSENT]
+    assert [JobState(s) for s in table.state.tolist()] == [JobState.COMPLETED, JobState.CANCELLED, JobState.FAILED]
+    assert table.user.decode() == ["12", "13", "13"]
+    assert table.account.decode() == ["3", "", ""]
+    assert table.partition.decode() == ["2", "2", "2"]
+
+
+def test_the_header_is_kept() -> None:
+    header = read(HEADER + ROWS[0]).header
+    assert (header.number("MaxProcs"), header.number("MaxJobs"), header.get("Computer")) == (128, ABSENT, "Test")
+
+
+def test_the_notes_say_what_was_assumed() -> None:
+    notes = "\n".join(read(HEADER + "\n".join(ROWS)).table.notes)
+    for said in (
+        "other processors",
+        "without a wait time",
+        "name a preceding job (not used): 1",
+        "no nodes",
+    ):
+        assert said in notes
+
+
+def test_one_processor_a_node_gives_the_nodes() -> None:
+    assert read("; MaxNodes: 128\n; MaxProcs: 128\n" + ROWS[0]).table.nodes.tolist() == [8]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("1 2 3", "3 fields where the format has 18"),
+        (ROWS[0].replace("3600", "soon"), "requested time: 'soon': expected a number"),
+        (ROWS[0].replace("100 ", "100.5"), "run time: 100.5: expected a whole number"),
+        (ROWS[0].replace("3600", "1e400"), "requested time"),
+        (ROWS[0].replace("-1  -1  8", "-1  -1  nan"), "requested processors"),
+        (ROWS[0].replace(" 1      12", " 9      12"), "status: 9 is not one of"),
+        (ROWS[0].replace("1   0 ", "1  -5 "), "submit time: is negative"),
+        (ROWS[0].replace("1   0 ", "1  -1 "), "submit time: missing"),
+        (ROWS[0].replace("100 ", "-1 "), "run time: missing, but the job is COMPLETED"),
+    ],
+)
+def test_a_bad_row_names_its_place(row: str, problem: str) -> None:
+    with pytest.raises(TraceError, match=problem) as caught:
+        read(HEADER + ROWS[1] + "\n" + row + "\n")
+    assert caught.value.line == 8
+    kept = read(HEADER + ROWS[1] + "\n" + row + "\n", Strictness.LENIENT)
+    assert (len(kept.table), len(kept.rejected), kept.rejected[0].line) == (1, 1, 8)
+
+
+def test_gzip_is_unpacked_and_damage_is_said() -> None:
+    data = gzip.compress((HEADER + ROWS[0]).encode())
+    assert len(import_bytes(data, "log.swf.gz").table) == 1
+    with pytest.raises(TraceError, match="damaged gzip"):
+        import_bytes(data[:-12], "log.swf.gz")
+
+
+def test_a_log_of_comments_only_is_an_empty_table() -> None:
+    assert len(read(HEADER).table) == 0
+
+
+@pytest.mark.shared
+def test_the_kth_log_agrees_with_a_plain_reading_of_it(shared: Path) -> None:
+    path = shared / "traces" / "KTH-SP2-1996-2.1-cln.swf.gz"
+    result = read_trace(path)
+    with gzip.open(path, "rt") as file:
+        rows = [[int(x) for x in line.split()] for line in file if not line.startswith(";")]
+    table = result.table
+    assert result.header.number("MaxProcs") == 100
+    assert [(r[1], r[1] + r[2], r[1] + r[2] + r[3], r[7], r[8]) for r in rows] == list(
+        zip(*(c.tolist() for c in (table.submit, table.start, table.end, table.cpus, table.limit)), strict=True)
+    )
