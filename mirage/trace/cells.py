@@ -34,7 +34,7 @@ def whole_number(text: str) -> int:
         return ABSENT
     if not _WHOLE.fullmatch(text.strip()):
         raise BadSpelling(text, "expected a whole number")
-    return int(text)
+    return int(text.strip())
 
 
 def natural_number(text: str) -> int:

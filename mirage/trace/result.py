@@ -125,7 +125,9 @@ def _find_unlikely(columns: dict[str, Any], faults: Faults, names: FieldNames) -
         active = waiting | (state == JobState.RUNNING) | (state == JobState.SUSPENDED)
         faults.add_where(waiting & ran, names.start, lambda _: "known, but the job's state is PENDING")
         faults.add_where(
-            ran & ~ended & ~active, names.end, lambda r: f"missing, but the job is {_state(state[r])}"
+            faults.good & ran & ~ended & ~active,
+            names.end,
+            lambda r: f"missing, but the job is {_state(state[r])}",
         )
 
 
