@@ -1,0 +1,155 @@
+"""``mirage trace``: bring job traces in, look at them, draw new ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.trace.result import ImportResult
+
+trace_app = typer.Typer(no_args_is_help=True, help="Import, describe and generate job traces.")
+
+ROWS_SHOWN = 20
+"""Rejected rows listed one by one; the rest are counted."""
+
+Source = Annotated[Path, typer.Argument(metavar="SRC", help="The file to read; .gz is unpacked.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A trace in any format that import reads.")]
+Format = Annotated[
+    str, typer.Option("--format", help="sacct, swf, mirage or parquet; known from the content if not given.")
+]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="The parquet file to write.")]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict/--lenient", help="Whether a bad row ends the import or is left out and reported."),
+]
+Zone = Annotated[
+    str,
+    typer.Option(
+        "--tz",
+        help="Time zone of wall-clock times, such as Europe/Berlin. If not given: UTC for sacct, "
+        "America/Chicago for mirage.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Capacity = Annotated[int, typer.Option("--capacity", min=0, help="Nodes of the machine; 0: not known.")]
+Like = Annotated[str, typer.Option("--like", metavar="NAME", help="A preset's name, or the file of a model.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same trace.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Exactly so many jobs; 0: as the model has them.")]
+Days = Annotated[float, typer.Option("--days", min=0, help="Days of submissions; 0: as the model has them.")]
+
+
+@trace_app.command("import")
+def import_command(
+    src: Source,
+    output: Output,
+    *,
+    format_name: Format = "",
+    strict: Strict = True,
+    tz: Zone = "",
+    as_json: Json = False,
+) -> None:
+    """Read a trace into Mirage's parquet table, and account for every row."""
+    from mirage.cli.arguments import check_writable
+    from mirage.trace.faults import Strictness
+    from mirage.trace.parquet import write_table
+    from mirage.trace.readers import read_trace
+
+    check_writable("--output", str(output))
+    strictness = Strictness.STRICT if strict else Strictness.LENIENT
+    result = read_trace(src, format_name or None, strictness, tz or None)
+    write_table(result.table, output)
+    if as_json:
+        typer.echo(json.dumps(_import_document(result, output)))
+    else:
+        _say_import(result, output)
+
+
+def _import_document(result: ImportResult, output: Path) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "output": str(output),
+        "counts": asdict(result.counts),
+        "rejected": [asdict(row) for row in result.rejected],
+        "header": dict(result.header.entries),
+        "notes": list(result.table.notes),
+    }
+
+
+def _say_import(result: ImportResult, output: Path) -> None:
+    from rich.console import Console
+
+    counts = result.counts
+    parts = [f"{counts.rows:,} rows", f"{counts.jobs:,} jobs", f"{counts.rejected:,} rejected"]
+    parts += [
+        f"{number:,} {what}" for number, what in ((counts.steps, "steps"), (counts.partial, "partial")) if number
+    ]
+    console = Console()
+    _plain(console, f"{output}: {', '.join(parts)}")
+    for row in result.rejected[:ROWS_SHOWN]:
+        _plain(console, f"rejected: line {row.line}: {row.field + ': ' if row.field else ''}{row.problem}")
+    if len(result.rejected) > ROWS_SHOWN:
+        _plain(console, f"rejected: and {len(result.rejected) - ROWS_SHOWN:,} more (--json lists all)")
+    _notes(console, result.table)
+
+
+@trace_app.command("stats")
+def stats_command(file: File, *, as_json: Json = False, capacity: Capacity = 0, tz: Zone = "") -> None:
+    """Describe a trace: jobs, users, load, waits by class, sizes, limits, chains made by hand."""
+    from mirage.trace.faults import Strictness
+    from mirage.trace.readers import read_trace
+    from mirage.trace.stats import trace_stats
+
+    result = read_trace(file, None, Strictness.LENIENT, tz or None)
+    stats = trace_stats(result.table, capacity or None)
+    if as_json:
+        typer.echo(json.dumps(stats.document() | {"rejected_rows": len(result.rejected)}))
+        return
+    from rich.console import Console
+
+    from mirage.cli.tracetables import stats_tables
+
+    console = Console()
+    console.print(stats_tables(stats))
+    if result.rejected:
+        _plain(console, f"note: {len(result.rejected):,} rows are left out; trace import --lenient lists them")
+    _notes(console, result.table)
+
+
+@trace_app.command("generate")
+def generate_command(
+    output: Output, *, like: Like = "ls6", seed: Seed = 0, jobs: Jobs = 0, days: Days = 0.0, as_json: Json = False
+) -> None:
+    """Draw a workload from a model that was fitted to a real trace."""
+    from mirage.cli.arguments import check_writable
+    from mirage.trace.generator import generate
+    from mirage.trace.parquet import write_table
+
+    check_writable("--output", str(output))
+    table = generate(like, seed, jobs=jobs or None, days=days or None)
+    write_table(table, output)
+    if as_json:
+        typer.echo(json.dumps({"output": str(output), "jobs": len(table), "like": like, "seed": seed}))
+        return
+    from rich.console import Console
+
+    console = Console()
+    _plain(console, f"{output}: {len(table):,} jobs like {like}, seed {seed}")
+    _notes(console, table)
+
+
+def _notes(console: Console, table: JobTable) -> None:
+    for note in table.notes:
+        _plain(console, f"note: {note}")
+
+
+def _plain(console: Console, text: str) -> None:
+    """Names in a trace are not markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
