@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def pyarrow() -> tuple[Any, Any]:
     """pyarrow and its parquet module; raises ``MissingExtra`` where it is not installed."""
     try:
-        import pyarrow as arrow  # noqa: PLC0415 (slow to import, and an extra)
-        import pyarrow.parquet as files  # noqa: PLC0415
+        import pyarrow as arrow
+        import pyarrow.parquet as files
     except ImportError as error:
         raise MissingExtra("Reading and writing parquet files", "parquet") from error
     return arrow, files
