@@ -18,7 +18,7 @@ _EXIT = re.compile(r"([0-9]{1,5})(?::([0-9]{1,3}))?")
 
 def is_step(text: str) -> bool:
     """Whether the id is a job step's, such as ``123.batch`` or ``123_4.0``."""
-    return _STEP.fullmatch(text) is not None
+    return "." in text and _STEP.fullmatch(text) is not None
 
 
 def expand_job_ids(text: str) -> list[str]:

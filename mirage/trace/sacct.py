@@ -115,7 +115,7 @@ def _check_id(text: str) -> int:
 def _names(dump: Dump, *fields: str) -> Names:
     cells = _cells(dump, *fields)
     blank = {text: "" for text in set(cells) if fields[0] in ("NodeList", "Constraints") and is_missing(text)}
-    return Names.encode([blank.get(text, text) for text in cells])
+    return Names.encode([blank.get(text, text) for text in cells] if blank else list(cells))
 
 
 def _never_ran(dump: Dump, state: Any, start: Int64, end: Int64) -> Mask:
@@ -129,7 +129,7 @@ def _never_ran(dump: Dump, state: Any, start: Int64, end: Int64) -> Mask:
 
 def _expand_arrays(table: JobTable) -> JobTable:
     """One row for each task of the pending arrays."""
-    ids = [expand_job_ids(text) for text in table.job_id.tolist()]
+    ids = [expand_job_ids(text) if "[" in text else [text] for text in table.job_id.tolist()]
     counts = [len(tasks) for tasks in ids]
     if max(counts, default=1) == 1:
         return table
