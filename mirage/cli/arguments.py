@@ -6,12 +6,17 @@ import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import ConfigError
 
+from mirage.domain.job import ABSENT
+
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
+
+E = TypeVar("E", bound=StrEnum)
 
 GENERATED = "generated:"
 """Begins the name of a trace that is drawn instead of read."""
@@ -36,12 +41,33 @@ def load_trace(name: str, *, strict: bool = False) -> JobTable:
 
 
 def _read(path: Path, *, strict: bool) -> JobTable:
-    from mirage.trace.faults import Strictness  # noqa: PLC0415
-    from mirage.trace.readers import read_trace  # noqa: PLC0415
+    return _import(path, strict=strict)[0]
+
+
+def _import(path: Path, *, strict: bool) -> tuple[JobTable, int]:
+    """The table, and the processors that an SWF header gives the machine (``ABSENT`` where none does)."""
+    from mirage.trace.faults import Strictness
+    from mirage.trace.readers import read_trace
 
     found = read_trace(path, strictness=Strictness.STRICT if strict else Strictness.LENIENT)
     left_out = tuple(f"left out: {path.name}:{row.line}: {row.field} {row.problem}" for row in found.rejected)
-    return replace(found.table, source=path.name, notes=(*found.table.notes, *left_out))
+    table = replace(found.table, source=path.name, notes=(*found.table.notes, *left_out))
+    return table, found.header.number("MaxProcs")
+
+
+def load_sized_trace(name: str, *, strict: bool = False) -> tuple[JobTable, int]:
+    """``load_trace``, and the machine's processors by an SWF header (``ABSENT`` where it gives none)."""
+    if name.startswith(GENERATED):
+        return load_trace(name, strict=strict), ABSENT
+    return _import(Path(name), strict=strict)
+
+
+def parse_choice(kind: type[E], text: str, option: str) -> E:
+    """A member of a text enumeration. Raises ``ConfigError`` listing the choices."""
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigError(option, f"{text!r} is none of {', '.join(kind)}") from None
 
 
 def parse_instant(text: str, option: str) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 ROOT = 0
+NO_TRES_LIMIT = TresLimit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Ceiling:
 
     jobs: int = -1
     submit: int = -1
-    tres: TresLimit = TresLimit()
+    tres: TresLimit = NO_TRES_LIMIT
 
     @property
     def bounds(self) -> bool:
@@ -174,7 +175,7 @@ class Accounts:
         return self.group(("array", array), Ceiling(jobs=most), ("", "JobArrayTaskLimit"))
 
     def limit_reason(self, group: int, resource: int) -> str:
-        """Slurm's pending reason for a group's limit on ``resource`` (-1: on jobs); squeue(1), JOB REASON CODES."""
+        """Slurm's pending reason for a limit on ``resource`` (-1: on jobs); squeue(1), JOB REASON CODES."""
         before, after = self.group_words[group]
         if not before:
             return after

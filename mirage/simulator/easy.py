@@ -34,27 +34,27 @@ def simulate_pool(
     All columns have one entry a job. A request <= 0 is taken as the run time; the run time is capped at the
     request.
     """
-    submit = np.asarray(submit, dtype=np.int64)
-    possible = np.flatnonzero(np.asarray(procs) <= capacity)
-    order = possible[np.argsort(submit[possible], kind="stable")]
-    runs, requests = _capped(np.asarray(runtime, dtype=np.int64), np.asarray(request, dtype=np.int64))
-    jobs = len(order)
-    starts = np.zeros(jobs, dtype=np.int64)
-    run_pool(
-        submit[order],
-        runs[order],
-        requests[order],
-        np.asarray(procs, dtype=np.int64)[order],
-        capacity,
-        backfill,
-        starts,
-        np.empty((capacity + 1, 2), dtype=np.int64),
-        np.empty((capacity + 1, 2), dtype=np.int64),
-        np.empty(jobs, dtype=np.int64),
-    )
+    jobs, order = pool_jobs(submit, runtime, request, procs, capacity)
     result = np.full(len(submit), ABSENT, dtype=np.int64)
-    result[order] = starts
+    result[order] = pool_starts(jobs, capacity, backfill)
     return result
+
+
+def pool_jobs(submit: Int64, runtime: Int64, request: Int64, procs: Int64, capacity: int) -> tuple[Int64, Int64]:
+    """The possible jobs in order of submission, as rows of (submit, runtime, request, processors), and whose."""
+    runs, requests = _capped(np.asarray(runtime, dtype=np.int64), np.asarray(request, dtype=np.int64))
+    possible = np.flatnonzero(np.asarray(procs) <= capacity)
+    order = possible[np.argsort(np.asarray(submit)[possible], kind="stable")]
+    columns = (submit, runs, requests, procs)
+    return np.ascontiguousarray(np.column_stack(columns).astype(np.int64)[order]), order
+
+
+def pool_starts(jobs: Int64, capacity: int, backfill: bool = True) -> Int64:
+    """Start of each row of ``pool_jobs``: the core alone."""
+    starts = np.zeros(len(jobs), dtype=np.int64)
+    work = np.empty((2, capacity + 1, 2), dtype=np.int64)
+    run_pool(jobs, capacity, backfill, starts, work[0], work[1], np.empty(len(jobs), dtype=np.int64))
+    return starts
 
 
 def _capped(runtime: Int64, request: Int64) -> tuple[Int64, Int64]:

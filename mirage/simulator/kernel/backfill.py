@@ -167,7 +167,7 @@ def _fits_now(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
 def _last_hope(
     fixed: Fixed, world: World, scratch: Scratch, shapes: int, first: int, tail: int
 ) -> tuple[int, int]:
-    """The last place in the queue, from ``first`` to ``tail``, of a job that might still start now; shapes noted."""
+    """The last place from ``first`` to ``tail`` in the queue of a job that might start now; shapes noted."""
     while tail >= first:
         slot = world.pending[tail]
         if not _hopeless(fixed, world, scratch, shapes, slot):

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 
 NOTHING = np.int64(1) << 61
+SUBMIT, RUNTIME, REQUEST, PROCS = range(4)
 
 
-@compiled
-def _push(heap: np.ndarray, size: int, time: int, procs: int) -> None:
-    """Add (time, procs) to a binary heap of ``size`` entries."""
+@inlined
+def _push(heap: np.ndarray, size: int, time: int, job: int) -> None:
+    """Add (time, job) to a binary heap of ``size`` entries."""
     i = size
     while i > 0:
         up = (i - 1) >> 1
@@ -26,10 +27,10 @@ def _push(heap: np.ndarray, size: int, time: int, procs: int) -> None:
             break
         heap[i, 0], heap[i, 1] = heap[up, 0], heap[up, 1]
         i = up
-    heap[i, 0], heap[i, 1] = time, procs
+    heap[i, 0], heap[i, 1] = time, job
 
 
-@compiled
+@inlined
 def _pop(heap: np.ndarray, size: int) -> None:
     """Drop the first entry of a heap of ``size`` entries."""
     last_time, last_procs = heap[size - 1, 0], heap[size - 1, 1]
@@ -47,7 +48,7 @@ def _pop(heap: np.ndarray, size: int) -> None:
     heap[i, 0], heap[i, 1] = last_time, last_procs
 
 
-@compiled
+@inlined
 def _insert_planned(planned: np.ndarray, size: int, time: int, procs: int) -> None:
     """Keep running jobs in order of their requests' ends."""
     i = size
@@ -57,7 +58,7 @@ def _insert_planned(planned: np.ndarray, size: int, time: int, procs: int) -> No
     planned[i, 0], planned[i, 1] = time, procs
 
 
-@compiled
+@inlined
 def _remove_planned(planned: np.ndarray, size: int, time: int, procs: int) -> None:
     low, high = 0, size
     while low < high:
@@ -72,12 +73,23 @@ def _remove_planned(planned: np.ndarray, size: int, time: int, procs: int) -> No
         planned[k, 0], planned[k, 1] = planned[k + 1, 0], planned[k + 1, 1]
 
 
+@inlined
+def _shadow(planned: np.ndarray, running: int, free: int, need: int) -> tuple[int, int]:
+    """When ``need`` processors will be free by the running jobs' requests, and how many are then left over."""
+    available, k, shadow = free, 0, NOTHING
+    while available < need:
+        available += planned[k, 1]
+        shadow = planned[k, 0]
+        k += 1
+    while k < running and planned[k, 0] == shadow:
+        available += planned[k, 1]
+        k += 1
+    return shadow, available - need
+
+
 @compiled
 def run_pool(
-    submit: np.ndarray,
-    runtime: np.ndarray,
-    request: np.ndarray,
-    procs: np.ndarray,
+    jobs: np.ndarray,
     capacity: int,
     backfill: bool,
     start: np.ndarray,
@@ -85,66 +97,44 @@ def run_pool(
     planned: np.ndarray,
     queue: np.ndarray,
 ) -> None:
-    """Fill ``start`` for jobs in order of submission.
+    """Fill ``start`` for ``jobs``: rows of (submit, runtime, request, processors) in order of submission.
 
-    ``ends``: work, (jobs, 3) with the planned end behind; ``planned``: (capacity + 1, 2); ``queue``: (jobs,).
+    Work: ``ends`` and ``planned`` of shape (capacity + 1, 2), a heap of (end, job) and a list of (planned end,
+    processors) in order; ``queue`` of shape (jobs,).
     """
-    n = submit.shape[0]
-    free, running, waiting, arrived = capacity, 0, 0, 0
+    n, free, running, waiting, arrived = jobs.shape[0], capacity, 0, 0, 0
     while arrived < n or running > 0:
-        now = submit[arrived] if arrived < n else NOTHING
+        now = jobs[arrived, SUBMIT] if arrived < n else NOTHING
         if running > 0 and ends[0, 0] < now:
             now = ends[0, 0]
         while running > 0 and ends[0, 0] == now:
             job = ends[0, 1]
-            free += procs[job]
-            if backfill:
-                _remove_planned(planned, running, start[job] + request[job], procs[job])
+            free += jobs[job, PROCS]
+            _remove_planned(planned, running, start[job] + jobs[job, REQUEST], jobs[job, PROCS])
             _pop(ends, running)
             running -= 1
-        while arrived < n and submit[arrived] == now:
+        while arrived < n and jobs[arrived, SUBMIT] == now:
             queue[waiting] = arrived
             waiting, arrived = waiting + 1, arrived + 1
-        if waiting == 0 or free == 0:
-            continue
-        kept, i = 0, 0
-        shadow, extra, blocked = NOTHING, np.int64(0), False
-        while i < waiting:
+        # One pass: ``kept`` jobs before ``i`` stay in the queue; the first of them sets the shadow time.
+        kept, i, shadow, extra = 0, 0, NOTHING, np.int64(0)
+        while i < waiting and free > 0 and (backfill or kept == 0):
             job = queue[i]
-            need = procs[job]
-            if blocked:
-                fits = need <= free and (now + request[job] <= shadow or need <= extra)
-            else:
-                fits = need <= free
-            if fits:
-                start[job] = now
-                free -= need
-                if blocked and now + request[job] > shadow:
-                    extra -= need
-                _push(ends, running, now + runtime[job], job)
-                if backfill:
-                    _insert_planned(planned, running, now + request[job], need)
-                running += 1
-            else:
+            i += 1
+            need, asked_end = jobs[job, PROCS], now + jobs[job, REQUEST]
+            if need > free or (kept > 0 and asked_end > shadow and need > extra):
+                if kept == 0:
+                    shadow, extra = _shadow(planned, running, free, need)
                 queue[kept] = job
                 kept += 1
-                if not blocked:
-                    if not backfill:
-                        i += 1
-                        break
-                    blocked = True
-                    available, k = free, 0
-                    while available < need:
-                        available += planned[k, 1]
-                        shadow = planned[k, 0]
-                        k += 1
-                    while k < running and planned[k, 0] == shadow:
-                        available += planned[k, 1]
-                        k += 1
-                    extra = available - need
-            i += 1
-            if free == 0:
-                break
+                continue
+            if kept > 0 and asked_end > shadow:
+                extra -= need
+            start[job] = now
+            free -= need
+            _push(ends, running, now + jobs[job, RUNTIME], job)
+            _insert_planned(planned, running, asked_end, need)
+            running += 1
         if kept < i:
             while i < waiting:
                 queue[kept] = queue[i]

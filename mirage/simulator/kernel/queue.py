@@ -17,7 +17,7 @@ from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
 
 @compiled
 def age_factor(fixed: Fixed, world: World, slot: int, at: int) -> float:
-    """Time from when the job became eligible (ACCRUE_ALWAYS: was submitted) to ``at`` / PriorityMaxAge, at most 1."""
+    """Time eligible (ACCRUE_ALWAYS: since submission) until ``at`` over PriorityMaxAge, at most 1."""
     job, config = world.jobs[slot], fixed.config[0]
     since = job.submit if config.accrue_always == 1 else job.accrue
     if since == NEVER or config.max_age <= 0:

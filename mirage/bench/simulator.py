@@ -1,0 +1,200 @@
+"""How fast the simulator is: the pool against C++, the controller on real traces, what-if runs, start-up.
+
+CPU seconds of this process where it works alone, the fastest of several repetitions; the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.bench.peer import run_peer
+from mirage.domain.job import JobRequest
+from mirage.simulator.clusterfile import load_cluster
+from mirage.simulator.easy import pool_figures, pool_jobs, pool_starts
+from mirage.simulator.simulation import Simulation
+from mirage.trace.generator import generate
+from mirage.trace.readers import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.simulator.cluster import ClusterConfig
+
+DAY = 86_400
+SERVICE = JobRequest("what-if", "what-if", limit=2 * DAY)
+QUEUES = (100, 1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of the benchmark."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+def measure_simulator(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
+    """Every section, in the order of the README. ``say`` is told what is measured next."""
+    say("compiling, or reading the compiled kernel")
+    ls6 = _trace(traces, "ls6-a100-to-2023-02.log.gz", "ls6")
+    cluster = load_cluster("ls6")
+    _run(cluster, ls6)
+    sections = []
+    say("EASY on one pool")
+    sections.append(_pool(traces))
+    say("slurm mode")
+    sections.append(_controller(traces, ls6, cluster))
+    say("what-if runs")
+    sections.append(_what_if(ls6, cluster))
+    say("long queues")
+    sections.append(_long_queues(cluster))
+    say("start-up")
+    sections.append(_start_up())
+    return tuple(sections)
+
+
+def _trace(traces: Path, name: str, preset: str) -> JobTable:
+    path = traces / name
+    return read_trace(path).table if path.exists() else generate(preset, 1)
+
+
+def _fastest(work: Callable[[], object], repetitions: int) -> float:
+    """CPU seconds of the fastest repetition."""
+    times = []
+    for _ in range(repetitions):
+        begun = time.process_time()
+        work()
+        times.append(time.process_time() - begun)
+    return min(times)
+
+
+def _pool(traces: Path) -> Section:
+    path = traces / "KTH-SP2-1996-2.1-cln.swf.gz"
+    if not path.exists():
+        return Section("EASY on one pool", (("KTH-SP2", f"not measured: {path} is not there"),))
+    table = read_trace(path).table
+    limit, procs = np.maximum(table.limit, 0), table.cpus.astype(np.int64)
+    jobs, _ = pool_jobs(table.submit, table.runtime, limit, procs, 100)
+    starts = pool_starts(jobs, 100)
+    ours = len(jobs) / _fastest(lambda: pool_starts(jobs, 100), 9)
+    figures = pool_figures(jobs[:, 0], jobs[:, 1], jobs[:, 2], starts)
+    rows = [
+        ("this simulator", f"{ours:,.0f} jobs/s"),
+        ("mean wait", f"{figures.mean_wait:,.1f} s (published 6,834.6)"),
+        ("mean bounded slowdown", f"{figures.mean_bounded_slowdown:.2f} (published 92.69)"),
+    ]
+    peer = run_peer(*(np.ascontiguousarray(jobs[:, k]) for k in range(4)), capacity=100)
+    if peer is None:
+        rows.append(("C++ reference", "not measured: there is no g++"))
+    else:
+        rows.append(("C++ reference", f"{peer.jobs_per_second:,.0f} jobs/s ({peer.compiler})"))
+        rows.append(("ratio to C++", f"{ours / peer.jobs_per_second:.2f}"))
+    return Section("EASY on one pool: KTH-SP2, 28,481 jobs, 100 processors (core alone)", tuple(rows))
+
+
+def _run(cluster: ClusterConfig, table: JobTable) -> Simulation:
+    simulation = Simulation(cluster, table)
+    simulation.run()
+    return simulation
+
+
+def _controller(traces: Path, ls6: JobTable, cluster: ClusterConfig) -> Section:
+    rows = [_controller_row("LS6", cluster, ls6, 5)]
+    path = traces / "curie_2012.parquet"
+    if path.exists():
+        rows.append(_controller_row("Curie", load_cluster("curie"), read_trace(path).table, 1))
+    return Section("slurm mode, whole traces (encoding the trace included)", tuple(rows))
+
+
+def _controller_row(name: str, cluster: ClusterConfig, table: JobTable, repetitions: int) -> tuple[str, str]:
+    seconds = _fastest(lambda: _run(cluster, table), repetitions)
+    speed = f"{len(table) / seconds:,.0f} jobs/s"
+    return f"{name}: {len(table):,} jobs, {cluster.node_count:,} nodes", f"{seconds:.2f} CPU s, {speed}"
+
+
+def _what_if(ls6: JobTable, cluster: ClusterConfig) -> Section:
+    """Four-day continuations, each from its own copy, at the middle of the trace and in its busiest month."""
+    first, last = int(ls6.submit[0]), int(ls6.submit[-1])
+    rows = []
+    for name, at in (("middle of the trace", (first + last) // 2), ("February", first + 125 * DAY)):
+        base = Simulation(cluster, ls6, start=at)
+        pending, running = base.columns()
+        seconds = _fastest(lambda base=base: _continue(base, 50), 5) / 50
+        rows.append((f"{name}: {len(pending)} pending, {len(running)} running", f"{1 / seconds:,.0f} a second and core"))
+        begun = time.process_time()
+        base.start_times(SERVICE, 2 * DAY, at + np.arange(0, 2 * DAY, 1800))
+        rows.append(("  96 submit times of one job", f"{(time.process_time() - begun) * 1e3:,.1f} ms"))
+    return Section("what-if: four-day continuations of LS6", tuple(rows))
+
+
+def _continue(base: Simulation, count: int) -> None:
+    for _ in range(count):
+        base.copy().run_until(base.now + 4 * DAY)
+
+
+def _long_queues(cluster: ClusterConfig) -> Section:
+    """A full cluster with many jobs waiting: what one more event, one plan and one copy cost."""
+    rows = []
+    for length in QUEUES:
+        busy = _backlog(cluster, length)
+        hour = _fastest(lambda busy=busy: busy.copy().run_until(busy.now + 3600), 3)
+        copy = _fastest(lambda busy=busy: busy.copy(), 5)
+        plan = _fastest(lambda busy=busy: busy.estimate_start(SERVICE), 3)
+        rows.append(
+            (
+                f"{length:,} pending",
+                f"an hour of the queue {hour * 1e3:,.2f} ms, a copy {copy * 1e6:,.0f} us, a full plan {plan * 1e3:,.2f} ms",
+            )
+        )
+    return Section("cost by queue length (76 nodes)", tuple(rows))
+
+
+def _backlog(cluster: ClusterConfig, length: int) -> Simulation:
+    """``length`` jobs waiting at once: a draw of the generator pressed into one hour, without user limits."""
+    from dataclasses import replace
+
+    from mirage.simulator.cluster import Association
+
+    drawn = generate("ls6", 3, jobs=length + 500)
+    drawn = drawn.take(drawn.start >= 0)
+    hour = replace(drawn, submit=drawn.submit[0] + np.arange(len(drawn)) % 3600, eligible=drawn.eligible * 0 - 1)
+    hour = hour.take(np.argsort(hour.submit, kind="stable"))
+    hour = replace(hour, start=hour.submit, end=hour.submit + np.maximum(drawn.runtime, 600))
+    free = replace(cluster, default_association=Association(account=""))
+    return Simulation(free, hour, start=int(hour.submit[0]) + 3600)
+
+
+def _start_up() -> Section:
+    """A second process: import and the first simulated event, with the kernel compiled before."""
+    code = (
+        "from mirage.simulator.clusterfile import load_cluster\n"
+        "from mirage.simulator.simulation import Simulation\n"
+        "from mirage.domain.job import JobRequest\n"
+        "s = Simulation(load_cluster('demo'), start=0)\n"
+        "s.submit(JobRequest('a', 'b', 3600), 60)\n"
+        "s.run()\n"
+    )
+    command = (sys.executable, "-c", code)
+    wall = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        subprocess.run(command, check=True)
+        wall.append(time.perf_counter() - begun)
+    empty = time.perf_counter()
+    subprocess.run((sys.executable, "-c", "import numba"), check=True)
+    empty = time.perf_counter() - empty
+    return Section(
+        "a second process (kernel in the cache)",
+        (
+            ("start, import, first job", f"{min(wall):.2f} s"),
+            ("of which Python and importing numba", f"{empty:.2f} s"),
+        ),
+    )

@@ -1,0 +1,55 @@
+"""The ``mirage`` command: one module a command; heavy layers are imported when a command runs."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mirage import __version__
+from mirage.cli.bench import bench_command
+from mirage.cli.demo import demo_command
+from mirage.cli.plugins import plugins_command
+from mirage.cli.replay import replay_command
+from mirage.cli.simulate import simulate_command
+from mirage.cli.trace import trace_app
+from mirage.domain.errors import MirageError
+
+app = typer.Typer(
+    name="mirage",
+    help="Proactive provisioning for Slurm: keeps services longer than the walltime limit running.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo_command)
+app.command("replay")(replay_command)
+app.command("simulate")(simulate_command)
+app.add_typer(trace_app, name="trace")
+app.command("plugins")(plugins_command)
+app.command("bench")(bench_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mirage {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+) -> None:
+    """Proactive provisioning for Slurm: keeps services longer than the walltime limit running."""
+
+
+def main() -> None:
+    """Run the command line; a mistake that has a name is one line on stderr and exit code 1."""
+    try:
+        app()
+    except MirageError as error:
+        typer.echo(f"mirage: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of a pipe left, for example ``| head``
+        sys.stderr.close()
+        sys.exit(1)

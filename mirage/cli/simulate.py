@@ -1,0 +1,108 @@
+"""``mirage simulate``: a whole trace through a simulated cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mirage.simulator.cluster import ClusterConfig, Scheduling
+    from mirage.simulator.run import Schedule
+
+Trace = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
+]
+Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
+Mode = Annotated[
+    str, typer.Option("--scheduling", help="slurm, or easy / fifo on one pool; the cluster file's own by default.")
+]
+Processors = Annotated[int, typer.Option(help="Size of the pool for easy and fifo; the cluster's CPUs by default.")]
+JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
+ScheduleOut = Annotated[
+    str, typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end.")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named.")
+]
+
+
+def simulate_command(
+    trace: Trace,
+    *,
+    cluster: Cluster = "",
+    mode: Mode = "",
+    processors: Processors = 0,
+    json_out: JsonOut = "",
+    schedule_out: ScheduleOut = "",
+    strict: Strict = False,
+) -> None:
+    """Schedule every job of a trace and say how long they waited."""
+    from mirage.cli.arguments import check_writable, load_sized_trace
+    from mirage.simulator.run import simulate
+
+    for option, name in (("--json", json_out), ("--schedule", schedule_out)):
+        check_writable(option, name)
+    table, machine = load_sized_trace(trace, strict=strict)
+    config, scheduling = _cluster(cluster, mode, processors or (machine if not cluster else 0))
+    schedule = simulate(table, config, scheduling)
+    if schedule_out:
+        from mirage.trace.parquet import write_table
+
+        write_table(schedule.table, Path(schedule_out))
+    document = _document(schedule, config, scheduling)
+    if json_out and json_out != "-":
+        Path(json_out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if json_out == "-":
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        _show(document)
+
+
+def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Scheduling]:
+    """The cluster named, or one pool of ``processors``; and how it schedules."""
+    from mirage.cli.arguments import parse_choice
+    from mirage.domain.errors import ConfigError
+    from mirage.simulator.cluster import ClusterConfig, NodeGroup, Scheduling
+    from mirage.simulator.clusterfile import load_cluster
+
+    if processors > 0:
+        pool = (NodeGroup(("pool",), cpus=processors),)
+        config = ClusterConfig(f"{processors} processors", pool, (), scheduling=Scheduling.EASY)
+    elif name:
+        config = load_cluster(name)
+    else:
+        raise ConfigError("--cluster", "name a cluster file or preset, or give --processors for one pool")
+    scheduling = parse_choice(Scheduling, mode, "--scheduling") if mode else config.scheduling
+    if scheduling == Scheduling.SLURM and not config.partitions:
+        raise ConfigError("--scheduling", "slurm needs a --cluster with partitions, not a pool of processors")
+    return config, scheduling
+
+
+def _document(schedule: Schedule, config: ClusterConfig, scheduling: Scheduling) -> dict[str, object]:
+    return {
+        "trace": schedule.table.source,
+        "cluster": config.name,
+        "scheduling": str(scheduling),
+        **asdict(schedule.figures),
+        "rejected_by_reason": schedule.rejected,
+        "notes": list(schedule.notes),
+    }
+
+
+def _show(document: dict[str, object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for key, value in document.items():
+        if key != "notes":
+            table.add_row(key.replace("_", " "), f"{value:,.4f}" if isinstance(value, float) else str(value))
+    console = Console()
+    console.print(table)
+    notes = document["notes"]
+    for note in notes if isinstance(notes, list) else ():
+        console.print(f"note: {note}", markup=False, highlight=False)
