@@ -109,6 +109,8 @@ class PlainJob:
     start: int = NOT_YET
     end: int = NOT_YET
     state: JobState = JobState.PENDING
+    independent: bool = False
+    """Its conditions have held at some look at the queue: from then on they are gone."""
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -149,6 +151,15 @@ class PlainController:
                 self.free[job.island] += job.nodes
 
     def schedule(self) -> None:
+        """Look at the queue, and again while a start may have made a job independent."""
+        while self.look():
+            pass
+
+    def look(self) -> bool:
+        """One pass; whether a job started."""
+        before = [job.start for job in self.jobs]
+        for job in self.jobs:
+            job.independent |= all(self.satisfied(job, condition) for condition in job.dependencies)
         closed: set[str] = set()
         for job in sorted(self.jobs, key=lambda j: j.key):
             if not self.eligible(job) or job.island in closed or self.over_limit(job):
@@ -159,10 +170,10 @@ class PlainController:
             job.state, job.start = JobState.RUNNING, self.now
             job.end = self.now + min(job.runtime, job.limit)
             self.free[job.island] -= job.nodes
+        return before != [job.start for job in self.jobs]
 
     def eligible(self, job: PlainJob) -> bool:
-        waiting = job.state is JobState.PENDING and not job.held and job.begin <= self.now
-        return waiting and all(self.satisfied(job, condition) for condition in job.dependencies)
+        return job.state is JobState.PENDING and job.independent and not job.held and job.begin <= self.now
 
     def over_limit(self, job: PlainJob) -> bool:
         running = sum(j.state is JobState.RUNNING and j.user == job.user for j in self.jobs)

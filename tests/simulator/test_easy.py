@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirage.simulator.easy import simulate_pool
 from reference_easy import bounded_slowdown, pool_starts
 
 from mirage.bench.peer import compiler, run_peer
+from mirage.simulator.easy import simulate_pool
 
 if TYPE_CHECKING:
     from pathlib import Path

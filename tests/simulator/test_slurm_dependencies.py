@@ -227,3 +227,14 @@ def test_after_with_minutes_counts_them_from_the_start_of_a_job_that_has_ended()
     after(sim, 200)
     second = sim.submit(ask(dependencies=waits_for(DependencyKind.AFTER, first, 600)), 100)
     assert 600 <= start(after(sim, HOUR), second) <= 600 + LATE
+
+
+def test_singleton_waits_for_whatever_runs_under_the_same_name() -> None:
+    """sbatch(1): "only one job by that name and owned by that user can be running at any point in time"."""
+    sim = simulate(cluster())
+    sim.submit(ask(), 100)
+    singleton = sim.submit(ask(dependencies=(Dependency(DependencyKind.SINGLETON),)), 100)
+    later = sim.submit(ask(), 500)
+    after(sim, HOUR)
+    assert start(sim, later) == 0
+    assert 500 <= start(sim, singleton) <= 500 + LATE

@@ -21,6 +21,7 @@ SIZES = {"big": 4, "small": 2}
 FACTORS = {"main": 10, "urgent": 20, "small": 40}
 WEIGHT = 4000
 HORIZON = 1500
+KINDS = list(DependencyKind)
 
 
 def two_islands(max_jobs: int) -> ClusterConfig:
@@ -72,7 +73,7 @@ arrivals = st.builds(
     outcome=st.sampled_from([JobState.COMPLETED, JobState.FAILED]),
     depends=st.one_of(
         st.none(),
-        st.tuples(st.sampled_from(list(DependencyKind)), st.integers(1, 4), st.integers(0, 60)),
+        st.tuples(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 60)),
     ),
 )
 
