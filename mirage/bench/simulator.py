@@ -128,7 +128,9 @@ def _what_if(ls6: JobTable, cluster: ClusterConfig) -> Section:
         base = Simulation(cluster, ls6, start=at)
         pending, running = base.columns()
         seconds = _fastest(lambda base=base: _continue(base, 50), 5) / 50
-        rows.append((f"{name}: {len(pending)} pending, {len(running)} running", f"{1 / seconds:,.0f} a second and core"))
+        rows.append(
+            (f"{name}: {len(pending)} pending, {len(running)} running", f"{1 / seconds:,.0f} a second and core")
+        )
         begun = time.process_time()
         base.start_times(SERVICE, 2 * DAY, at + np.arange(0, 2 * DAY, 1800))
         rows.append(("  96 submit times of one job", f"{(time.process_time() - begun) * 1e3:,.1f} ms"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import ConfigError
-
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def load_trace(name: str, *, strict: bool = False) -> JobTable:
     """
     if not name.startswith(GENERATED):
         return _read(Path(name), strict=strict)
-    from mirage.trace.generator import generate  # noqa: PLC0415
+    from mirage.trace.generator import generate
 
     preset, _, seed = name.removeprefix(GENERATED).partition(":")
     if seed and not (seed.isascii() and seed.isdigit()):

@@ -77,13 +77,13 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     The trace is simulated once. Every so often an episode begins: a service submits its first link, and each
     policy decides, on its own copy of the cluster, when to submit the next.
     """
-    from rich.console import Console  # noqa: PLC0415 (as all below: the command line must answer at once)
+    from rich.console import Console
 
-    from mirage.cli.arguments import check_writable, load_trace, parse_instant  # noqa: PLC0415
-    from mirage.domain.objective import Weights  # noqa: PLC0415
-    from mirage.replay.metrics import measure  # noqa: PLC0415
-    from mirage.replay.plan import ReplayPlan  # noqa: PLC0415
-    from mirage.slurm.duration import parse_human  # noqa: PLC0415
+    from mirage.cli.arguments import check_writable, load_trace, parse_instant
+    from mirage.domain.objective import Weights
+    from mirage.replay.metrics import measure
+    from mirage.replay.plan import ReplayPlan
+    from mirage.slurm.duration import parse_human
 
     plan = ReplayPlan(
         policies=tuple(name.strip() for name in predictor.split(",") if name.strip()),
@@ -108,8 +108,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
 
 def _replay(table: JobTable, cluster: str, plan: ReplayPlan, workers: int) -> ReplayResult:
-    from mirage.replay.closedloop import replay  # noqa: PLC0415
-    from mirage.simulator.clusterfile import load_cluster  # noqa: PLC0415
+    from mirage.replay.closedloop import replay
+    from mirage.simulator.clusterfile import load_cluster
 
     config = load_cluster(cluster)
     with _progress() as advance:
@@ -118,7 +118,7 @@ def _replay(table: JobTable, cluster: str, plan: ReplayPlan, workers: int) -> Re
 
 def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
     if json_out:
-        from mirage.replay.metrics import replay_document  # noqa: PLC0415
+        from mirage.replay.metrics import replay_document
 
         text = json.dumps(replay_document(result, metrics), indent=1)
         if json_out == "-":
@@ -126,13 +126,13 @@ def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, ht
         else:
             Path(json_out).write_text(text + "\n", encoding="utf-8")
     if html_out:
-        from mirage.replay.html import write_html  # noqa: PLC0415
+        from mirage.replay.html import write_html
 
         write_html(Path(html_out), result, metrics)
 
 
 def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> None:
-    from mirage.replay.table import replay_table  # noqa: PLC0415
+    from mirage.replay.table import replay_table
 
     console.print(replay_table(metrics, console.width))
     for note in result.notes:
@@ -142,8 +142,8 @@ def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> Non
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
     """A bar on stderr, one step for each episode; nothing where stderr is not a terminal."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
     columns = ("episodes", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     console = Console(stderr=True)

@@ -20,13 +20,19 @@ Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, o
 Mode = Annotated[
     str, typer.Option("--scheduling", help="slurm, or easy / fifo on one pool; the cluster file's own by default.")
 ]
-Processors = Annotated[int, typer.Option(help="Size of the pool for easy and fifo; the cluster's CPUs by default.")]
+Processors = Annotated[
+    int, typer.Option(help="Size of the pool for easy and fifo; the cluster's CPUs by default.")
+]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 ScheduleOut = Annotated[
-    str, typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end.")
+    str,
+    typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end."),
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named.")
+    bool,
+    typer.Option(
+        "--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named."
+    ),
 ]
 
 

@@ -44,14 +44,14 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor
 
 def predictor_names() -> tuple[str, ...]:
     """Names of all predictors, built in first."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 (20 ms that most commands need not spend)
+    from importlib.metadata import entry_points
 
     installed = (point.name for point in entry_points(group=GROUP))
     return (*_BUILT_IN, *(name for name in installed if name not in _BUILT_IN))
 
 
 def _installed(name: str) -> Factory | None:
-    from importlib.metadata import entry_points  # noqa: PLC0415 (as above)
+    from importlib.metadata import entry_points
 
     for point in entry_points(group=GROUP, name=name):
         factory: Factory = point.load()

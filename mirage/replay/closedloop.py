@@ -46,7 +46,7 @@ class Stage:
     """The trace's own simulation, which moves from episode to episode and never sees the service."""
 
     def __init__(self, trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
-        from mirage.simulator.simulation import Simulation  # noqa: PLC0415 (loads the compiled kernel)
+        from mirage.simulator.simulation import Simulation
 
         self._simulation = Simulation(cluster, trace)
         self._plan = plan

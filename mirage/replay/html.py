@@ -22,10 +22,10 @@ def write_html(path: Path, result: ReplayResult, metrics: ReplayMetrics) -> None
 def render_html(result: ReplayResult, metrics: ReplayMetrics) -> str:
     """The report as text; the same replay gives the same bytes."""
     try:  # heavy and optional: only who asks for a page pays for drawing it
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
-        from mirage.replay.page import compose_page  # noqa: PLC0415
-        from mirage.replay.svg import INKS  # noqa: PLC0415
+        from mirage.replay.page import compose_page
+        from mirage.replay.svg import INKS
     except ImportError as error:
         raise MissingExtra("The HTML report", "report") from error
     environment = Environment(

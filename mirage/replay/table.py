@@ -34,9 +34,7 @@ def replay_table(metrics: ReplayMetrics, width: int = FULL_WIDTH) -> Table:
     return table
 
 
-def _add_section(
-    table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[Column, ...]
-) -> None:
+def _add_section(table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[Column, ...]) -> None:
     """A line that names the class and its number of hand-overs, then the policies."""
     table.add_row(Text(f"{load} ({rows[0].pairs if rows else 0:,})", style="bold"))
     for row in rows:

@@ -109,4 +109,3 @@ def _figures(table: JobTable, width: Int64, capacity: int, rejected: int) -> Sch
         utilisation=used / (capacity * span) if span else 0.0,
         span=span,
     )
-

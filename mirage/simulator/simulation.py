@@ -86,8 +86,9 @@ class Simulation:
         r = self._registry
         return self._model.config_table(len(r.users), r.arrays, r.users_in_tree)
 
-    def _new_scratch(self) -> Scratch:
-        return tables.new_scratch(self._model, self._world, self._registry.arrays, len(self._registry.users))
+    def _new_scratch(self, slots: int = 0) -> Scratch:
+        registry, slots = self._registry, max(slots, len(self._world.jobs))
+        return tables.new_scratch(self._model, self._world, registry.arrays, len(registry.users), slots)
 
     # Time
 
@@ -121,8 +122,11 @@ class Simulation:
 
     def _make_room(self, slots: int) -> None:
         self._world = tables.with_room(self._world, slots)
-        if len(self._scratch.order) < len(self._world.jobs):
-            self._scratch = self._scratch._replace(order=np.zeros(len(self._world.jobs), dtype=np.int64))
+        self._fit_scratch(len(self._world.jobs))
+
+    def _fit_scratch(self, slots: int) -> None:
+        if len(self._scratch.order) < slots:
+            self._scratch = self._new_scratch(slots)
 
     def copy(self) -> Simulation:
         """An independent simulation in the same state; trace results are no longer recorded in it."""
@@ -205,7 +209,7 @@ class Simulation:
             len(self._model.cluster.partitions) + len(registry.users) + registry.arrays
         ):
             self._fixed = self._fixed._replace(config=self._new_config())
-            self._scratch = self._new_scratch()
+            self._scratch = self._new_scratch(len(self._scratch.order))
 
     def _condition(self, kind: DependencyKind, delay: int, job_id: JobId) -> tuple[int, int, int, int, int]:
         """A row of conditions for the kernel; a job that has left the queue is judged here."""
@@ -398,6 +402,7 @@ class Simulation:
         sizes = zip(work or (), world, strict=False)
         if work is None or any(len(a) < len(b) for a, b in sizes if b is not world.waits):
             roomy = tables.with_room(tables.copied(world), len(world.jobs) + 512)
+            self._fit_scratch(len(roomy.jobs))
             self._work = work = roomy._replace(
                 own=tables.grown(world.own, 2 * len(world.own)), waits=world.waits[:0]
             )

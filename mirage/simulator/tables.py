@@ -81,17 +81,19 @@ def most_allocations(model: Model) -> int:
     return len(model.node_names) if model.whole_nodes else int(np.maximum(model.capacity[:, 0], 1).sum())
 
 
-def new_scratch(model: Model, world: World, arrays: int, users: int) -> Scratch:
-    """Working memory for one thread."""
+def new_scratch(model: Model, world: World, arrays: int, users: int, slots: int) -> Scratch:
+    """Working memory for one thread, enough for worlds of up to ``slots`` job slots."""
+    running = min(slots, most_allocations(model)) + 1
     tests = min(model.cluster.scheduler.bf_max_job_test, 100_000)
     parts = 2 * tests + 4
     return Scratch(
         times=np.zeros(parts, dtype=SLOT_TIME),
         space=np.zeros((parts, model.word_count), dtype=np.uint64),
         bits=np.zeros((4, model.word_count), dtype=np.uint64),
-        release=np.zeros(most_allocations(model) + 1, dtype=RELEASE),
+        release=np.zeros(running, dtype=RELEASE),
+        held=np.zeros((running, model.word_count), dtype=np.uint64),
         free=np.zeros((len(model.node_names), len(model.resources) + 1), dtype=np.int64),
-        order=np.zeros(len(world.jobs), dtype=np.int64),
+        order=np.zeros(slots, dtype=np.int64),
         failed=np.zeros(64, dtype=np.int64),
         counts=np.zeros(len(model.cluster.partitions) + users + arrays + 1, dtype=np.int64),
         stack=np.zeros(len(world.associations) + 1, dtype=np.int64),

@@ -34,7 +34,9 @@ def start_times(
 
     Each thread first runs its copy up to the earliest of its times.
     """
-    parts = [part for part in np.array_split(np.asarray(submit_times, dtype=np.int64), max(threads, 1)) if len(part)]
+    parts = [
+        part for part in np.array_split(np.asarray(submit_times, dtype=np.int64), max(threads, 1)) if len(part)
+    ]
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         found = pool.map(lambda part: simulation.copy().start_times(request, runtime, part), parts)
         return np.concatenate([np.empty(0, dtype=np.int64), *found])

@@ -90,7 +90,7 @@ def _open_plan(fixed: Fixed, world: World, scratch: Scratch) -> int:
 def _considered(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     """Whether eligibility, limits and backfill's own counters let this pass look at the job."""
     job, config = world.jobs[slot], fixed.config[0]
-    if job.eligible == NEVER or fixed.partitions[job.partition].up == 0:
+    if not lifecycle.still_eligible(world, slot) or fixed.partitions[job.partition].up == 0:
         return False
     obstacle = limits.obstacle(fixed, world, slot)
     if obstacle != NONE:
@@ -159,8 +159,10 @@ def _hopeless(fixed: Fixed, world: World, scratch: Scratch, shapes: int, slot: i
 def _fits_now(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     """Whether the job could start now beside what is planned so far."""
     usable = scratch.bits[0]
-    _window(fixed, world, scratch, slot, world.sim[0].now, usable)
-    return nodes.keep_fitting(fixed, world, slot, usable) >= world.jobs[slot].nodes
+    left, _ = _window(fixed, world, scratch, slot, world.sim[0].now, usable)
+    return (
+        left >= world.jobs[slot].nodes and nodes.keep_fitting(fixed, world, slot, usable) >= world.jobs[slot].nodes
+    )
 
 
 @compiled
@@ -192,26 +194,45 @@ def _reserves(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
 
 
 @inlined
-def _window(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int, usable: np.ndarray) -> int:
-    """Nodes no plan or reservation holds from ``begin`` for the job's limit; returns when to look again.
+def _window(
+    fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int, usable: np.ndarray
+) -> tuple[int, int]:
+    """Nodes no plan or reservation holds from ``begin`` for the job's limit.
 
-    The return is the next instant after ``begin`` at which the answer may be better, 0 if there is none.
+    Returns how many there are (counting no further once they are too few) and the next instant after ``begin``
+    at which there may be enough, 0 if there is none.
     """
     nodes.candidates(fixed, world, slot, usable)
     later = nodes.apply_reservations(fixed, world, slot, begin, usable)
-    end, t = begin + world.jobs[slot].limit, 0
-    while t != END:
-        part = scratch.times[t]
-        if part.end > begin:
-            if part.begin >= end:
-                break
-            if part.next != END and (later == 0 or part.end < later):
-                later = part.end
-            space = scratch.space[t]
-            for k in range(usable.shape[0]):
-                usable[k] &= space[k]
+    end, wanted, t = begin + world.jobs[slot].limit, world.jobs[slot].nodes, 0
+    while scratch.times[t].end <= begin and scratch.times[t].next != END:
+        t = scratch.times[t].next
+    part = scratch.times[t]
+    if part.next != END and (later == 0 or part.end < later):
+        later = part.end
+    left = bitsets.count(usable)
+    while left >= wanted and part.begin < end and part.end > begin:
+        left = 0
+        space = scratch.space[t]
+        for k in range(usable.shape[0]):
+            word = usable[k] & space[k]
+            usable[k] = word
+            left += bitsets.size(word)
+        if left < wanted and _too_few(fixed, world, scratch, slot, t):
+            # No window that reaches into this time slot will do.
+            later = part.end if part.next != END else 0
+        if part.next == END:
+            break
         t = part.next
-    return later
+        part = scratch.times[t]
+    return left, later
+
+
+@inlined
+def _too_few(fixed: Fixed, world: World, scratch: Scratch, slot: int, t: int) -> bool:
+    """Whether time slot ``t`` alone has fewer nodes left of the job's partition than it needs."""
+    mask = fixed.masks[fixed.partitions[world.jobs[slot].partition].mask]
+    return bitsets.count_common(mask, scratch.space[t]) < world.jobs[slot].nodes
 
 
 @inlined
@@ -224,8 +245,8 @@ def _earliest(
     horizon = sim.now + fixed.config[0].bf_window
     begin = sim.now
     while begin != 0 and begin <= horizon:
-        later = _window(fixed, world, scratch, slot, begin, usable)
-        if bitsets.count(usable) < job.nodes:
+        left, later = _window(fixed, world, scratch, slot, begin, usable)
+        if left < job.nodes:
             begin = later
             continue
         bitsets.assign(fitting, usable)
@@ -269,19 +290,22 @@ def _stays_free(fixed: Fixed, world: World, scratch: Scratch, slot: int, start: 
 
 @inlined
 def _list_releases(fixed: Fixed, world: World, scratch: Scratch) -> int:
-    """Fill ``scratch.release`` with what running jobs give back, by the end of their limits."""
-    filled = 0
+    """Fill ``scratch.release`` with the running jobs by the end of their limits, and their nodes as sets."""
     for i in range(world.sim[0].running):
         slot = world.running[i]
-        job = world.jobs[slot]
+        job, entry, held = world.jobs[slot], scratch.release[i], scratch.held[i]
+        entry.time, entry.slot = job.limit_end, slot
+        entry.kill = job.limit_end + fixed.partitions[job.partition].over
+        entry.low, entry.high = held.shape[0], 0
+        for k in range(held.shape[0]):
+            held[k] = bitsets.ZERO
         a = job.first_alloc
         while a >= 0:
-            entry = scratch.release[filled]
-            entry.time, entry.node, entry.slot = job.limit_end, world.allocs[a].node, slot
-            entry.kill = job.limit_end + fixed.partitions[job.partition].over
-            filled += 1
+            node = world.allocs[a].node
+            bitsets.add(held, node)
+            entry.low, entry.high = min(entry.low, node >> 6), max(entry.high, (node >> 6) + 1)
             a = world.allocs[a].next_of_job
-    return filled
+    return world.sim[0].running
 
 
 @inlined
@@ -303,9 +327,8 @@ def _wait_for_nodes(
     linear = fixed.config[0].bf_window_linear
     span, group_end, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
     for i in range(released):
-        entry = scratch.release[i]
-        node = entry.node
-        if not bitsets.has(usable, node):
+        entry, held = scratch.release[i], scratch.held[i]
+        if not _touches(held, usable, entry.low, entry.high):
             continue
         if entry.time > group_end:
             if have >= wanted:
@@ -314,12 +337,55 @@ def _wait_for_nodes(
                 span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
             group_end = entry.time + span
         found = entry.time if entry.time > now else max(entry.kill, now + 1)
-        if whole or (
-            _room_after(fixed, world, scratch, slot, entry.slot, node) and not bitsets.has(fitting, node)
+        if whole:
+            have += _gain(held, usable, fitting, entry.low, entry.high)
+        else:
+            have += _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
+    return found if have >= wanted else NEVER
+
+
+@inlined
+def _touches(held: np.ndarray, usable: np.ndarray, low: int, high: int) -> bool:
+    for k in range(low, high):
+        if held[k] & usable[k] != bitsets.ZERO:
+            return True
+    return False
+
+
+@inlined
+def _gain(held: np.ndarray, usable: np.ndarray, fitting: np.ndarray, low: int, high: int) -> int:
+    """Add the usable nodes of a job that took them whole to ``fitting``; returns how many."""
+    gained = 0
+    for k in range(low, high):
+        word = held[k] & usable[k]
+        fitting[k] |= word
+        gained += bitsets.size(word)
+    return gained
+
+
+@inlined
+def _gain_shared(
+    fixed: Fixed,
+    world: World,
+    scratch: Scratch,
+    slot: int,
+    leaving: int,
+    usable: np.ndarray,
+    fitting: np.ndarray,
+) -> int:
+    """Give back what the job in ``leaving`` holds; add nodes with room for ``slot`` to ``fitting``, count them."""
+    gained, a = 0, world.jobs[leaving].first_alloc
+    while a >= 0:
+        node = world.allocs[a].node
+        if (
+            bitsets.has(usable, node)
+            and _room_after(fixed, world, scratch, slot, leaving, node)
+            and not bitsets.has(fitting, node)
         ):
             bitsets.add(fitting, node)
-            have += 1
-    return found if have >= wanted else NEVER
+            gained += 1
+        a = world.allocs[a].next_of_job
+    return gained
 
 
 @inlined

@@ -33,6 +33,12 @@ def _trailing_zeros(typing_context: Any, word: Any) -> Any:
 
 
 @inlined
+def size(word: np.uint64) -> int:
+    """Members in one word."""
+    return np.int64(_popcount(word))
+
+
+@inlined
 def assign(target: np.ndarray, source: np.ndarray) -> None:
     """Copy a row (element by element: array assignment would allocate to guard against overlap)."""
     for k in range(target.shape[0]):

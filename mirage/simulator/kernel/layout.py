@@ -258,7 +258,16 @@ WAIT = np.dtype(
 LOG = np.dtype([("time", "i8"), ("kind", "i8"), ("id", "i8"), ("state", "i8")], align=True)
 RESULT = np.dtype([("start", "i8"), ("end", "i8"), ("state", "i8")], align=True)
 SLOT_TIME = np.dtype([("begin", "i8"), ("end", "i8"), ("next", "i8")], align=True)
-RELEASE = np.dtype([("time", "i8"), ("kill", "i8"), ("node", "i8"), ("slot", "i8"), ("last", "i8")], align=True)
+RELEASE = np.dtype(
+    [
+        ("time", "i8"),
+        ("kill", "i8"),
+        ("slot", "i8"),
+        ("low", "i8"),  # words of the node set that are not empty: low to high - 1
+        ("high", "i8"),
+    ],
+    align=True,
+)
 
 
 class Fixed(NamedTuple):
@@ -300,7 +309,8 @@ class Scratch(NamedTuple):
     times: np.ndarray  # SLOT_TIME: the plan's time slots
     space: np.ndarray  # uint64 (slots of time, words): nodes no reservation holds in that slot
     bits: np.ndarray  # uint64 (4, words)
-    release: np.ndarray  # RELEASE: nodes in the order in which running jobs give them back
+    release: np.ndarray  # RELEASE: running jobs in the order in which their limits end
+    held: np.ndarray  # uint64 (running jobs, words): their nodes
     free: np.ndarray  # int64 (nodes, resources + 1): hypothetical free resources and jobs
     order: np.ndarray  # int64 (slots,): merge sort
     failed: np.ndarray  # int64 (64,): shapes that cannot start in this pass

@@ -112,18 +112,26 @@ def settle_eligibility(world: World, slot: int) -> None:
 
 
 @compiled
+def still_eligible(world: World, slot: int) -> bool:
+    """Whether only resources hold the job; a singleton is looked at anew, as others of its name may have started."""
+    job = world.jobs[slot]
+    if job.eligible == NEVER:
+        return False
+    if job.singleton == 1 and not _first_of_series(world, slot):
+        job.eligible, job.reason = NEVER, DEPENDENCY
+        return False
+    return True
+
+
+@compiled
 def _first_of_series(world: World, slot: int) -> bool:
-    """Whether no older job of the same user and name is still pending or running."""
+    """Whether no other job of the same user and name runs, and no older one is pending."""
     job = world.jobs[slot]
     for s in range(world.sim[0].slots):
         other = world.jobs[s]
-        if (
-            other.status in (PENDING, RUNNING)
-            and other.name == job.name
-            and other.user == job.user
-            and other.id < job.id
-        ):
-            return False
+        if other.name == job.name and other.user == job.user and other.id != job.id:
+            if other.status == RUNNING or (other.status == PENDING and other.id < job.id):
+                return False
     return True
 
 

@@ -342,7 +342,7 @@ def save_model(model: WorkloadModel, path: Path) -> None:
 
 def load_model(path: Path) -> WorkloadModel:
     """Read a model written by ``save_model``; ``ConfigError`` names the file and the key at fault."""
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only files need it
+    from pydantic import TypeAdapter, ValidationError
 
     try:
         text = path.read_bytes()
