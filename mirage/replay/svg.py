@@ -120,5 +120,6 @@ def _isolated(svg: str, name: str) -> str:
 def _themed(svg: str) -> str:
     """Role colours become CSS variables, and text takes the page's font."""
     for ink in INKS:
-        svg = svg.replace(ink.light, f"var(--{ink.name})")
+        # Only within attributes: a label may read like a colour.
+        svg = re.sub(rf'(?<=[:"]){ink.light}|(?<=: ){ink.light}(?=[;"])', f"var(--{ink.name})", svg)
     return re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", svg)

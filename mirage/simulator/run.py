@@ -66,7 +66,9 @@ def _simulate_slurm(table: JobTable, cluster: ClusterConfig) -> Schedule:
     # Whole nodes are taken where partitions give out nothing else, whatever CPUs the trace asked for.
     whole = all(p.exclusive for p in cluster.partitions)
     width, capacity = (table.nodes, cluster.node_count) if whole else (table.cpus, cluster.cpu_count)
-    figures = _figures(scheduled, np.maximum(width, 1), capacity, sum(simulation.rejected.values()))
+    figures = _figures(
+        scheduled, np.maximum(width, 1).astype(np.int64), capacity, sum(simulation.rejected.values())
+    )
     return Schedule(scheduled, figures, simulation.rejected, simulation.notes)
 
 
@@ -76,7 +78,8 @@ def _simulate_pool(table: JobTable, cluster: ClusterConfig, backfill: bool) -> S
     limit = np.where(table.limit > 0, table.limit, 0)
     ran = table.start != ABSENT
     jobs = table.take(ran)
-    start = simulate_pool(jobs.submit, jobs.runtime, limit[ran], jobs.cpus, cluster.cpu_count, backfill)
+    procs = jobs.cpus.astype(np.int64)
+    start = simulate_pool(jobs.submit, jobs.runtime, limit[ran], procs, cluster.cpu_count, backfill)
     wanted = np.where(limit[ran] > 0, limit[ran], jobs.runtime)
     end = np.where(start == ABSENT, ABSENT, start + np.minimum(jobs.runtime, wanted))
     too_wide = int((start == ABSENT).sum())
@@ -85,7 +88,7 @@ def _simulate_pool(table: JobTable, cluster: ClusterConfig, backfill: bool) -> S
     notes = list(table.notes)
     if not ran.all():
         notes.append(f"{int((~ran).sum())} jobs that never ran are left out: a pool has no cancellations")
-    figures = _figures(scheduled, jobs.cpus, cluster.cpu_count, too_wide)
+    figures = _figures(scheduled, procs, cluster.cpu_count, too_wide)
     return Schedule(scheduled, figures, rejected, tuple(notes))
 
 
@@ -93,10 +96,10 @@ def _figures(table: JobTable, width: Int64, capacity: int, rejected: int) -> Sch
     started = (table.start != ABSENT) & (table.end != ABSENT)
     wait, run = (table.start - table.submit)[started], (table.end - table.start)[started]
     if not len(wait):
-        return ScheduleFigures(len(table), 0, rejected, len(table) - rejected, *([0.0] * 5), 0)
+        return ScheduleFigures(len(table), 0, rejected, len(table) - rejected, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, 10))
     span = int(table.end[started].max() - table.submit.min())
-    used = float((run * np.asarray(width, dtype=np.int64)[started]).sum())
+    used = float((run * width[started]).sum())
     return ScheduleFigures(
         jobs=len(table),
         started=int(started.sum()),

@@ -90,7 +90,7 @@ def _open_plan(fixed: Fixed, world: World, scratch: Scratch) -> int:
 def _considered(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     """Whether eligibility, limits and backfill's own counters let this pass look at the job."""
     job, config = world.jobs[slot], fixed.config[0]
-    if not lifecycle.still_eligible(world, slot) or fixed.partitions[job.partition].up == 0:
+    if job.eligible == NEVER or fixed.partitions[job.partition].up == 0:
         return False
     obstacle = limits.obstacle(fixed, world, slot)
     if obstacle != NONE:

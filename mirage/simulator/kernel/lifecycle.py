@@ -98,7 +98,7 @@ def settle_eligibility(world: World, slot: int) -> None:
         job.reason = HELD
     elif job.begin > sim.now:
         job.reason = BEGIN
-    elif job.open_dependencies > 0 or (job.singleton == 1 and not _first_of_series(world, slot)):
+    elif job.open_dependencies > 0 or job.singleton == 1:
         job.reason = DEPENDENCY
     else:
         blocked = False
@@ -112,15 +112,11 @@ def settle_eligibility(world: World, slot: int) -> None:
 
 
 @compiled
-def still_eligible(world: World, slot: int) -> bool:
-    """Whether only resources hold the job; a singleton is looked at anew, as others of its name may have started."""
-    job = world.jobs[slot]
-    if job.eligible == NEVER:
-        return False
-    if job.singleton == 1 and not _first_of_series(world, slot):
-        job.eligible, job.reason = NEVER, DEPENDENCY
-        return False
-    return True
+def _settle_singleton(world: World, slot: int) -> None:
+    """Drop the condition once it has held: what starts under the name later no longer matters, as in slurmctld."""
+    if _first_of_series(world, slot):
+        world.jobs[slot].singleton = 0
+        world.sim[0].singletons -= 1
 
 
 @compiled
@@ -144,6 +140,7 @@ def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     limits.count_submitted(fixed, world, slot, 1)
     if job.singleton == 1:
         sim.singletons += 1
+        _settle_singleton(world, slot)
     settle_eligibility(world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
@@ -167,8 +164,6 @@ def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndar
     limits.count_running(fixed, world, slot, 1)
     if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
         fairshare.change_rate(fixed, world, job.association, job.billing)
-    if job.singleton == 1:
-        sim.singletons -= 1
     _insert_running(world, slot)
     _report_start(world, record, slot)
     _meet_dependents(fixed, world, slot)
@@ -281,8 +276,6 @@ def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     if 0 <= job.row < record.results.shape[0]:
         record.results[job.row].start = NEVER
         record.results[job.row].state = PENDING
-    if job.singleton == 1:
-        sim.singletons += 1
     settle_eligibility(world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
@@ -404,5 +397,6 @@ def _wake_series(world: World, user: int, name: int) -> None:
     for i in range(world.sim[0].pending):
         slot = world.pending[i]
         job = world.jobs[slot]
-        if job.singleton == 1 and job.user == user and job.name == name and job.eligible == NEVER:
+        if job.singleton == 1 and job.user == user and job.name == name:
+            _settle_singleton(world, slot)
             settle_eligibility(world, slot)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mirage.simulator.kernel import bitsets, lifecycle, limits, nodes, queue
 from mirage.simulator.kernel.compile import compiled
-from mirage.simulator.kernel.layout import DOWN, NONE, RESOURCES, Fixed, Record, Scratch, World
+from mirage.simulator.kernel.layout import DOWN, NEVER, NONE, RESOURCES, Fixed, Record, Scratch, World
 
 
 @compiled
@@ -28,7 +28,7 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int
             break
         slot = pending[i]
         job = world.jobs[slot]
-        if closed[job.partition] == 1 or not lifecycle.still_eligible(world, slot):
+        if closed[job.partition] == 1 or job.eligible == NEVER:
             pending[kept] = slot
             kept, i = kept + 1, i + 1
             continue
