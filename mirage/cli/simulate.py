@@ -73,7 +73,7 @@ def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Sche
     from mirage.cli.arguments import parse_choice
     from mirage.domain.errors import ConfigError
     from mirage.simulator.cluster import ClusterConfig, NodeGroup, Scheduling
-    from mirage.simulator.clusterfile import load_cluster
+    from mirage.simulator.configuration.clusterfile import load_cluster
 
     if processors > 0:
         pool = (NodeGroup(("pool",), cpus=processors),)

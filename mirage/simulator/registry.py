@@ -13,6 +13,8 @@ from mirage.domain.job import DependencyKind
 from mirage.simulator import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirage.domain.job import JobRequest
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
@@ -30,7 +32,10 @@ class Registry:
 
     accounts: Accounts
     users: dict[str, int] = field(default_factory=dict)
+    trace_names: Mapping[str, int] = field(default_factory=dict)
+    """The trace's job names: many, so shared by all copies."""
     names: dict[str, int] = field(default_factory=dict)
+    """Names that appeared since."""
     arrays: int = 0
 
     @classmethod
@@ -91,9 +96,14 @@ class Registry:
             encode.check_qos(model, name, found)
         return tuple(model.qos[name] for name in names if name in model.qos)
 
+    def _name(self, name: str) -> int:
+        if name in self.trace_names:
+            return self.trace_names[name]
+        return self.names.setdefault(name, len(self.trace_names) + len(self.names))
+
     def _fill_request(self, row: Table, request: JobRequest) -> None:
         row["user"] = self.users.setdefault(request.user, len(self.users))
-        row["name"] = self.names.setdefault(request.name, len(self.names))
+        row["name"] = self._name(request.name)
         row["held"], row["begin"], row["nice"] = int(request.held), request.begin, request.nice
         row["requeue"] = int(request.requeue)
         row["singleton"] = int(any(d.kind == DependencyKind.SINGLETON for d in request.dependencies))

@@ -141,4 +141,9 @@ def with_room(world: World, slots: int) -> World:
 
 def copied(world: World) -> World:
     """An independent copy, the same size."""
-    return World(*(table.copy() for table in world))
+    return World(*(_copied(table) for table in world))
+
+
+def _copied(table: Table) -> Table:
+    """A copy made as bytes: numpy copies records field by field, ten times slower."""
+    return table.view(np.uint8).copy().view(table.dtype) if table.dtype.names else table.copy()

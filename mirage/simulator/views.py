@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Table = NDArray[np.void]
 
 
+def _taken(table: Table, rows: NDArray[np.int64]) -> Table:
+    """The chosen rows, copied as rows of integers: numpy takes records field by field, ten times slower."""
+    return table.view(np.int64).reshape(len(table), -1)[rows].view(table.dtype)[:, 0]
+
+
 def _columns(rows: Table, start: NDArray[np.int64]) -> JobColumns:
     return JobColumns(
         job_id=rows["id"],
@@ -39,13 +44,13 @@ def _columns(rows: Table, start: NDArray[np.int64]) -> JobColumns:
 
 def pending_columns(world: World) -> JobColumns:
     """Pending jobs in order of priority; no planned starts (see ``Simulation.planned_starts``)."""
-    rows = world.jobs[world.pending[: int(world.sim["pending"][0])]]
+    rows = _taken(world.jobs, world.pending[: int(world.sim["pending"][0])])
     return _columns(rows, np.full(len(rows), ABSENT, dtype=np.int64))
 
 
 def running_columns(world: World) -> JobColumns:
     """Running jobs in the order in which their limits end."""
-    rows = world.jobs[world.running[: int(world.sim["running"][0])]]
+    rows = _taken(world.jobs, world.running[: int(world.sim["running"][0])])
     return _columns(rows, rows["start"])
 
 
@@ -127,7 +132,7 @@ def recent_waits(world: World, count: int, since: int) -> Table:
     if started <= size:
         recent = world.waits[started - kept : started]
     else:
-        recent = world.waits[np.arange(started - kept, started) % size]
+        recent = _taken(world.waits, np.arange(started - kept, started) % size)
     return recent[recent["start"] >= since] if since else recent
 
 

@@ -16,7 +16,7 @@ from mirage.domain.job import JobState
 from mirage.replay.closedloop import replay
 from mirage.replay.oracle import GRID
 from mirage.replay.plan import ReplayPlan
-from mirage.simulator.clusterfile import load_cluster
+from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:

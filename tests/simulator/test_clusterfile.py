@@ -16,9 +16,9 @@ from mirage.domain.errors import ConfigError
 from mirage.domain.job import UNLIMITED
 from mirage.simulator import cluster as parts
 from mirage.simulator.cluster import ClusterConfig, FairShare, NodeGroup, Scheduling, TresLimit
-from mirage.simulator.clusterfile import load_cluster, parse_cluster, presets, with_nodes
-from mirage.simulator.clusterschema import SECTIONS
-from mirage.simulator.tomlplaces import line_of
+from mirage.simulator.configuration.clusterfile import load_cluster, parse_cluster, presets, with_nodes
+from mirage.simulator.configuration.clusterschema import SECTIONS
+from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -302,7 +302,7 @@ def test_every_setting_of_the_configuration_can_be_written_in_the_file():
 
 
 def test_every_key_is_in_the_reference():
-    import mirage.simulator.clusterfile as documented
+    import mirage.simulator.configuration.clusterfile as documented
 
     text = documented.__doc__ or ""
     for section, model in SECTIONS.items():

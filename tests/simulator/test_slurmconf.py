@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import UNLIMITED
 from mirage.simulator.cluster import ClusterConfig, FairShare, SchedulerParameters, TresLimit
-from mirage.simulator.slurmconf import inspect_slurm_conf, read_slurm_conf
+from mirage.simulator.configuration.slurmconf import inspect_slurm_conf, read_slurm_conf
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mirage.domain.errors import MirageError
-from mirage.simulator import spellings
 from mirage.simulator.cluster import TresLimit
+from mirage.simulator.configuration import spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

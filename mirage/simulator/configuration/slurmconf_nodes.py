@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import ConfigError, MirageError
 from mirage.domain.job import UNLIMITED, Seconds
-from mirage.simulator import spellings
 from mirage.simulator.cluster import NodeGroup, Partition
+from mirage.simulator.configuration import spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.simulator.nearest import did_you_mean
+from mirage.simulator.configuration.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import ConfigError, MirageError
-from mirage.simulator import spellings
 from mirage.simulator.cluster import Association, Qos, TresLimit
+from mirage.simulator.configuration import spellings
 from mirage.slurm.conf import whole_number
 
 if TYPE_CHECKING:

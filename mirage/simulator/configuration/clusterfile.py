@@ -75,17 +75,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.clusterbuild import build
-from mirage.simulator.clusterchecks import faults
-from mirage.simulator.clusterschema import SECTIONS, ClusterFile
-from mirage.simulator.nearest import did_you_mean
-from mirage.simulator.resize import with_nodes
-from mirage.simulator.slurmconf import inspect_slurm_conf
-from mirage.simulator.tomlplaces import line_of
+from mirage.simulator.configuration.clusterbuild import build
+from mirage.simulator.configuration.clusterchecks import faults
+from mirage.simulator.configuration.clusterschema import SECTIONS, ClusterFile
+from mirage.simulator.configuration.nearest import did_you_mean
+from mirage.simulator.configuration.resize import with_nodes
+from mirage.simulator.configuration.slurmconf import inspect_slurm_conf
+from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.simulator.tomlplaces import Path as KeyPath
+    from mirage.simulator.configuration.tomlplaces import Path as KeyPath
 
 __all__ = ["load_cluster", "parse_cluster", "presets", "with_nodes"]
 

@@ -19,7 +19,12 @@ from mirage.simulator.cluster import (
 )
 
 if TYPE_CHECKING:
-    from mirage.simulator.clusterschema import ClusterFile, NodeSection, PartitionSection, PrioritySection
+    from mirage.simulator.configuration.clusterschema import (
+        ClusterFile,
+        NodeSection,
+        PartitionSection,
+        PrioritySection,
+    )
 
 ALL_NODES = "ALL"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.simulator import spellings
-from mirage.simulator.slurmconf_nodes import consumable_memory, effective
-from mirage.simulator.slurmconf_scheduling import FLAGS, OFF, UNITS, options
+from mirage.simulator.configuration import spellings
+from mirage.simulator.configuration.slurmconf_nodes import consumable_memory, effective
+from mirage.simulator.configuration.slurmconf_scheduling import FLAGS, OFF, UNITS, options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.simulator import spellings
 from mirage.simulator.cluster import FairShare, PriorityWeights, SchedulerParameters
-from mirage.simulator.slurmconf_nodes import over_time_limit, read
+from mirage.simulator.configuration import spellings
+from mirage.simulator.configuration.slurmconf_nodes import over_time_limit, read
 from mirage.slurm.conf import ConfText, Setting, whole_number
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.accountdump import parse_associations, parse_qos
 from mirage.simulator.cluster import Association, ClusterConfig, Partition, Qos
-from mirage.simulator.clusterchecks import Fault, faults
-from mirage.simulator.slurmconf_nodes import Lines, effective, node_groups, partitions
-from mirage.simulator.slurmconf_scheduling import options, priority_weights, scheduler_parameters
-from mirage.simulator.slurmconf_unmodelled import unmodelled
+from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
+from mirage.simulator.configuration.clusterchecks import Fault, faults
+from mirage.simulator.configuration.slurmconf_nodes import Lines, effective, node_groups, partitions
+from mirage.simulator.configuration.slurmconf_scheduling import options, priority_weights, scheduler_parameters
+from mirage.simulator.configuration.slurmconf_unmodelled import unmodelled
 from mirage.slurm.conf import ConfText, Include, parse
 
 if TYPE_CHECKING:

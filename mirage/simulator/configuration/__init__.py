@@ -1,0 +1,1 @@
+"""A cluster's configuration from files: TOML, presets, a site's own slurm.conf."""
