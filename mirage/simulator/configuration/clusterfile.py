@@ -94,7 +94,7 @@ _PRESETS = "presets"
 
 def presets() -> tuple[str, ...]:
     """Names of the clusters that come with Mirage."""
-    folder = files("mirage.simulator") / _PRESETS
+    folder = files("mirage.simulator.configuration") / _PRESETS
     return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
@@ -105,7 +105,7 @@ def load_cluster(path_or_preset: str) -> ClusterConfig:
     Raises ``ConfigError`` naming the file, the line and the key.
     """
     if path_or_preset in presets():
-        text = (files("mirage.simulator") / _PRESETS / f"{path_or_preset}.toml").read_text(encoding="utf-8")
+        text = (files("mirage.simulator.configuration") / _PRESETS / f"{path_or_preset}.toml").read_text(encoding="utf-8")
         return parse_cluster(text, f"preset {path_or_preset}")
     path = Path(path_or_preset)
     if path.is_dir():
