@@ -13,7 +13,7 @@ DAY = 86_400
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 
 
-def demo_command(out: Out = "demo-out", seed: Seed = 2) -> None:
+def demo_command(out: Out = "demo-out", seed: Seed = 1) -> None:
     """Generate ten busy days of a small GPU cluster, replay a two-link service on them, write the report."""
     from pathlib import Path
 
