@@ -84,18 +84,21 @@ from mirage.simulator.configuration.slurmconf import inspect_slurm_conf
 from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from mirage.simulator.cluster import ClusterConfig
     from mirage.simulator.configuration.tomlplaces import Path as KeyPath
 
 __all__ = ["load_cluster", "parse_cluster", "presets", "with_nodes"]
 
-_PRESETS = "presets"
-
 
 def presets() -> tuple[str, ...]:
     """Names of the clusters that come with Mirage."""
-    folder = files("mirage.simulator.configuration") / _PRESETS
-    return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml")))
+    return tuple(sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.endswith(".toml")))
+
+
+def _folder() -> Traversable:
+    return files("mirage.simulator.configuration") / "presets"
 
 
 def load_cluster(path_or_preset: str) -> ClusterConfig:
@@ -105,7 +108,7 @@ def load_cluster(path_or_preset: str) -> ClusterConfig:
     Raises ``ConfigError`` naming the file, the line and the key.
     """
     if path_or_preset in presets():
-        text = (files("mirage.simulator.configuration") / _PRESETS / f"{path_or_preset}.toml").read_text(encoding="utf-8")
+        text = (_folder() / f"{path_or_preset}.toml").read_text(encoding="utf-8")
         return parse_cluster(text, f"preset {path_or_preset}")
     path = Path(path_or_preset)
     if path.is_dir():
