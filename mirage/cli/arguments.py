@@ -14,6 +14,7 @@ from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
+    from mirage.simulator.cluster import ClusterConfig
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -59,6 +60,18 @@ def load_sized_trace(name: str, *, strict: bool = False) -> tuple[JobTable, int]
     if name.startswith(GENERATED):
         return load_trace(name, strict=strict), ABSENT
     return _import(Path(name), strict=strict)
+
+
+def load_cluster(name: str) -> ClusterConfig:
+    """The cluster of a file or preset; what of a slurm.conf the simulator does not follow is said on stderr."""
+    import typer
+
+    from mirage.simulator.configuration.clusterfile import read_cluster
+
+    config, remarks = read_cluster(name)
+    for remark in remarks:
+        typer.echo(f"{name}: {remark}", err=True)
+    return config
 
 
 def parse_choice(kind: type[E], text: str, option: str) -> E:

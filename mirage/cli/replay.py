@@ -108,8 +108,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
 
 def _replay(table: JobTable, cluster: str, plan: ReplayPlan, workers: int) -> ReplayResult:
+    from mirage.cli.arguments import load_cluster
     from mirage.replay.closedloop import replay
-    from mirage.simulator.configuration.clusterfile import load_cluster
 
     config = load_cluster(cluster)
     with _progress() as advance:

@@ -70,10 +70,9 @@ def simulate_command(
 
 def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Scheduling]:
     """The cluster named, or one pool of ``processors``; and how it schedules."""
-    from mirage.cli.arguments import parse_choice
+    from mirage.cli.arguments import load_cluster, parse_choice
     from mirage.domain.errors import ConfigError
     from mirage.simulator.cluster import ClusterConfig, NodeGroup, Scheduling
-    from mirage.simulator.configuration.clusterfile import load_cluster
 
     if processors > 0:
         pool = (NodeGroup(("pool",), cpus=processors),)

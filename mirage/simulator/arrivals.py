@@ -16,10 +16,13 @@ from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import ABSENT, JobState
 from mirage.simulator.encode import (
     Fit,
+    JobCeiling,
     Shape,
     association_priority,
     blank_rows,
     fit,
+    job_ceiling,
+    known_qos,
     quality_priority,
 )
 from mirage.simulator.kernel.layout import GROUPS_PER_JOB, NEVER
@@ -58,6 +61,7 @@ def encode_trace(model: Model, accounts: Accounts, table: JobTable) -> Arrivals:
     owned, owner_reasons = _resolve_owners(model, accounts, table, owner_keys)
     refused = np.where(reasons[shape_of] != "", reasons[shape_of], owner_reasons[owner_of])
     refused = np.where((refused == "") & (table.submit == ABSENT), "NoSubmitTime", refused)
+    refused = _refuse_by_ceiling(refused, fits, shape_of, owned, owner_of)
     kept = np.flatnonzero(refused == "")
     jobs = _fill_times(model, table, kept)
     needs = _gather(model, jobs, fits, owned, shape_of[kept], owner_of[kept])
@@ -154,6 +158,20 @@ class _Owners:
     association: Int64
     groups: Int64
     priority: NDArray[np.float64]
+    ceilings: tuple[JobCeiling, ...]
+
+
+def _refuse_by_ceiling(
+    refused: NDArray[np.str_], fits: list[Fit | None], shape_of: Int64, owned: _Owners, owner_of: Int64
+) -> NDArray[np.str_]:
+    """Add the reasons of jobs that are over what their owner may ask for in one job."""
+    bounded = [i for i, ceiling in enumerate(owned.ceilings) if ceiling != JobCeiling()]
+    reasons = refused.tolist()
+    for job in np.flatnonzero((refused == "") & np.isin(owner_of, bounded)).tolist():
+        found = fits[shape_of[job]]
+        if found is not None:
+            reasons[job] = owned.ceilings[owner_of[job]].refusal(found.limit, found.total)
+    return np.array(reasons, dtype=np.str_)
 
 
 def _resolve_owners(
@@ -161,20 +179,21 @@ def _resolve_owners(
 ) -> tuple[_Owners, NDArray[np.str_]]:
     associations = np.full(len(keys), -1, dtype=np.int64)
     groups = np.full((len(keys), GROUPS_PER_JOB), -1, dtype=np.int64)
-    priorities, reasons = np.zeros(len(keys)), [""] * len(keys)
+    priorities, reasons, ceilings = np.zeros(len(keys)), [""] * len(keys), [JobCeiling()] * len(keys)
     for i, (user, account, qos, partition) in enumerate(keys.tolist()):
         names = (_name(table.user, user), _name(table.account, account), _name(table.qos, qos))
         row = accounts.association(names[0], names[1])
-        if row < 0:
-            reasons[i] = "InvalidAccount"
+        if row < 0 or not known_qos(model, names[2]):
+            reasons[i] = "InvalidAccount" if row < 0 else "InvalidQOS"
             continue
         qualities = (names[2], model.cluster.partitions[partition].qos)
+        ceilings[i] = job_ceiling(model, accounts, row, qualities)
         found = accounts.groups_of(
             row, names[0], names[1], tuple(model.qos[q] for q in qualities if q in model.qos)
         )
         associations[i], groups[i, : len(found)] = row, found
         priorities[i] = quality_priority(model, names[2]) + association_priority(model, accounts, row)
-    return _Owners(associations, groups, priorities), np.array(reasons, dtype=np.str_)
+    return _Owners(associations, groups, priorities, tuple(ceilings)), np.array(reasons, dtype=np.str_)
 
 
 def _name(names: Names, code: int) -> str:

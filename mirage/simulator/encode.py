@@ -214,18 +214,43 @@ def request_shape(model: Model, request: JobRequest) -> Shape:
     )
 
 
-def check_qos(model: Model, qos: str, found: Fit) -> None:
-    """The limits of a QOS on a single job. Raises ``SubmissionRejected``."""
-    if not qos or not model.cluster.enforce_limits:
-        return
-    if qos not in model.qos:
-        if model.cluster.qos:
-            raise SubmissionRejected("InvalidQOS", f"no QOS {qos}")
-        return
-    quality = model.qos[qos]
-    if 0 <= quality.max_wall < found.limit:
-        raise SubmissionRejected("QOSMaxWallDurationPerJobLimit", f"QOS {qos} allows {quality.max_wall} s")
-    for name, most in quality.max_tres_per_job.limits:
-        column = model.resources.index(name)
-        if column >= 0 and found.total[column] > most:
-            raise SubmissionRejected("QOSMaxTRESPerJob", f"QOS {qos} allows {name}={most}")
+@dataclass(frozen=True, slots=True)
+class JobCeiling:
+    """What associations and QOS allow a single job: the longest limit and resources in all, with their reasons."""
+
+    walls: tuple[tuple[int, str], ...] = ()
+    tres: tuple[tuple[int, int, str], ...] = ()
+    """(resource column, most, reason)."""
+
+    def refusal(self, limit: int, total: Int64) -> str:
+        """Slurm's reason for refusing a job with this limit and these totals; "" if nothing stands against it."""
+        for most, reason in self.walls:
+            if limit > most:
+                return reason
+        for column, most, reason in self.tres:
+            if total[column] > most:
+                return reason
+        return ""
+
+
+def job_ceiling(model: Model, accounts: Accounts, row: int, qualities: tuple[str, ...]) -> JobCeiling:
+    """The ceilings on one job of an association (``row``) with the QOS of job and partition."""
+    if not model.cluster.enforce_limits:
+        return JobCeiling()
+    walls, tres = [], []
+    wall = accounts.inherited(row, "max_wall")
+    if wall >= 0:
+        walls.append((wall, "AssocMaxWallDurationPerJobLimit"))
+    for quality in (model.qos[name] for name in qualities if name in model.qos):
+        if quality.max_wall >= 0:
+            walls.append((quality.max_wall, "QOSMaxWallDurationPerJobLimit"))
+        for name, most in quality.max_tres_per_job.limits:
+            column = model.resources.index(name)
+            if column >= 0:
+                tres.append((column, most, "QOSMaxTRESPerJob"))
+    return JobCeiling(tuple(walls), tuple(tres))
+
+
+def known_qos(model: Model, qos: str) -> bool:
+    """Whether the QOS exists; any does on a cluster that lists none."""
+    return not qos or qos in model.qos or not model.qos

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobRequest
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
-    from mirage.simulator.cluster import Qos
-    from mirage.simulator.encode import Fit, Shape
+    from mirage.simulator.encode import Fit, JobCeiling
     from mirage.simulator.model import Model
 
 Int64 = NDArray[np.int64]
@@ -71,9 +70,10 @@ class Registry:
             raise SubmissionRejected(
                 "InvalidAccount", f"user {request.user}, account {request.account or '(default)'}"
             )
-        groups = self.accounts.groups_of(
-            association, request.user, request.account, self._qualities(model, request, shape, found)
-        )
+        names = (request.qos, model.cluster.partitions[shape.partition].qos)
+        self._check(model, request, found, encode.job_ceiling(model, self.accounts, association, names))
+        qualities = tuple(model.qos[name] for name in names if name in model.qos)
+        groups = self.accounts.groups_of(association, request.user, request.account, qualities)
         if most_at_once > 0:
             groups.append(self.accounts.throttle(array, most_at_once))
         row = encode.blank_rows(1)
@@ -90,11 +90,12 @@ class Registry:
         row["reservation"] = _reservation(model, request)
         return row, encode.needs_row(found, groups)
 
-    def _qualities(self, model: Model, request: JobRequest, shape: Shape, found: Fit) -> tuple[Qos, ...]:
-        names = (request.qos, model.cluster.partitions[shape.partition].qos)
-        for name in names:
-            encode.check_qos(model, name, found)
-        return tuple(model.qos[name] for name in names if name in model.qos)
+    def _check(self, model: Model, request: JobRequest, found: Fit, ceiling: JobCeiling) -> None:
+        if not encode.known_qos(model, request.qos):
+            raise SubmissionRejected("InvalidQOS", f"no QOS {request.qos}")
+        refusal = ceiling.refusal(found.limit, found.total)
+        if refusal:
+            raise SubmissionRejected(refusal, f"user {request.user}, a limit of {found.limit} s")
 
     def _name(self, name: str) -> int:
         if name in self.trace_names:

@@ -189,7 +189,8 @@ class Simulation:
             raise SubmissionRejected(
                 "AssocMaxSubmitJobLimit", f"user {request.user} has too many jobs in the queue"
             )
-        self._requests.append(request)
+        partition = self._model.cluster.partitions[int(row["partition"][0])].name
+        self._requests.append(request if request.partition else replace(request, partition=partition))
         return JobId(int(job_id))
 
     def _extend_tables(self) -> None:

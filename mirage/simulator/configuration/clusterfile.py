@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
     from mirage.simulator.configuration.tomlplaces import Path as KeyPath
 
-__all__ = ["load_cluster", "parse_cluster", "presets", "with_nodes"]
+__all__ = ["load_cluster", "parse_cluster", "presets", "read_cluster", "with_nodes"]
 
 
 def presets() -> tuple[str, ...]:
@@ -102,14 +102,21 @@ def _folder() -> Traversable:
 
 
 def load_cluster(path_or_preset: str) -> ClusterConfig:
+    """The cluster of ``read_cluster``, without the sentences."""
+    return read_cluster(path_or_preset)[0]
+
+
+def read_cluster(path_or_preset: str) -> tuple[ClusterConfig, tuple[str, ...]]:
     """The cluster described by a preset's name, a TOML file, a slurm.conf or a folder that holds one.
+
+    With it, for a slurm.conf, what the simulator does not follow and what was assumed, in sentences.
 
     A preset's name wins over a file of that name in the current folder (write ``./demo`` for the file).
     Raises ``ConfigError`` naming the file, the line and the key.
     """
     if path_or_preset in presets():
         text = (_folder() / f"{path_or_preset}.toml").read_text(encoding="utf-8")
-        return parse_cluster(text, f"preset {path_or_preset}")
+        return parse_cluster(text, f"preset {path_or_preset}"), ()
     path = Path(path_or_preset)
     if path.is_dir():
         path /= "slurm.conf"
@@ -118,8 +125,9 @@ def load_cluster(path_or_preset: str) -> ClusterConfig:
         hint = did_you_mean(path_or_preset, presets())
         raise ConfigError(path_or_preset, f"no such file, and no such preset (presets: {known}){hint}")
     if path.suffix.lower() == ".toml":
-        return parse_cluster(_text(path), str(path))
-    return inspect_slurm_conf(path).config
+        return parse_cluster(_text(path), str(path)), ()
+    report = inspect_slurm_conf(path)
+    return report.config, (*report.unmodelled, *report.assumed)
 
 
 def parse_cluster(text: str, source: str) -> ClusterConfig:

@@ -147,8 +147,8 @@ def _run_schedulers(fixed: Fixed, world: World, scratch: Scratch, record: Record
     if sim.backfill_due <= sim.now:
         sim.backfill_due, sim.last_backfill = NEVER, sim.now
         backfill.run(fixed, world, scratch, record, False)
-        if config.w_fair_share != 0.0 and sim.pending > 0 and sim.idle > 0:
-            # Usage decays while nothing else happens: look again when priorities are next computed.
+        if (config.w_fair_share != 0.0 or sim.capped == 1) and sim.pending > 0 and sim.idle > 0:
+            # The order may change while nothing else happens: look again when priorities are next computed.
             period = (sim.now // config.calc_period + 1) * config.calc_period
             sim.backfill_due = (period + config.bf_interval - 1) // config.bf_interval * config.bf_interval
 

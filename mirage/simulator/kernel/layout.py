@@ -145,6 +145,7 @@ SIM = np.dtype(
             "backfill_due",
             "last_backfill",
             "calculated",  # index of the last priority calculation period
+            "capped",  # some pending job's age counts no further, so others may overtake it
             "singletons",  # pending jobs that wait as singletons
             "watch",  # stop when this own row has started; -1 none
             "own",

@@ -124,14 +124,17 @@ def refresh(fixed: Fixed, world: World, scratch: Scratch) -> None:
     period = sim.now // config.calc_period
     if period == sim.calculated:
         return
-    sim.calculated = period
+    sim.calculated, sim.capped = period, 0
     at = period * config.calc_period
     if config.w_fair_share != 0.0:
         fairshare.recalculate(fixed, world, scratch, at)
     elif config.w_age == 0.0:
         return
     for i in range(sim.pending):
-        prioritise(fixed, world, world.pending[i], at)
+        slot = world.pending[i]
+        prioritise(fixed, world, slot, at)
+        if age_factor(fixed, world, slot, at) == 1.0:
+            sim.capped = 1
     sort(world, scratch.order)
 
 
