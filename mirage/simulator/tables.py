@@ -54,7 +54,7 @@ def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> Wor
         sim["next_id"] = fixed.arrivals["id"].max() + 1
     for name in ("free_slot", "free_alloc", "free_dep", "watch", "calculated"):
         sim[name] = -1
-    for name in ("main_due", "full_due", "backfill_due"):
+    for name in ("main_due", "full_due", "backfill_due", "review_due", "cap_time"):
         sim[name] = NEVER
     sim["last_main"] = sim["last_backfill"] = start - 1_000_000_000
     sim["idle"] = int((~down).sum())

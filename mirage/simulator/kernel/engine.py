@@ -41,7 +41,7 @@ ENDLESS = np.int64(1) << 60
 def next_time(fixed: Fixed, world: World) -> int:
     """When the next thing is due; NEVER if nothing is."""
     sim = world.sim[0]
-    time = min(sim.main_due, sim.full_due, sim.backfill_due)
+    time = min(sim.main_due, sim.full_due, sim.backfill_due, sim.review_due)
     if sim.agenda > 0:
         time = min(time, world.agenda[0].time)
     if sim.next_arrival < fixed.arrivals.shape[0]:
@@ -144,13 +144,21 @@ def _run_schedulers(fixed: Fixed, world: World, scratch: Scratch, record: Record
         sim.main_due, sim.full_due, sim.last_main = NEVER, NEVER, sim.now
         if mainloop.run(fixed, world, scratch, record, depth):
             sim.full_due = (sim.now // config.sched_interval + 1) * config.sched_interval
-    if sim.backfill_due <= sim.now:
+    if min(sim.backfill_due, sim.review_due) <= sim.now:
         sim.backfill_due, sim.last_backfill = NEVER, sim.now
         backfill.run(fixed, world, scratch, record, False)
-        if (config.w_fair_share != 0.0 or sim.capped == 1) and sim.pending > 0 and sim.idle > 0:
-            # The order may change while nothing else happens: look again when priorities are next computed.
-            period = (sim.now // config.calc_period + 1) * config.calc_period
-            sim.backfill_due = (period + config.bf_interval - 1) // config.bf_interval * config.bf_interval
+        sim.review_due = _next_review(fixed, world)
+
+
+@compiled
+def _next_review(fixed: Fixed, world: World) -> int:
+    """When the order of the queue may next change while nothing happens: priorities are computed anew."""
+    sim, config = world.sim[0], fixed.config[0]
+    if sim.pending == 0 or sim.idle == 0 or (config.w_fair_share == 0.0 and sim.cap_time == NEVER):
+        return NEVER
+    first = sim.now + 1 if config.w_fair_share != 0.0 else max(sim.now + 1, sim.cap_time)
+    period = (first + config.calc_period - 1) // config.calc_period * config.calc_period
+    return (period + config.bf_interval - 1) // config.bf_interval * config.bf_interval
 
 
 @compiled

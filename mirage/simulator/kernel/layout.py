@@ -145,7 +145,8 @@ SIM = np.dtype(
             "backfill_due",
             "last_backfill",
             "calculated",  # index of the last priority calculation period
-            "capped",  # some pending job's age counts no further, so others may overtake it
+            "cap_time",  # when the first pending job's age counts no further, so that others may overtake it
+            "review_due",  # when backfill looks again because priorities may have changed by themselves
             "singletons",  # pending jobs that wait as singletons
             "watch",  # stop when this own row has started; -1 none
             "own",

@@ -32,6 +32,8 @@ def prioritise(fixed: Fixed, world: World, slot: int, at: int) -> None:
     if job.held == 1:
         job.priority = 0
         return
+    if config.w_age != 0.0 and job.accrue != NEVER:
+        world.sim[0].cap_time = min(world.sim[0].cap_time, job.accrue + config.max_age)
     value = job.static + config.w_age * age_factor(fixed, world, slot, at)
     if config.w_fair_share != 0.0 and job.association >= 0:
         value += config.w_fair_share * world.associations[job.association].factor
@@ -124,17 +126,14 @@ def refresh(fixed: Fixed, world: World, scratch: Scratch) -> None:
     period = sim.now // config.calc_period
     if period == sim.calculated:
         return
-    sim.calculated, sim.capped = period, 0
+    sim.calculated, sim.cap_time = period, NEVER
     at = period * config.calc_period
     if config.w_fair_share != 0.0:
         fairshare.recalculate(fixed, world, scratch, at)
     elif config.w_age == 0.0:
         return
     for i in range(sim.pending):
-        slot = world.pending[i]
-        prioritise(fixed, world, slot, at)
-        if age_factor(fixed, world, slot, at) == 1.0:
-            sim.capped = 1
+        prioritise(fixed, world, world.pending[i], at)
     sort(world, scratch.order)
 
 
