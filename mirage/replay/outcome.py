@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.chain import Outcome
+
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
@@ -37,19 +39,24 @@ class PairOutcome:
     """The sentence with which the policy submitted the successor."""
 
     @property
+    def outcome(self) -> Outcome:
+        """The hand-over as the objective sees it."""
+        return Outcome(self.predecessor_end, self.successor_start)
+
+    @property
     def x(self) -> Seconds:
-        """Signed gap: start of the successor minus end of the predecessor. Positive: interrupted."""
-        return self.successor_start - self.predecessor_end
+        """Signed gap: positive is an interruption, negative an overlap."""
+        return self.outcome.x
 
     @property
     def interruption(self) -> Seconds:
         """Seconds without any link running."""
-        return max(0, self.x)
+        return self.outcome.interruption
 
     @property
     def overlap(self) -> Seconds:
         """Seconds with both links running."""
-        return max(0, -self.x)
+        return self.outcome.overlap
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import agenda, backfill, bitsets, lifecycle, limits, mainloop, queue
+from mirage.simulator.kernel import (
+    agenda,
+    backfill,
+    bitsets,
+    dependencies,
+    eligibility,
+    lifecycle,
+    limits,
+    mainloop,
+    queue,
+)
 from mirage.simulator.kernel.compile import compiled
 from mirage.simulator.kernel.layout import (
     CANCELLED,
@@ -83,10 +93,10 @@ def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
         elif kind == ON_CANCEL:  # pending, or started earlier than in the trace: its user cancels it all the same
             lifecycle.finish(fixed, world, record, slot, CANCELLED)
         elif kind == ON_BEGIN and job.status == PENDING:
-            lifecycle.settle_eligibility(world, slot)
-            lifecycle.wake(fixed, world)
+            eligibility.settle_eligibility(world, slot)
+            eligibility.wake(fixed, world)
         elif kind == ON_DEPENDENCY and job.status == PENDING:
-            lifecycle.close_dependency(fixed, world, slot)
+            dependencies.close_dependency(fixed, world, slot)
 
 
 @compiled
@@ -101,7 +111,7 @@ def _handle_timeline(fixed: Fixed, world: World, record: Record) -> None:
             lifecycle.change_nodes(fixed, world, record, fixed.masks[entry.mask], DRAIN)
         elif entry.kind == NODES_RESUME:
             lifecycle.change_nodes(fixed, world, record, fixed.masks[entry.mask], UP)
-        lifecycle.wake(fixed, world)
+        eligibility.wake(fixed, world)
 
 
 @compiled

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import agenda, bitsets, fairshare, limits, nodes, queue
+from mirage.simulator.kernel import agenda, bitsets, dependencies, eligibility, fairshare, limits, nodes, queue
 from mirage.simulator.kernel.compile import compiled
 from mirage.simulator.kernel.layout import (
-    AFTER,
-    AFTERANY,
-    AFTERNOTOK,
-    AFTEROK,
-    BEGIN,
     CANCELLED,
-    COMPLETED,
-    DEPENDENCY,
-    DEPENDENCY_NEVER,
     FREE,
-    HELD,
     LOG_CANCEL,
     LOG_END,
     LOG_REQUEUE,
@@ -29,7 +20,6 @@ from mirage.simulator.kernel.layout import (
     NONE,
     ON_BEGIN,
     ON_CANCEL,
-    ON_DEPENDENCY,
     ON_END,
     PENDING,
     RUNNING,
@@ -48,22 +38,6 @@ def note(world: World, record: Record, kind: int, slot: int, state: int) -> None
         line = record.log[sim.log]
         line.time, line.kind, line.id, line.state = sim.now, kind, world.jobs[slot].id, state
         sim.log += 1
-
-
-@compiled
-def wake(fixed: Fixed, world: World) -> None:
-    """Something changed that may let a job start: have the main loop and backfill run when they may.
-
-    Nothing can start while no node has room; whatever gives room back wakes them again.
-    """
-    sim, config = world.sim[0], fixed.config[0]
-    if sim.idle == 0:
-        return
-    if sim.main_due == NEVER:
-        sim.main_due = max(sim.now, sim.last_main + config.batch_sched_delay)
-    if config.backfill == 1 and sim.backfill_due == NEVER:
-        tick = (max(sim.now, sim.last_backfill + 1) + config.bf_interval - 1) // config.bf_interval
-        sim.backfill_due = tick * config.bf_interval
 
 
 @compiled
@@ -88,50 +62,6 @@ def free_slot(world: World, slot: int) -> None:
 
 
 @compiled
-def settle_eligibility(world: World, slot: int) -> None:
-    """Recompute whether only resources hold the job, and its reason."""
-    sim, job = world.sim[0], world.jobs[slot]
-    blocked = True
-    if job.never == 1:
-        job.reason = DEPENDENCY_NEVER
-    elif job.held == 1:
-        job.reason = HELD
-    elif job.begin > sim.now:
-        job.reason = BEGIN
-    elif job.open_dependencies > 0 or job.singleton == 1:
-        job.reason = DEPENDENCY
-    else:
-        blocked = False
-    if blocked:
-        job.eligible = NEVER
-        return
-    job.eligible = sim.now
-    job.reason = NONE
-    if job.accrue == NEVER:
-        job.accrue = sim.now
-
-
-@compiled
-def _settle_singleton(world: World, slot: int) -> None:
-    """Drop the condition once it has held: what starts under the name later no longer matters, as in slurmctld."""
-    if _first_of_series(world, slot):
-        world.jobs[slot].singleton = 0
-        world.sim[0].singletons -= 1
-
-
-@compiled
-def _first_of_series(world: World, slot: int) -> bool:
-    """Whether no other job of the same user and name runs, and no older one is pending."""
-    job = world.jobs[slot]
-    for s in range(world.sim[0].slots):
-        other = world.jobs[s]
-        if other.name == job.name and other.user == job.user and other.id != job.id:
-            if other.status == RUNNING or (other.status == PENDING and other.id < job.id):
-                return False
-    return True
-
-
-@compiled
 def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     """A job filled into ``slot`` joins the queue (limits on submission were checked)."""
     sim, job = world.sim[0], world.jobs[slot]
@@ -140,8 +70,8 @@ def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     limits.count_submitted(fixed, world, slot, 1)
     if job.singleton == 1:
         sim.singletons += 1
-        _settle_singleton(world, slot)
-    settle_eligibility(world, slot)
+        eligibility.settle_singleton(world, slot)
+    eligibility.settle_eligibility(world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     if job.begin > sim.now:
@@ -149,7 +79,7 @@ def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     if job.cancel_at != NEVER:
         agenda.schedule(world, max(job.cancel_at, sim.now), ON_CANCEL, slot)
     note(world, record, LOG_SUBMIT, slot, PENDING)
-    wake(fixed, world)
+    eligibility.wake(fixed, world)
 
 
 @compiled
@@ -166,7 +96,7 @@ def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndar
         fairshare.change_rate(fixed, world, job.association, job.billing)
     _insert_running(world, slot)
     _report_start(world, record, slot)
-    _meet_dependents(fixed, world, slot)
+    dependencies.meet_dependents(fixed, world, slot)
 
 
 @compiled
@@ -233,12 +163,12 @@ def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) ->
         own = world.own[job.own]
         own.status, own.end, own.exit_code, own.reason = state, sim.now, exit_code, job.reason
     note(world, record, LOG_CANCEL if state == CANCELLED else LOG_END, slot, state)
-    _release_dependents(fixed, world, slot, state, exit_code)
+    dependencies.release_dependents(fixed, world, slot, state, exit_code)
     user, name = job.user, job.name
     free_slot(world, slot)
     if sim.singletons > 0:
-        _wake_series(world, user, name)
-    wake(fixed, world)
+        eligibility.wake_series(world, user, name)
+    eligibility.wake(fixed, world)
 
 
 @compiled
@@ -276,11 +206,11 @@ def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     if 0 <= job.row < record.results.shape[0]:
         record.results[job.row].start = NEVER
         record.results[job.row].state = PENDING
-    settle_eligibility(world, slot)
+    eligibility.settle_eligibility(world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     note(world, record, LOG_REQUEUE, slot, PENDING)
-    wake(fixed, world)
+    eligibility.wake(fixed, world)
 
 
 @compiled
@@ -294,7 +224,7 @@ def change_node(fixed: Fixed, world: World, record: Record, node: int, state: in
             if entry.slot >= 0 and entry.node == node:
                 lose_node(fixed, world, record, entry.slot)
             a += 1
-    wake(fixed, world)
+    eligibility.wake(fixed, world)
 
 
 @compiled
@@ -304,99 +234,3 @@ def change_nodes(fixed: Fixed, world: World, record: Record, chosen: np.ndarray,
     while node >= 0:
         change_node(fixed, world, record, node, state)
         node = bitsets.next_member(chosen, node + 1)
-
-
-@compiled
-def add_dependency(world: World, owner: int, kind: int, delay: int, target: int) -> None:
-    """Make the job in ``owner`` (being filled, not yet entered) wait for the job in ``target``."""
-    sim = world.sim[0]
-    if kind == AFTER and world.jobs[target].status == RUNNING:
-        due = world.jobs[target].start + delay
-        if due > sim.now:
-            world.jobs[owner].open_dependencies += 1
-            agenda.schedule(world, due, ON_DEPENDENCY, owner)
-        return
-    d = sim.free_dep
-    if d >= 0:
-        sim.free_dep = world.deps[d].next_free
-    else:
-        d = sim.deps
-        sim.deps += 1
-    entry = world.deps[d]
-    entry.kind, entry.delay, entry.owner = kind, delay, owner
-    entry.generation = world.jobs[owner].generation
-    entry.next_waiter = world.jobs[target].first_waiter
-    world.jobs[target].first_waiter = d
-    world.jobs[owner].open_dependencies += 1
-
-
-@compiled
-def close_dependency(fixed: Fixed, world: World, owner: int) -> None:
-    """One more condition of a pending job holds now."""
-    job = world.jobs[owner]
-    job.open_dependencies -= 1
-    if job.open_dependencies == 0:
-        settle_eligibility(world, owner)
-        wake(fixed, world)
-
-
-@compiled
-def _meet_dependents(fixed: Fixed, world: World, slot: int) -> None:
-    """The job has started: meet the ``after`` conditions on it, keep the others."""
-    sim, job = world.sim[0], world.jobs[slot]
-    d, kept = job.first_waiter, -1
-    while d >= 0:
-        entry = world.deps[d]
-        following = entry.next_waiter
-        if entry.kind == AFTER:
-            if world.jobs[entry.owner].generation == entry.generation:
-                if entry.delay > 0:
-                    agenda.schedule(world, sim.now + entry.delay, ON_DEPENDENCY, entry.owner)
-                else:
-                    close_dependency(fixed, world, entry.owner)
-            entry.next_free = sim.free_dep
-            sim.free_dep = d
-        else:
-            entry.next_waiter = kept
-            kept = d
-        d = following
-    job.first_waiter = kept
-
-
-@compiled
-def _release_dependents(fixed: Fixed, world: World, slot: int, state: int, exit_code: int) -> None:
-    """The job has left the queue: every condition on it is met, or never can be."""
-    sim, job = world.sim[0], world.jobs[slot]
-    good = state == COMPLETED and exit_code == 0
-    d = job.first_waiter
-    while d >= 0:
-        entry = world.deps[d]
-        following, owner = entry.next_waiter, entry.owner
-        if world.jobs[owner].generation == entry.generation:
-            met = (
-                entry.kind in (AFTER, AFTERANY)
-                or (entry.kind == AFTEROK and good)
-                or (entry.kind == AFTERNOTOK and not good)
-            )
-            if met and entry.kind == AFTER and entry.delay > 0:
-                agenda.schedule(world, sim.now + entry.delay, ON_DEPENDENCY, owner)
-            elif met:
-                close_dependency(fixed, world, owner)
-            else:
-                world.jobs[owner].never = 1
-                settle_eligibility(world, owner)
-        entry.next_free = sim.free_dep
-        sim.free_dep = d
-        d = following
-    job.first_waiter = -1
-
-
-@compiled
-def _wake_series(world: World, user: int, name: int) -> None:
-    """A job of a series ended: the next singleton of it may be free to go."""
-    for i in range(world.sim[0].pending):
-        slot = world.pending[i]
-        job = world.jobs[slot]
-        if job.singleton == 1 and job.user == user and job.name == name:
-            _settle_singleton(world, slot)
-            settle_eligibility(world, slot)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import agenda, backfill, bitsets, engine, lifecycle, limits, queue
+from mirage.simulator.kernel import (
+    agenda,
+    backfill,
+    bitsets,
+    dependencies,
+    eligibility,
+    engine,
+    lifecycle,
+    limits,
+    queue,
+)
 from mirage.simulator.kernel.compile import compiled
 from mirage.simulator.kernel.layout import (
     CANCELLED,
@@ -64,7 +74,7 @@ def submit(
     _register(world, slot, job, needs)
     for c in range(conditions.shape[0]):
         if conditions[c, C_TARGET] >= 0:
-            lifecycle.add_dependency(
+            dependencies.add_dependency(
                 world, slot, conditions[c, C_KIND], conditions[c, C_DELAY], conditions[c, C_TARGET]
             )
         elif conditions[c, C_MET] == 0:
@@ -95,10 +105,10 @@ def cancel(fixed: Fixed, world: World, scratch: Scratch, record: Record, slot: i
 @compiled
 def _replace_in_queue(fixed: Fixed, world: World, slot: int) -> None:
     queue.remove(world, slot)
-    lifecycle.settle_eligibility(world, slot)
+    eligibility.settle_eligibility(world, slot)
     queue.prioritise(fixed, world, slot, world.sim[0].now)
     queue.insert(world, slot)
-    lifecycle.wake(fixed, world)
+    eligibility.wake(fixed, world)
 
 
 @compiled

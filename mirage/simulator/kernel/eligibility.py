@@ -1,0 +1,88 @@
+"""Whether only resources hold a job, and what has the schedulers look at the queue again."""
+
+from __future__ import annotations
+
+from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.layout import (
+    BEGIN,
+    DEPENDENCY,
+    DEPENDENCY_NEVER,
+    HELD,
+    NEVER,
+    NONE,
+    PENDING,
+    RUNNING,
+    Fixed,
+    World,
+)
+
+
+@compiled
+def wake(fixed: Fixed, world: World) -> None:
+    """Something changed that may let a job start: have the main loop and backfill run when they may.
+
+    Nothing can start while no node has room; whatever gives room back wakes them again.
+    """
+    sim, config = world.sim[0], fixed.config[0]
+    if sim.idle == 0:
+        return
+    if sim.main_due == NEVER:
+        sim.main_due = max(sim.now, sim.last_main + config.batch_sched_delay)
+    if config.backfill == 1 and sim.backfill_due == NEVER:
+        tick = (max(sim.now, sim.last_backfill + 1) + config.bf_interval - 1) // config.bf_interval
+        sim.backfill_due = tick * config.bf_interval
+
+
+@compiled
+def settle_eligibility(world: World, slot: int) -> None:
+    """Recompute whether only resources hold the job, and its reason."""
+    sim, job = world.sim[0], world.jobs[slot]
+    blocked = True
+    if job.never == 1:
+        job.reason = DEPENDENCY_NEVER
+    elif job.held == 1:
+        job.reason = HELD
+    elif job.begin > sim.now:
+        job.reason = BEGIN
+    elif job.open_dependencies > 0 or job.singleton == 1:
+        job.reason = DEPENDENCY
+    else:
+        blocked = False
+    if blocked:
+        job.eligible = NEVER
+        return
+    job.eligible = sim.now
+    job.reason = NONE
+    if job.accrue == NEVER:
+        job.accrue = sim.now
+
+
+@compiled
+def settle_singleton(world: World, slot: int) -> None:
+    """Drop the condition once it has held: what starts under the name later no longer matters, as in slurmctld."""
+    if _first_of_series(world, slot):
+        world.jobs[slot].singleton = 0
+        world.sim[0].singletons -= 1
+
+
+@compiled
+def _first_of_series(world: World, slot: int) -> bool:
+    """Whether no other job of the same user and name runs, and no older one is pending."""
+    job = world.jobs[slot]
+    for s in range(world.sim[0].slots):
+        other = world.jobs[s]
+        if other.name == job.name and other.user == job.user and other.id != job.id:
+            if other.status == RUNNING or (other.status == PENDING and other.id < job.id):
+                return False
+    return True
+
+
+@compiled
+def wake_series(world: World, user: int, name: int) -> None:
+    """A job of a series ended: the next singleton of it may be free to go."""
+    for i in range(world.sim[0].pending):
+        slot = world.pending[i]
+        job = world.jobs[slot]
+        if job.singleton == 1 and job.user == user and job.name == name:
+            settle_singleton(world, slot)
+            settle_eligibility(world, slot)

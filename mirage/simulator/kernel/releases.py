@@ -1,0 +1,132 @@
+"""What running jobs give back: when enough nodes will have room for a job, as far as their limits tell.
+
+Running jobs are given back in the order in which their limits end, in groups whose span starts at 30 s and
+doubles with every group, or grows by bf_window_linear (man slurm.conf): far-away starts are known only roughly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirage.simulator.kernel import bitsets
+from mirage.simulator.kernel.compile import inlined
+from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
+
+FIRST_SPAN = 30
+LONGEST_SPAN = 1 << 40
+
+
+@inlined
+def list_releases(fixed: Fixed, world: World, scratch: Scratch) -> int:
+    """Fill ``scratch.release`` with the running jobs by the end of their limits, and their nodes as sets."""
+    for i in range(world.sim[0].running):
+        slot = world.running[i]
+        job, entry, held = world.jobs[slot], scratch.release[i], scratch.held[i]
+        entry.time, entry.slot = job.limit_end, slot
+        entry.kill = job.limit_end + fixed.partitions[job.partition].over
+        entry.low, entry.high = held.shape[0], 0
+        for k in range(held.shape[0]):
+            held[k] = bitsets.ZERO
+        a = job.first_alloc
+        while a >= 0:
+            node = world.allocs[a].node
+            bitsets.add(held, node)
+            entry.low, entry.high = min(entry.low, node >> 6), max(entry.high, (node >> 6) + 1)
+            a = world.allocs[a].next_of_job
+    return world.sim[0].running
+
+
+@inlined
+def wait_for_nodes(
+    fixed: Fixed,
+    world: World,
+    scratch: Scratch,
+    slot: int,
+    usable: np.ndarray,
+    fitting: np.ndarray,
+    released: int,
+) -> int:
+    """When enough of ``usable`` has room for the job; ``fitting`` (those with room now) grows by them."""
+    whole, now = fixed.config[0].whole_nodes == 1, world.sim[0].now
+    if not whole:
+        for node in range(scratch.free.shape[0]):
+            bitsets.assign(scratch.free[node], world.free[node])
+    have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
+    linear = fixed.config[0].bf_window_linear
+    span, group_end, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
+    for i in range(released):
+        entry, held = scratch.release[i], scratch.held[i]
+        if not _touches(held, usable, entry.low, entry.high):
+            continue
+        if entry.time > group_end:
+            if have >= wanted:
+                break
+            if group_end >= 0:
+                span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
+            group_end = entry.time + span
+        found = entry.time if entry.time > now else max(entry.kill, now + 1)
+        if whole:
+            have += _gain(held, usable, fitting, entry.low, entry.high)
+        else:
+            have += _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
+    return found if have >= wanted else NEVER
+
+
+@inlined
+def _touches(held: np.ndarray, usable: np.ndarray, low: int, high: int) -> bool:
+    for k in range(low, high):
+        if held[k] & usable[k] != bitsets.ZERO:
+            return True
+    return False
+
+
+@inlined
+def _gain(held: np.ndarray, usable: np.ndarray, fitting: np.ndarray, low: int, high: int) -> int:
+    """Add the usable nodes of a job that took them whole to ``fitting``; returns how many."""
+    gained = 0
+    for k in range(low, high):
+        word = held[k] & usable[k]
+        fitting[k] |= word
+        gained += bitsets.size(word)
+    return gained
+
+
+@inlined
+def _gain_shared(
+    fixed: Fixed,
+    world: World,
+    scratch: Scratch,
+    slot: int,
+    leaving: int,
+    usable: np.ndarray,
+    fitting: np.ndarray,
+) -> int:
+    """Give back what the job in ``leaving`` holds; add nodes with room for ``slot`` to ``fitting``, count them."""
+    gained, a = 0, world.jobs[leaving].first_alloc
+    while a >= 0:
+        node = world.allocs[a].node
+        if (
+            bitsets.has(usable, node)
+            and _room_after(fixed, world, scratch, slot, leaving, node)
+            and not bitsets.has(fitting, node)
+        ):
+            bitsets.add(fitting, node)
+            gained += 1
+        a = world.allocs[a].next_of_job
+    return gained
+
+
+@inlined
+def _room_after(fixed: Fixed, world: World, scratch: Scratch, slot: int, leaving: int, node: int) -> bool:
+    """Give back what the job in ``leaving`` holds of ``node``; whether the job in ``slot`` fits then."""
+    resources, free = fixed.config[0].resources, scratch.free
+    alone = world.jobs[leaving].exclusive == 1
+    for r in range(resources):
+        free[node, r] += fixed.capacity[node, r] if alone else world.needs[leaving, r]
+    free[node, resources] -= 1
+    if world.jobs[slot].exclusive == 1 and free[node, resources] > 0:
+        return False
+    for r in range(resources):
+        if free[node, r] < world.needs[slot, r]:
+            return False
+    return True
