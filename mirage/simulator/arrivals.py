@@ -222,12 +222,12 @@ def _gather(
 ) -> Int64:
     """Fill what shapes and owners decide; returns the needs rows."""
     width = 2 * len(model.resources) + 1
-    by_shape = np.zeros((len(fits), width + 4), dtype=np.int64)
+    by_shape = np.zeros((len(fits), width + 3), dtype=np.int64)
     static, billing = np.zeros(len(fits)), np.zeros(len(fits))
     for i, found in enumerate(fits):
         if found is not None:
             by_shape[i, :width] = np.concatenate([found.per_node, found.total])
-            by_shape[i, width:] = (found.limit, int(found.exclusive), found.features, 0)
+            by_shape[i, width:] = (found.limit, int(found.exclusive), found.features)
             static[i], billing[i] = found.static_priority, found.billing
     jobs["limit"], jobs["exclusive"] = by_shape[shape_of, width], by_shape[shape_of, width + 1]
     jobs["features"] = by_shape[shape_of, width + 2].view(np.uint64)

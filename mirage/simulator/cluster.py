@@ -136,11 +136,13 @@ class SchedulerParameters:
     bf_window_linear: Seconds = 0
     """0: the planner's precision starts at 30 s and doubles with every group of running jobs it removes."""
     bf_continue: bool = False
+    """Read, without effect: a simulated pass is never interrupted, as bf_continue would have it."""
     default_queue_depth: int = 100
     sched_interval: Seconds = 60
     batch_sched_delay: Seconds = 3
     over_time_limit: Seconds = 0
     max_array_tasks: int = 0
+    """MaxArraySize; read, not enforced: arrays of a trace come as tasks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,5 +67,9 @@ def pool_figures(submit: Int64, runtime: Int64, request: Int64, start: Int64) ->
     ran, _ = _capped(runtime, request)
     started = start != ABSENT
     wait, run = (start - submit)[started], ran[started]
-    slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, 10))
-    return PoolFigures(float(wait.mean()), float(slowdown.mean()))
+    return PoolFigures(float(wait.mean()), mean_bounded_slowdown(wait, run))
+
+
+def mean_bounded_slowdown(wait: Int64, run: Int64) -> float:
+    """Mean of max(1, (wait + run) / max(run, 10 s)), Feitelson et al. 1997."""
+    return float(np.maximum(1.0, (wait + run) / np.maximum(run, 10)).mean())

@@ -33,7 +33,8 @@ Words = NDArray[np.uint64]
 Table = NDArray[np.void]
 
 NODE_EVENTS = {"down": NODES_DOWN, "drain": NODES_DRAIN, "resume": NODES_RESUME}
-MAX_FEATURES = 64
+MAX_FEATURES = 63
+"""Bits of a signed word."""
 
 
 @dataclass(frozen=True)

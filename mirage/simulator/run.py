@@ -10,7 +10,7 @@ import numpy as np
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import ABSENT
 from mirage.simulator.cluster import Scheduling
-from mirage.simulator.easy import simulate_pool
+from mirage.simulator.easy import mean_bounded_slowdown, simulate_pool
 from mirage.simulator.kernel.layout import NEVER
 from mirage.simulator.simulation import Simulation
 
@@ -97,7 +97,6 @@ def _figures(table: JobTable, width: Int64, capacity: int, rejected: int) -> Sch
     wait, run = (table.start - table.submit)[started], (table.end - table.start)[started]
     if not len(wait):
         return ScheduleFigures(len(table), 0, rejected, len(table) - rejected, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
-    slowdown = np.maximum(1.0, (wait + run) / np.maximum(run, 10))
     span = int(table.end[started].max() - table.submit.min())
     used = float((run * width[started]).sum())
     return ScheduleFigures(
@@ -108,7 +107,7 @@ def _figures(table: JobTable, width: Int64, capacity: int, rejected: int) -> Sch
         mean_wait=float(wait.mean()),
         median_wait=float(np.median(wait)),
         p90_wait=float(np.percentile(wait, 90)),
-        mean_bounded_slowdown=float(slowdown.mean()),
+        mean_bounded_slowdown=mean_bounded_slowdown(wait, run),
         utilisation=used / (capacity * span) if span else 0.0,
         span=span,
     )

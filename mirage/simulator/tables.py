@@ -49,9 +49,7 @@ def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> Wor
     bits = np.zeros((2, model.word_count), dtype=np.uint64)
     bits[UP_ROW] = bits[IDLE_ROW] = model.words(~down)
     sim = np.zeros(1, dtype=SIM)
-    sim["now"], sim["next_id"] = start, len(fixed.arrivals) + 1
-    if len(fixed.arrivals):
-        sim["next_id"] = fixed.arrivals["id"].max() + 1
+    sim["now"], sim["next_id"] = start, fixed.arrivals["id"].max(initial=0) + 1
     for name in ("free_slot", "free_alloc", "free_dep", "watch", "calculated"):
         sim[name] = -1
     for name in ("main_due", "full_due", "backfill_due", "review_due", "cap_time"):

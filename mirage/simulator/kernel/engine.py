@@ -254,23 +254,10 @@ def place_candidate(
     fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
 ) -> bool:
     """Submit the job described by ``job`` (JOB, one row) now and watch it; False if its limits refuse it."""
-    sim = world.sim[0]
-    queue.before_change(fixed, world, scratch)
-    slot = lifecycle.new_slot(world)
-    generation = world.jobs[slot].generation
-    world.jobs[slot] = job[0]
-    entry = world.jobs[slot]
-    entry.generation, entry.id, entry.own, entry.submit = generation, sim.next_id, sim.own, sim.now
-    bitsets.assign(world.needs[slot], needs)
-    sim.next_id += 1
-    if not limits.may_submit(fixed, world, slot):
-        lifecycle.free_slot(world, slot)
+    slot = lifecycle.admit(fixed, world, scratch, job, needs)
+    if slot < 0:
         return False
-    own = world.own[sim.own]
-    own.id, own.slot, own.generation, own.status = entry.id, slot, generation, PENDING
-    own.submit, own.start, own.end = sim.now, NEVER, NEVER
-    sim.watch = sim.own
-    sim.own += 1
+    world.sim[0].watch = world.jobs[slot].own
     lifecycle.enter(fixed, world, record, slot)
     return True
 

@@ -26,6 +26,7 @@ from mirage.simulator.kernel.layout import (
     TIMEOUT,
     Fixed,
     Record,
+    Scratch,
     World,
 )
 
@@ -59,6 +60,29 @@ def free_slot(world: World, slot: int) -> None:
     job.status, job.generation = FREE, job.generation + 1
     job.next_free = world.sim[0].free_slot
     world.sim[0].free_slot = slot
+
+
+@compiled
+def admit(fixed: Fixed, world: World, scratch: Scratch, job: np.ndarray, needs: np.ndarray) -> int:
+    """A slot filled from a JOB row submitted from outside, not yet entered; -1 if a limit refuses the job."""
+    sim = world.sim[0]
+    queue.before_change(fixed, world, scratch)
+    slot = new_slot(world)
+    bitsets.assign(world.needs[slot], needs)
+    if not limits.may_submit(fixed, world, slot):
+        free_slot(world, slot)
+        return -1
+    generation = world.jobs[slot].generation
+    world.jobs[slot] = job[0]
+    entry = world.jobs[slot]
+    entry.generation, entry.id, entry.own, entry.submit = generation, sim.next_id, sim.own, sim.now
+    own = world.own[sim.own]
+    own.id, own.slot, own.generation, own.status = sim.next_id, slot, generation, PENDING
+    own.submit, own.start, own.end = sim.now, NEVER, NEVER
+    own.reason, own.exit_code, own.requeues = 0, 0, 0
+    sim.own += 1
+    sim.next_id += 1
+    return slot
 
 
 @compiled

@@ -7,12 +7,10 @@ import numpy as np
 from mirage.simulator.kernel import (
     agenda,
     backfill,
-    bitsets,
     dependencies,
     eligibility,
     engine,
     lifecycle,
-    limits,
     queue,
 )
 from mirage.simulator.kernel.compile import compiled
@@ -21,7 +19,6 @@ from mirage.simulator.kernel.layout import (
     NEVER,
     ON_BEGIN,
     ON_DEPENDENCY,
-    PENDING,
     Fixed,
     Record,
     Scratch,
@@ -30,23 +27,6 @@ from mirage.simulator.kernel.layout import (
 
 # Columns of the conditions handed to ``submit``.
 C_KIND, C_DELAY, C_TARGET, C_MET, C_DUE = range(5)
-
-
-@compiled
-def _register(world: World, slot: int, job: np.ndarray, needs: np.ndarray) -> None:
-    """Fill the slot from a JOB row and open its row among the jobs submitted from outside."""
-    sim = world.sim[0]
-    generation = world.jobs[slot].generation
-    world.jobs[slot] = job[0]
-    bitsets.assign(world.needs[slot], needs)
-    entry = world.jobs[slot]
-    entry.generation, entry.id, entry.own, entry.submit = generation, sim.next_id, sim.own, sim.now
-    own = world.own[sim.own]
-    own.id, own.slot, own.generation, own.status = sim.next_id, slot, generation, PENDING
-    own.submit, own.start, own.end = sim.now, NEVER, NEVER
-    own.reason, own.exit_code, own.requeues = 0, 0, 0
-    sim.own += 1
-    sim.next_id += 1
 
 
 @compiled
@@ -65,13 +45,9 @@ def submit(
     when it is met). -1: a limit on submitted jobs refuses it. Tables must have room.
     """
     sim = world.sim[0]
-    queue.before_change(fixed, world, scratch)
-    slot = lifecycle.new_slot(world)
-    bitsets.assign(world.needs[slot], needs)
-    if not limits.may_submit(fixed, world, slot):
-        lifecycle.free_slot(world, slot)
+    slot = lifecycle.admit(fixed, world, scratch, job, needs)
+    if slot < 0:
         return -1
-    _register(world, slot, job, needs)
     for c in range(conditions.shape[0]):
         if conditions[c, C_TARGET] >= 0:
             dependencies.add_dependency(

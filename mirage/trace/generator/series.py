@@ -151,7 +151,6 @@ class _Author:
         self._plan = plan
         self._scores = scores
         self._draws = draws
-        self._luck = rng
         self._times: list[float] = plan.time.tolist()
         self._class_of: list[int] = plan.job_class.tolist()
         self._of_batch = [0] * len(self._times)
