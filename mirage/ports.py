@@ -4,36 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from mirage.domain.chain import NOTHING_EXPECTED
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirage.domain.chain import ChainRecord
     from mirage.domain.decision import Observation, Prediction, RecentWaits
-    from mirage.domain.job import JobId, JobRequest, Seconds
+    from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.domain.snapshot import Snapshot
 
 
 class Cluster(Protocol):
-    """A Slurm cluster: real, simulated or recorded.
+    """What is seen of a Slurm cluster: real, simulated or recorded."""
 
-    Every method may raise ``ClusterUnavailable`` when the controller does not answer; the caller then holds.
-    """
-
-    def snapshot(self, *, queue: bool = True) -> Snapshot:
-        """The queue and the nodes now. One bulk question, whatever the number of jobs.
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+        """The queue and the nodes now: at most three questions, whatever the number of jobs.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
-        be empty.
+        be empty. ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not
+        known): those that the queue does not show any more are looked up among the jobs that have ended.
+        Raises ``ClusterUnavailable`` when the controller does not answer or its answer is not whole; an
+        unreachable controller is never an empty queue.
         """
 
+
+class Actuator(Protocol):
+    """Acts on jobs in the name of their owner.
+
+    Every method may raise ``ClusterUnavailable``: whether the act happened is then unknown, and the next snapshot
+    tells. ``NotPermitted`` says that this actuator cannot act for ``owner``.
+    """
+
     def submit(self, request: JobRequest) -> JobId:
-        """Submit a job; returns its id. Raises ``SubmissionRejected`` with Slurm's reason.
+        """Submit a job for ``request.user``; returns its id. Raises ``SubmissionRejected`` with Slurm's reason.
 
         The tag of the request is visible in every later snapshot, so that a submission whose answer was lost
         is found again.
         """
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, owner: str) -> None:
         """Cancel a pending or running job; nothing happens if it has ended. Raises ``UnknownJob``."""
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Change a pending job. Raises ``UnknownJob``, also for one that pends no longer."""
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """Send a running job a signal such as ``USR1``, to the batch shell alone or to the steps as well.
+
+        Raises ``UnknownJob``, also for one that runs no longer.
+        """
 
 
 class StartEstimator(Protocol):
@@ -118,8 +139,8 @@ class Journal(Protocol):
         """Append one entry."""
 
 
-class DoneFiles(Protocol):
-    """Whether the files that end chains have appeared."""
+class Files(Protocol):
+    """Whether the files by which jobs speak to Mirage have appeared: done, ready to take over."""
 
     def exists(self, path: str) -> bool:
         """Whether ``path`` exists now; ``False`` also where it cannot be looked at."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.chain import Chain, ChainId, DoneCondition, FailurePolicies
+from mirage.domain.chain import NOTHING_EXPECTED, Chain, ChainId, DoneCondition, FailurePolicies
 from mirage.domain.decision import RecentWaits
-from mirage.domain.errors import ClusterUnavailable, SubmissionRejected, UnknownJob
-from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.job import ABSENT, Job, JobChange, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 HOUR = 3_600
 BY_EXIT_CODE = DoneCondition()
@@ -58,9 +58,12 @@ class FakeCluster:
     plan: int = ABSENT
     jobs: dict[int, Job] = field(default_factory=dict)
     submissions: list[JobRequest] = field(default_factory=list)
+    changes: list[tuple[int, JobChange]] = field(default_factory=list)
+    signals: list[tuple[int, str]] = field(default_factory=list)
     forget_after: int | None = None
     """Ended jobs leave the snapshot after so many seconds."""
     _fates: dict[int, Fate] = field(default_factory=dict)
+    _released: dict[int, int] = field(default_factory=dict)
 
     def now(self) -> int:
         return self.time
@@ -70,7 +73,7 @@ class FakeCluster:
         self.time = until
         self.jobs = {job_id: self._brought_up(job) for job_id, job in self.jobs.items()}
 
-    def snapshot(self, *, queue: bool = True) -> Snapshot:
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         self._answer()
         links = {job.tag: job for job in self.jobs.values() if job.tag and not self._forgotten(job)}
         return Snapshot(self.time, JobColumns.none(), JobColumns.none(), (), (), (), (), links)
@@ -95,6 +98,8 @@ class FakeCluster:
             JobState.PENDING,
             self.time,
             tag=request.tag,
+            held=request.held,
+            nice=request.nice,
         )
         self.advance(self.time)
         if self.lose_answer:
@@ -102,13 +107,35 @@ class FakeCluster:
             raise ClusterUnavailable("timed out")
         return job_id
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        job = self._owned(job_id, owner)
+        if not job.state.finished:
+            self.jobs[job_id] = replace(job, state=JobState.CANCELLED, end=self.time)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        job = self._owned(job_id, owner)
+        if job.state is not JobState.PENDING:
+            raise UnknownJob(str(job_id))
+        self.changes.append((job_id, change))
+        held = job.held if change.held is None else change.held
+        if job.held and not held:
+            self._released[job_id] = self.time
+        nice = job.nice if change.nice is None else change.nice
+        self.jobs[job_id] = replace(job, held=held, nice=nice)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        job = self._owned(job_id, owner)
+        if job.state is not JobState.RUNNING:
+            raise UnknownJob(str(job_id))
+        self.signals.append((job_id, signal))
+
+    def _owned(self, job_id: JobId, owner: str) -> Job:
         self._answer()
         if job_id not in self.jobs:
             raise UnknownJob(str(job_id))
-        job = self.jobs[job_id]
-        if not job.state.finished:
-            self.jobs[job_id] = replace(job, state=JobState.CANCELLED, end=self.time)
+        if self.jobs[job_id].user != owner:
+            raise NotPermitted(f"job {job_id} is not {owner}'s")
+        return self.jobs[job_id]
 
     def estimate_start(self, request: JobRequest) -> int:
         self._answer()
@@ -136,8 +163,8 @@ class FakeCluster:
 
     def _brought_up(self, job: Job) -> Job:
         fate = self._fates[job.job_id]
-        start = job.submit + fate.wait
-        if job.state is JobState.PENDING and start <= self.time:
+        start = max(job.submit + fate.wait, self._released.get(job.job_id, 0))
+        if job.state is JobState.PENDING and not job.held and start <= self.time:
             job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit)
         runtime = job.limit if fate.runtime is None else fate.runtime
         if job.state is JobState.RUNNING and job.start + runtime <= self.time:

@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.decision import RecentWaits
+from mirage.domain.errors import UnknownJob
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.job import JobChange, JobRequest, Seconds
     from mirage.simulator.simulation import Simulation
 
 
@@ -40,7 +44,7 @@ _NO_JOBS = JobColumns.none()
 
 
 class SimulatedCluster:
-    """``Cluster``, ``StartEstimator``, ``WaitHistory``, ``Clock`` and ``SteppedTime`` over one simulation."""
+    """``Cluster``, ``Actuator``, ``StartEstimator``, ``WaitHistory``, ``Clock`` and ``SteppedTime`` over one simulation."""
 
     def __init__(self, simulation: Simulation, script: Script = to_the_limit) -> None:
         self.simulation = simulation
@@ -53,8 +57,9 @@ class SimulatedCluster:
         twin._own = dict(self._own)
         return twin
 
-    def snapshot(self, *, queue: bool = True) -> Snapshot:
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now; links are the jobs submitted through this object."""
+        del expected  # a simulation never forgets a job
         simulation = self.simulation
         links = {tag: simulation.job(job_id) for tag, job_id in self._own.items()}
         if not queue:
@@ -79,9 +84,28 @@ class SimulatedCluster:
             self._own[request.tag] = job_id
         return job_id
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, owner: str) -> None:
         """Cancel a job. Raises ``UnknownJob``."""
+        del owner
         self.simulation.cancel(job_id)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Hold, release, nice or put off a pending job. Raises ``UnknownJob``."""
+        del owner
+        if self.simulation.job(job_id).state is not JobState.PENDING:
+            raise UnknownJob(f"job {job_id} does not pend any more")
+        if change.held is not None:
+            (self.simulation.hold if change.held else self.simulation.release)(job_id)
+        if change.nice is not None:
+            self.simulation.set_nice(job_id, change.nice)
+        if change.begin is not None:
+            self.simulation.set_begin(job_id, change.begin)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """Nothing comes of it: what a simulated job does is in its script. Raises ``UnknownJob``."""
+        del owner, signal, batch_only
+        if self.simulation.job(job_id).state is not JobState.RUNNING:
+            raise UnknownJob(f"job {job_id} does not run any more")
 
     def estimate_start(self, request: JobRequest) -> Seconds:
         """The start in the backfill plan of this instant."""

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from mirage.domain.decision import Decision
     from mirage.domain.job import JobRequest, Seconds
     from mirage.ports import (
+        Actuator,
         ChainStore,
         Clock,
         Cluster,
-        DoneFiles,
+        Files,
         Journal,
         StartEstimator,
         Ticks,
@@ -42,12 +43,13 @@ class Outside:
     """All that the loop touches; one object may serve several ports."""
 
     cluster: Cluster
+    actuator: Actuator
     estimator: StartEstimator
     waits: WaitHistory
     clock: Clock
     store: ChainStore
     journal: Journal
-    files: DoneFiles
+    files: Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ class ControlLoop:
         """Asked again each cycle until a snapshot shows them gone."""
         for link in machine.to_cancel(record):
             try:
-                self._outside.cluster.cancel(link.job_id)
+                self._outside.actuator.cancel(link.job_id, record.chain.owner)
             except (ClusterUnavailable, UnknownJob) as error:
                 self._write(record, now, EntryKind.TROUBLE, f"could not cancel link {link.index}: {error}")
             else:
@@ -224,7 +226,7 @@ class ControlLoop:
         record = record.with_link(replace(link, planned=now))
         store.save(record)
         try:
-            job_id = self._outside.cluster.submit(record.chain.link_request(link.index))
+            job_id = self._outside.actuator.submit(record.chain.link_request(link.index))
         except SubmissionRejected as error:
             pause = refusal_pause(record.refusals + 1, self._policy.limits)
             store.save(machine.apply(record, LinkRefused(link.index, str(error), pause), now))

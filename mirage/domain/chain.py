@@ -5,15 +5,22 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NewType
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NewType
 
-from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds
+from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ChainId = NewType("ChainId", str)
 """Names one chain; letters, digits, ``-``, ``_`` and ``.``, because it is part of every link's tag."""
 
 NO_JOB = JobId(0)
 """Stands for a job id that the cluster has not given yet."""
+
+NOTHING_EXPECTED: Mapping[str, JobId] = MappingProxyType({})
+"""No link has to be accounted for."""
 
 _LONGEST_BACKOFF = 6 * 3_600
 
@@ -90,6 +97,36 @@ class DoneCondition:
     """Running time of all links together, overlaps counted twice; 0: no such bound."""
 
 
+class HandoverPolicy(StrEnum):
+    """When a predecessor that still runs makes way for its successor."""
+
+    NONE = "none"
+    """Both run until the predecessor's limit."""
+    WHEN_READY = "when-ready"
+    """Once the successor says that it is ready: an inference service that loads a model first."""
+    ON_START = "on-start"
+    """As soon as the successor runs: a training run that wants one writer only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """How a predecessor that still runs is told to end: a signal, a grace, then the end."""
+
+    policy: HandoverPolicy = HandoverPolicy.NONE
+    signal: WarnSignal = WarnSignal("TERM", 60)
+    """``lead``: seconds between the signal and the cancellation."""
+    max_overlap: Seconds = 0
+    """Both run for no longer than this, whatever the policy; 0: no such bound."""
+
+
+class Steering(StrEnum):
+    """How a submitted successor is held back until it is wanted; its submission is then only an early bid."""
+
+    OFF = "off"
+    NICE = "nice"
+    HOLD = "hold"
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """A service as its owner described it; never changes."""
@@ -101,14 +138,33 @@ class Chain:
     """Every link is this request with its own tag and the owner as user."""
     done: DoneCondition = DoneCondition()
     failures: FailurePolicies = FailurePolicies()
+    handover: Handover = Handover()
+    steering: Steering = Steering.OFF
+    predictor: str = ""
+    """Which predictor times its links; empty: the daemon's."""
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
         return f"mirage:{self.chain_id}:{index}"
 
-    def link_request(self, index: int) -> JobRequest:
-        """What to submit for link ``index``."""
-        return replace(self.request, user=self.owner, tag=self.tag(index))
+    def handover_file(self, index: int) -> str:
+        """What link ``index`` touches when it is ready to take over; empty where no directory is known."""
+        directory = self.request.batch.directory if self.request.batch else ""
+        return f"{directory}/.mirage/{self.chain_id}.{index}.ready" if directory else ""
+
+    def link_request(self, index: int, previous: JobId = NO_JOB) -> JobRequest:
+        """What to submit for link ``index`` after the job ``previous``."""
+        request = replace(self.request, user=self.owner, tag=self.tag(index))
+        if request.batch is None:
+            return request
+        own = {
+            "MIRAGE_CHAIN_ID": str(self.chain_id),
+            "MIRAGE_LINK": str(index),
+            "MIRAGE_PREV_JOBID": str(previous) if previous else "",
+            "MIRAGE_HANDOVER_FILE": self.handover_file(index),
+        }
+        environment = tuple((dict(request.batch.environment) | own).items())
+        return replace(request, batch=replace(request.batch, environment=environment))
 
 
 class LinkState(StrEnum):
@@ -147,6 +203,8 @@ class Link:
     exit_code: int = 0
     reason: str = ""
     """The sentence that decided its submission."""
+    retired: Seconds = ABSENT
+    """When it was told to make way for its successor; what ends it after that is no failure."""
 
     @property
     def waiting(self) -> bool:

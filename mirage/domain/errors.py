@@ -65,6 +65,14 @@ class SubmissionRejected(MirageError):
         self.reason = reason
 
 
+class NotPermitted(MirageError):
+    """Whoever asks, or Mirage itself, may not do this; the text says who, what and what would permit it."""
+
+
+class UnsupportedSlurm(MirageError):
+    """This version of Slurm, or of its interface, is not one that Mirage can talk to; the text lists those."""
+
+
 class UnknownJob(MirageError):
     """The cluster does not know such a job id, or no longer."""
 

@@ -65,6 +65,36 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class WarnSignal:
+    """``sbatch --signal``: Slurm warns the job before its limit ends it (up to a minute earlier than asked)."""
+
+    name: str = "USR1"
+    lead: Seconds = 300
+    """How long before the limit."""
+    batch_only: bool = False
+    """Only the batch shell is signalled (``B:``), not the steps."""
+
+    @property
+    def spelling(self) -> str:
+        """As ``--signal`` wants it, such as ``B:USR1@300``."""
+        return f"{'B:' if self.batch_only else ''}{self.name}@{self.lead}"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScript:
+    """What runs in the job, as its owner wrote it."""
+
+    text: str
+    """The script, ``#SBATCH`` lines included."""
+    options: tuple[str, ...] = ()
+    """``sbatch`` options that the request has no field for, such as ``--mail-type=END``; passed on as they are."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """The whole environment of the submission, so that a job gets what its owner had, not what a daemon has."""
+    directory: str = ""
+    """Where the job runs and writes its output."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobRequest:
     """What a user asks of Slurm with ``sbatch``. Resources are per node; names are the cluster's own."""
 
@@ -91,8 +121,22 @@ class JobRequest:
     dependencies: tuple[Dependency, ...] = ()
     reservation: str = ""
     requeue: bool = True
+    warn: WarnSignal | None = None
     tag: str = ""
     """Deterministic mark carried as the job's comment; links use ``mirage:<chain>:<n>``."""
+    batch: BatchScript | None = None
+    """What to run; a simulated cluster needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What the owner of a pending job may change about it; ``None`` leaves a thing as it is."""
+
+    held: bool | None = None
+    nice: int | None = None
+    """0 or more: only operators may go below."""
+    begin: Seconds | None = None
+    """Not eligible before this instant; 0: at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +160,6 @@ class Job:
     tag: str = ""
     expected_start: Seconds = ABSENT
     """Slurm's own plan for a pending job (``squeue --start``); ABSENT when it has none."""
+    held: bool = False
+    """Pending, and held by its owner."""
+    nice: int = 0

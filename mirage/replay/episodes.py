@@ -72,7 +72,7 @@ def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | N
 
 def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
     store, journal = MemoryStore(ChainRecord(plan.chain())), MemoryJournal()
-    outside = Outside(cluster, cluster, cluster, cluster, store, journal, NoFiles())
+    outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, NoFiles())
     guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
     loop = ControlLoop(outside, guard, _loop_policy(plan))
     until = cluster.now() + plan.links * (plan.limit + PATIENCE)

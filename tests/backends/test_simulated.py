@@ -103,12 +103,12 @@ def test_refusals_carry_slurms_reason(cluster: SimulatedCluster) -> None:
 
 def test_cancelling(cluster: SimulatedCluster) -> None:
     job_id = cluster.submit(LINK)
-    cluster.cancel(job_id)
-    cluster.cancel(job_id)
+    cluster.cancel(job_id, "alice")
+    cluster.cancel(job_id, "alice")
     cluster.advance(NOON + HOUR)
     assert cluster.snapshot().links[LINK.tag].state is JobState.CANCELLED
     with pytest.raises(UnknownJob):
-        cluster.cancel(JobId(10**9))
+        cluster.cancel(JobId(10**9), "alice")
 
 
 def test_an_estimate_for_an_idle_cluster_is_now() -> None:

@@ -34,7 +34,7 @@ class Service:
     def crash(self) -> None:
         self.journal = MemoryJournal()
         c = self.cluster
-        outside = Outside(c, c, c, c, self.store, self.journal, c)
+        outside = Outside(c, c, c, c, c, self.store, self.journal, c)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, guard, self.policy)
 
@@ -216,7 +216,7 @@ class Broken:
 
 def test_a_broken_predictor_is_answered_for() -> None:
     service = Service(waiting(1))
-    outside = Outside(*[service.cluster] * 4, service.store, service.journal, service.cluster)
+    outside = Outside(*[service.cluster] * 5, service.store, service.journal, service.cluster)
     service.loop = ControlLoop(outside, Guard(Broken(), build_predictor("reactive")), Policy())
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
@@ -238,7 +238,7 @@ def test_the_chain_ends_with_its_owner() -> None:
     service = Service(waiting(1), "fixed:2h")
     service.run(48 * HOUR)
     for job in service.cluster.live():
-        service.cluster.cancel(job.job_id)
+        service.cluster.cancel(job.job_id, job.user)
     service.cycle(48 * HOUR + MIN)
     assert service.record.status is ChainStatus.STOPPED
     assert all(job.state is JobState.CANCELLED for job in service.cluster.jobs.values())

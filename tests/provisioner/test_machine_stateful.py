@@ -44,7 +44,7 @@ class ChainUnderFire(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         c = self.cluster
-        outside = Outside(c, c, c, c, self.store, MemoryJournal(), c)
+        outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c)
         guard = Guard(FixedLead(self.lead, "fixed"), Reactive())
         limits = Limits(submissions_per_hour=0, pause_after_refusals=0, refusal_backoff=10)
         self.loop = ControlLoop(outside, guard, Policy(limits=limits, settle=SETTLE))
@@ -75,7 +75,8 @@ class ChainUnderFire(RuleBasedStateMachine):
     def someone_cancels_a_job(self, which: int) -> None:
         live = self.cluster.live()
         if live and not self.cluster.down:
-            self.cluster.cancel(live[which % len(live)].job_id)
+            job = live[which % len(live)]
+            self.cluster.cancel(job.job_id, job.user)
 
     @rule()
     def all_is_well_again(self) -> None:
