@@ -44,7 +44,7 @@ _NO_JOBS = JobColumns.none()
 
 
 class SimulatedCluster:
-    """``Cluster``, ``Actuator``, ``StartEstimator``, ``WaitHistory``, ``Clock`` and ``SteppedTime`` over one simulation."""
+    """One simulation as ``Cluster``, ``Actuator``, ``StartEstimator``, ``WaitHistory``, ``Clock``, ``SteppedTime``."""
 
     def __init__(self, simulation: Simulation, script: Script = to_the_limit) -> None:
         self.simulation = simulation

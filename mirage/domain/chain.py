@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType
@@ -113,7 +113,7 @@ class Handover:
     """How a predecessor that still runs is told to end: a signal, a grace, then the end."""
 
     policy: HandoverPolicy = HandoverPolicy.NONE
-    signal: WarnSignal = WarnSignal("TERM", 60)
+    signal: WarnSignal = field(default_factory=lambda: WarnSignal("TERM", 60))
     """``lead``: seconds between the signal and the cancellation."""
     max_overlap: Seconds = 0
     """Both run for no longer than this, whatever the policy; 0: no such bound."""
