@@ -7,13 +7,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainId
+    from mirage.domain.chain import ChainId, Outcome
+    from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
 
 
 class EntryKind(StrEnum):
     """What an entry is about."""
 
+    COMMAND = "command"
+    """Somebody asked for something."""
     EVENT = "event"
     """Something changed on the cluster."""
     DECISION = "decision"
@@ -33,3 +36,10 @@ class Entry:
     """``None``: about the whole service."""
     kind: EntryKind
     text: str
+    link: int = 0
+    """Index of the link it is about (for an outcome: the predecessor's); 0: none in particular."""
+    predictor: str = ""
+    """Decisions: who predicted."""
+    prediction: Prediction | None = None
+    """Decisions: what was predicted; ``None`` where none was asked."""
+    outcome: Outcome | None = None

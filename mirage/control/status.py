@@ -1,0 +1,37 @@
+"""What the loop shows of itself: frozen after each cycle, read by any thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.domain.job import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state after one cycle."""
+
+    time: Seconds
+    """When the cycle began, on Slurm's clock."""
+    sentence: str
+    """What the cycle did."""
+    snapshot: Snapshot
+    chains: tuple[ChainRecord, ...] = ()
+    """In order of creation, those that are over included."""
+    explained: Mapping[ChainId, str] = field(default_factory=dict)
+    """What the cycle did about each chain that it attended to."""
+    cycles: int = 0
+    """Cycles completed since the process began."""
+
+    @property
+    def stale_since(self) -> Seconds:
+        """When the cluster last answered, where it does not answer now; else ``ABSENT``."""
+        return self.snapshot.stale_since if self.snapshot.stale else ABSENT

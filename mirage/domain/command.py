@@ -1,0 +1,45 @@
+"""What people ask of Mirage about their chains; obeyed by the loop at the start of its next cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import Chain, ChainId
+
+
+@dataclass(frozen=True, slots=True)
+class AddChain:
+    """Keep this service running from now on."""
+
+    chain: Chain
+    by: str
+    """Who asks; whether they may is the border's affair."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseChain:
+    """No further link until resumed; those on the cluster stay."""
+
+    chain_id: ChainId
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeChain:
+    """Go on; refusals are forgotten."""
+
+    chain_id: ChainId
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelChain:
+    """End the chain, running links too."""
+
+    chain_id: ChainId
+    by: str
+
+
+Command = AddChain | PauseChain | ResumeChain | CancelChain
