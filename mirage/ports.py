@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.domain.chain import ChainRecord
+    from mirage.domain.command import Asked
     from mirage.domain.decision import Observation, Prediction, RecentWaits
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
     from mirage.domain.journal import Entry
@@ -120,6 +121,13 @@ class Predictor(Protocol):
 
         Any exception is the loop's to handle: the reactive baseline then answers.
         """
+
+
+class Commands(Protocol):
+    """What people ask of their chains."""
+
+    def take(self) -> tuple[Asked, ...]:
+        """All that was asked since the last call, in order; each is to be answered."""
 
 
 class ChainStore(Protocol):

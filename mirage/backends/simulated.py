@@ -44,7 +44,7 @@ _NO_JOBS = JobColumns.none()
 
 
 class SimulatedCluster:
-    """One simulation as ``Cluster``, ``Actuator``, ``StartEstimator``, ``WaitHistory``, ``Clock``, ``SteppedTime``."""
+    """One simulation behind every port that faces Slurm, and as its ``Clock`` and ``SteppedTime``."""
 
     def __init__(self, simulation: Simulation, script: Script = to_the_limit) -> None:
         self.simulation = simulation

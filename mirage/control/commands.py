@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING
 
+from mirage.domain.command import Asked
+
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from mirage.domain.command import Command
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A command and the promise of its answer."""
-
-    command: Command
-    answer: Future[str] = field(default_factory=Future)
-    """The sentence that says what was done, once it is stored; or a ``MirageError``."""
 
 
 class CommandQueue:

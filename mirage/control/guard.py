@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.errors import PluginNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.domain.decision import Observation, Prediction
     from mirage.ports import Predictor
 
@@ -61,6 +64,35 @@ class Guard:
             return self._late.result(self._budget)
         except TimeoutError:
             raise TimeoutError(f"no answer within {self._budget} s") from None
+
+
+class Guards:
+    """The guarded predictors of all chains: the default, and those that chains name, built when first wanted."""
+
+    def __init__(self, default: Guard, build: Callable[[str], Guard] | None = None) -> None:
+        self._default = default
+        self._build = build
+        self._named: dict[str, Guard] = {}
+
+    def of(self, name: str) -> Guard:
+        """The guard of the predictor so named; empty: the default. Raises ``PluginNotFound``, ``ConfigError``."""
+        if not name or name == self._default.predictor.name:
+            return self._default
+        if name not in self._named:
+            if self._build is None:
+                raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")
+            self._named[name] = self._build(name)
+        return self._named[name]
+
+    @property
+    def want_queue(self) -> bool:
+        """Whether any of them reads the snapshot's jobs and partitions."""
+        return any(guard.predictor.wants_queue for guard in (self._default, *self._named.values()))
+
+    def close(self) -> None:
+        """Let go of all threads."""
+        for guard in (self._default, *self._named.values()):
+            guard.close()
 
 
 def _checked(prediction: Prediction) -> Prediction:

@@ -5,31 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainStatus, LinkState
-from mirage.domain.decision import Hold, Observation, RecentWaits
-from mirage.domain.errors import ClusterUnavailable, SubmissionRejected, UnknownJob
+from mirage.control.commands import NoCommands
+from mirage.control.hands import Hands
+from mirage.control.status import Status
+from mirage.domain.chain import ChainStatus, LinkState, Steering
+from mirage.domain.command import AddChain
+from mirage.domain.decision import Hold, Observation, RecentWaits, Submit
+from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected
 from mirage.domain.job import ABSENT, NEVER
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
-from mirage.provisioner import machine
+from mirage.provisioner import handover, machine, requests, steering
 from mirage.provisioner.decide import DecisionRule, forced, weigh
-from mirage.provisioner.events import LinkRefused, LinkSubmitted, PauseAsked, sightings
-from mirage.provisioner.limits import Limits, Permit, Usage, permit, refusal_pause
+from mirage.provisioner.events import PauseAsked, sightings
+from mirage.provisioner.limits import Limits, Permit, Usage, permit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.control.guard import Guard
+    from mirage.control.guard import Guards
+    from mirage.control.hands import Act
     from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.command import Asked
     from mirage.domain.decision import Decision
-    from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.job import Job, JobId, JobRequest, Seconds
     from mirage.ports import (
         Actuator,
         ChainStore,
         Clock,
         Cluster,
+        Commands,
         Files,
         Journal,
+        Predictor,
         StartEstimator,
         Ticks,
         WaitHistory,
@@ -50,6 +58,7 @@ class Outside:
     store: ChainStore
     journal: Journal
     files: Files
+    commands: Commands = field(default_factory=NoCommands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +83,21 @@ class Cycle:
 
 
 class ControlLoop:
-    """Keeps every stored chain supplied with links. Keeps no state of its own but the last snapshot."""
+    """Keeps every stored chain supplied with links.
 
-    def __init__(self, outside: Outside, guard: Guard, policy: Policy) -> None:
+    Keeps no state of its own but the last snapshot and since when the cluster has answered; ``status`` shows the
+    last cycle to other threads.
+    """
+
+    def __init__(self, outside: Outside, guards: Guards, policy: Policy) -> None:
         self._outside = outside
-        self._guard = guard
+        self._guards = guards
         self._policy = policy
-        self._last: Snapshot | None = None
+        self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, policy.limits)
+        now = outside.clock.now()
+        self._last = Snapshot.unseen(now)
+        self._contact = now
+        self.status = Status(now, "no cycle yet", self._last)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
@@ -88,60 +105,120 @@ class ControlLoop:
         while not finished() and ticks.wait(cycle.wake, cycle.deciding):
             cycle = self.cycle()
 
+    def reconfigure(self, guards: Guards, policy: Policy) -> None:
+        """Decide otherwise from the next cycle on; to be called between cycles."""
+        self._guards, self._policy = guards, policy
+        self._hands = replace(self._hands, limits=policy.limits)
+
     def cycle(self) -> Cycle:
         """Look once, then attend to each chain; returns the sentence that explains what was done.
 
-        1. freeze the world        4. observe     7. obtain a permit
-        2. note what happened      5. predict     8. store the intent, submit
-        3. find what is needed     6. decide      9. write it down
+        1. obey commands           4. make way, steer    7. decide
+        2. freeze the world        5. observe            8. obtain a permit, store the intent, submit
+        3. note what happened      6. predict            9. write it down
         """
         now = self._outside.clock.now()
+        self._obey(now)
         snapshot = self._freeze(now)
-        attended = [
-            self._attend(record, snapshot, now)
+        attended = {
+            record.chain.chain_id: self._attend(record, snapshot, now)
             for record in self._outside.store.load()
             if not record.over or record.live
-        ]
-        return _joined(attended)
+        }
+        cycle = _joined(list(attended.values()))
+        explained = {chain_id: each.sentence for chain_id, each in attended.items()}
+        self.status = Status(
+            now, cycle.sentence, snapshot, self._outside.store.load(), explained, self.status.cycles + 1
+        )
+        return cycle
 
     def _attend(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         if snapshot.stale:
             text = f"hold: the cluster has not answered since {snapshot.stale_since}"
             return self._explain(record, now, text, deciding=True)
         record = self._catch_up(record, snapshot, now)
-        self._cancel_leftovers(record, now)
-        match machine.need(record, now, self._policy.settle):
+        self._hands.cancel_leftovers(record, now)
+        if not record.over:
+            record = self._hands.make_way(record, now)
+        match machine.need(record, now, self._policy.settle, self._contact):
             case machine.Rest(reason):
                 return self._explain(record, now, reason, deciding=False)
             case machine.Resubmit(link):
-                return self._send(record, link, now)
+                back = record.chain.steering is not Steering.OFF and record.head is not None
+                return self._sent(self._hands.send(record, link, now, back=back), now)
+            case machine.Bid():
+                return self._plan(record, "held back until it is wanted", now, back=True)
+            case machine.Steer(link, predecessor):
+                return self._steer(record, link, predecessor, snapshot, now)
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 
     def _consider(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds) -> Cycle:
         observation = self._observe(record, predecessor, snapshot)
-        decision = self._decide(record, observation)
+        decision = self._decide(record, observation, self._policy.rule)
         if isinstance(decision, Hold):
-            return self._explain(record, now, f"hold: {decision.reason}", deciding=True)
+            return Cycle(f"hold: {decision.reason}", self._wake(record, now), deciding=True)
+        return self._plan(record, decision.reason, now, back=False)
+
+    def _plan(self, record: ChainRecord, reason: str, now: Seconds, *, back: bool) -> Cycle:
         granted = self._permit(record, now)
         if not granted.granted:
             return self._refrain(record, granted, now)
-        record, link = machine.plan(record, decision.reason, now)
-        return self._send(record, link, now)
+        record, link = machine.plan(record, reason, now)
+        return self._sent(self._hands.send(record, link, now, back=back), now)
 
-    # 1. freeze the world
+    def _steer(
+        self, record: ChainRecord, link: Link, predecessor: Link | None, snapshot: Snapshot, now: Seconds
+    ) -> Cycle:
+        job = snapshot.links[link.tag]
+        back = steering.held_back(job, record.chain.request.nice, record.chain.steering)
+        rule = self._policy.rule if back else self._policy.rule.reluctant()
+        decision = self._decide(record, self._observe(record, predecessor, snapshot, job), rule)
+        if isinstance(decision, Submit) is back:
+            act = self._hands.steer(record, job, now, back=not back)
+            return Cycle(f"{act.text}: {decision.reason}", self._wake(record, now), deciding=True)
+        state = "held back" if back else "let go"
+        return Cycle(f"link {link.index} is {state}: {decision.reason}", self._wake(record, now), deciding=True)
+
+    # 1. obey commands
+
+    def _obey(self, now: Seconds) -> None:
+        for asked in self._outside.commands.take():
+            try:
+                asked.answer.set_result(self._carry_out(asked, now))
+            except MirageError as error:
+                asked.answer.set_exception(error)
+
+    def _carry_out(self, asked: Asked, now: Seconds) -> str:
+        """Raises what the command deserves: ``UnknownChain``, ``ConfigError``, ``PluginNotFound``."""
+        command = asked.command
+        if isinstance(command, AddChain):
+            self._guards.of(command.chain.predictor)
+        record = requests.obey(self._outside.store.load(), command, now)
+        self._outside.store.save(record)
+        text = requests.sentence(command)
+        self._hands.write(record, now, EntryKind.COMMAND, text)
+        return text
+
+    # 2. freeze the world
 
     def _freeze(self, now: Seconds) -> Snapshot:
         """The snapshot of this cycle; when the cluster does not answer the last one, marked stale."""
+        expected: dict[str, JobId] = {
+            link.tag: link.job_id for record in self._outside.store.load() for link in record.live
+        }
+        last = self._last
         try:
-            self._last = self._outside.cluster.snapshot(queue=self._guard.predictor.wants_queue)
+            self._last = self._outside.cluster.snapshot(queue=self._guards.want_queue, expected=expected)
         except ClusterUnavailable as error:
-            self._write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
-            last = self._last or Snapshot.unseen(now)
+            self._hands.write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             self._last = last if last.stale else replace(last, stale_since=last.time)
+        else:
+            if last.stale:
+                self._contact = now
         return self._last
 
-    # 2. note what happened
+    # 3. note what happened
 
     def _catch_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> ChainRecord:
         """The record brought up to the snapshot, stored when it changed."""
@@ -149,31 +226,25 @@ class ControlLoop:
         events = sightings(record, snapshot, bool(file) and self._outside.files.exists(file))
         if not events:
             return record
-        known = len(record.outcomes())
+        known = len(record.handovers())
         record = machine.apply_all(record, events, now)
         self._outside.store.save(record)
         for event in events:
-            self._write(record, now, EntryKind.EVENT, str(event))
-        for outcome in record.outcomes()[known:]:
+            self._hands.write(record, now, EntryKind.EVENT, str(event), getattr(event, "index", 0))
+        for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
-            self._write(record, now, EntryKind.OUTCOME, text)
+            self._outside.journal.write(
+                Entry(now, record.chain.chain_id, EntryKind.OUTCOME, text, link.index, outcome=outcome)
+            )
         return record
 
-    def _cancel_leftovers(self, record: ChainRecord, now: Seconds) -> None:
-        """Asked again each cycle until a snapshot shows them gone."""
-        for link in machine.to_cancel(record):
-            try:
-                self._outside.actuator.cancel(link.job_id, record.chain.owner)
-            except (ClusterUnavailable, UnknownJob) as error:
-                self._write(record, now, EntryKind.TROUBLE, f"could not cancel link {link.index}: {error}")
-            else:
-                self._write(record, now, EntryKind.ACTION, f"cancelled link {link.index}")
+    # 5. observe
 
-    # 4. observe
-
-    def _observe(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot) -> Observation:
-        asked, request = self._guard.predictor, record.chain.link_request(record.next_index)
-        outside = self._outside
+    def _observe(
+        self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, pending: Job | None = None
+    ) -> Observation:
+        asked, outside = self._predictor(record), self._outside
+        request = record.chain.link_request(record.waiting.index if record.waiting else record.next_index)
         return Observation(
             time=snapshot.time,
             snapshot=snapshot,
@@ -181,7 +252,11 @@ class ControlLoop:
             successor=request,
             waits=outside.waits.recent_waits(asked.wants_waits) if asked.wants_waits else _NO_WAITS,
             planned_start=self._planned_start(request) if asked.wants_plan else ABSENT,
+            pending=pending,
         )
+
+    def _predictor(self, record: ChainRecord) -> Predictor:
+        return self._guards.of(record.chain.predictor).predictor
 
     def _planned_start(self, request: JobRequest) -> Seconds:
         try:
@@ -189,17 +264,31 @@ class ControlLoop:
         except (ClusterUnavailable, SubmissionRejected):
             return ABSENT
 
-    # 5. predict, 6. decide
+    # 6. predict, 7. decide
 
-    def _decide(self, record: ChainRecord, observation: Observation) -> Decision:
+    def _decide(self, record: ChainRecord, observation: Observation, rule: DecisionRule) -> Decision:
+        """The decision, written down with the prediction that led to it."""
         if (decision := forced(observation)) is not None:
+            self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision))
             return decision
-        answer = self._guard.predict(observation)
+        guard = self._guards.of(record.chain.predictor)
+        answer = guard.predict(observation)
         if answer.trouble:
-            self._write(record, observation.time, EntryKind.TROUBLE, answer.trouble)
-        return weigh(observation, answer.prediction, self._policy.rule)
+            self._hands.write(record, observation.time, EntryKind.TROUBLE, answer.trouble)
+        decision = weigh(observation, answer.prediction, rule)
+        self._outside.journal.write(
+            Entry(
+                observation.time,
+                record.chain.chain_id,
+                EntryKind.DECISION,
+                _said(decision),
+                predictor=guard.predictor.name,
+                prediction=answer.prediction,
+            )
+        )
+        return decision
 
-    # 7. obtain a permit
+    # 8. obtain a permit
 
     def _permit(self, record: ChainRecord, now: Seconds) -> Permit:
         links = [link for other in self._outside.store.load() for link in other.links]
@@ -218,47 +307,27 @@ class ControlLoop:
         text = f"hold: {granted.reason}"
         return self._explain(record, now, text, deciding=record.status is ChainStatus.ACTIVE)
 
-    # 8. store the intent, submit
-
-    def _send(self, record: ChainRecord, link: Link, now: Seconds) -> Cycle:
-        """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job."""
-        store = self._outside.store
-        record = record.with_link(replace(link, planned=now))
-        store.save(record)
-        try:
-            job_id = self._outside.actuator.submit(record.chain.link_request(link.index))
-        except SubmissionRejected as error:
-            pause = refusal_pause(record.refusals + 1, self._policy.limits)
-            store.save(machine.apply(record, LinkRefused(link.index, str(error), pause), now))
-            return self._trouble(record, now, f"link {link.index} was refused: {error}")
-        except ClusterUnavailable as error:
-            return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
-        store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
-        text = f"submitted link {link.index} as job {job_id}: {link.reason}"
-        self._write(record, now, EntryKind.ACTION, text)
-        return Cycle(text, NEVER, deciding=True)
-
     # 9. write it down
 
     def _explain(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
-        self._write(record, now, EntryKind.DECISION, text)
+        self._hands.write(record, now, EntryKind.DECISION, text)
         return Cycle(text, self._wake(record, now), deciding)
 
-    def _trouble(self, record: ChainRecord, now: Seconds, text: str) -> Cycle:
-        self._write(record, now, EntryKind.TROUBLE, text)
-        return Cycle(text, now + self._policy.settle, deciding=True)
+    def _sent(self, act: Act, now: Seconds) -> Cycle:
+        return Cycle(act.text, NEVER if act.done else now + self._policy.settle, deciding=True)
 
     def _wake(self, record: ChainRecord, now: Seconds) -> Seconds:
-        """The next instant at which something is due: the head's end, the end of a back-off or of a search."""
-        due = [record.not_before, record.head.end if record.head else NEVER]
+        """The next instant at which something is due: the head's end, a back-off, a search, a hand-over."""
+        due = [record.not_before, record.head.end if record.head else NEVER, handover.next_instant(record, now)]
         due += [ln.planned + self._policy.settle for ln in record.links if ln.state is LinkState.PLANNED]
         return min((instant for instant in due if instant > now), default=NEVER)
 
-    def _write(self, record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str) -> None:
-        self._outside.journal.write(Entry(now, record.chain.chain_id if record else None, kind, text))
-
 
 _NO_WAITS = RecentWaits.none()
+
+
+def _said(decision: Decision) -> str:
+    return f"{'hold' if isinstance(decision, Hold) else 'submit'}: {decision.reason}"
 
 
 def _joined(cycles: list[Cycle]) -> Cycle:

@@ -208,8 +208,13 @@ class Link:
 
     @property
     def waiting(self) -> bool:
-        """Submitted, or about to be, and not yet running."""
-        return self.state in _WAITING
+        """Submitted, or about to be, not yet running and still wanted."""
+        return self.state in _WAITING and not self.is_retired
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it was told to make way."""
+        return self.retired != ABSENT
 
     @property
     def running(self) -> bool:
@@ -310,10 +315,14 @@ class ChainRecord:
         return replace(self, links=(*self.links[:at], link, *self.links[at + 1 :]))
 
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The hand-overs complete so far: neighbours among the links that ran, the earlier one ended."""
+        """The hand-overs complete so far."""
+        return tuple(outcome for _, outcome in self.handovers())
+
+    def handovers(self) -> tuple[tuple[Link, Outcome], ...]:
+        """Each link that has a started neighbour after it and has itself ended, with how that went."""
         ran = [link for link in self.links if link.started]
         return tuple(
-            Outcome(before.end, after.start)
+            (before, Outcome(before.end, after.start))
             for before, after in itertools.pairwise(ran)
             if before.final and before.end != ABSENT
         )

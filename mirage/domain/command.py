@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,3 +44,12 @@ class CancelChain:
 
 
 Command = AddChain | PauseChain | ResumeChain | CancelChain
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A command and the promise of its answer."""
+
+    command: Command
+    answer: Future[str] = field(default_factory=Future)
+    """The sentence that says what was done, once it is stored; or a ``MirageError``."""

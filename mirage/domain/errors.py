@@ -73,6 +73,14 @@ class UnsupportedSlurm(MirageError):
     """This version of Slurm, or of its interface, is not one that Mirage can talk to; the text lists those."""
 
 
+class UnknownChain(MirageError):
+    """There is no such chain."""
+
+
+class StoreUnavailable(MirageError):
+    """The store cannot be written or read now; nothing is half-written. The text says where and what to do."""
+
+
 class UnknownJob(MirageError):
     """The cluster does not know such a job id, or no longer."""
 

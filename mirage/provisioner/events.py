@@ -67,6 +67,17 @@ class LinkStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkRetired:
+    """Mirage told the link to make way: a later one has taken over."""
+
+    index: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"link {self.index} is to make way: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class LinkEnded:
     """The job has left the queue; ``start`` is ``ABSENT`` when it never ran."""
 
@@ -98,6 +109,8 @@ class LinkRefused:
     reason: str
     pause: Seconds
     """How long to wait before the next try."""
+    counts: bool = True
+    """Whether it is the chain's own fault: such refusals in a row pause it."""
 
     def __str__(self) -> str:
         return f"link {self.index} was refused: {self.reason}"
@@ -142,6 +155,7 @@ Event = (
     | LinkSubmitted
     | LinkQueued
     | LinkStarted
+    | LinkRetired
     | LinkEnded
     | LinkLost
     | LinkRefused
@@ -163,13 +177,19 @@ def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = Fa
     events: list[Event] = []
     for link in record.links:
         if not link.final:
-            events += _of_link(link, snapshot.links.get(link.tag))
+            events += _of_link(link, _own(record, snapshot, link.tag))
             if record.over and _never_came(link, snapshot):
                 events.append(LinkLost(link.index))
     events += _adopted(record, snapshot)
     if done_file_seen and not record.over:
         events.append(DoneFileSeen())
     return tuple(events)
+
+
+def _own(record: ChainRecord, snapshot: Snapshot, tag: str) -> Job | None:
+    """The owner's job with this tag. Anybody may write any comment: others' jobs are none of ours."""
+    job = snapshot.links.get(tag)
+    return job if job is not None and job.user == record.chain.owner else None
 
 
 def _of_link(link: Link, job: Job | None) -> Iterator[Event]:
@@ -201,7 +221,7 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
 def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:
     """Jobs with the tags that would come next: submitted by a process whose records were lost."""
     index = record.next_index
-    while (job := snapshot.links.get(record.chain.tag(index))) is not None:
+    while (job := _own(record, snapshot, record.chain.tag(index))) is not None:
         yield LinkSubmitted(index, job.job_id, job.submit)
         yield from _progress(index, None, job)
         index += 1

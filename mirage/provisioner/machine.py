@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState
+from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState, Steering
 from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,
@@ -17,11 +17,13 @@ from mirage.provisioner.events import (
     LinkPlanned,
     LinkQueued,
     LinkRefused,
+    LinkRetired,
     LinkStarted,
     LinkSubmitted,
     PauseAsked,
     ResumeAsked,
 )
+from mirage.provisioner.steering import steerable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +36,9 @@ _FAILURES = {
     JobState.PREEMPTED: FailureKind.NODE,
     JobState.CANCELLED: FailureKind.CANCELLED,
 }
+
+
+_WARNED_EARLY = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,22 @@ class Successor:
     predecessor: Link | None
 
 
-Need = Rest | Resubmit | Successor
+@dataclass(frozen=True, slots=True)
+class Bid:
+    """The next link may go into the queue at once, held back, so that it ages while its predecessor runs."""
+
+    predecessor: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """The successor waits in the queue and may be held back or let go."""
+
+    link: Link
+    predecessor: Link | None
+
+
+Need = Rest | Resubmit | Successor | Bid | Steer
 
 
 def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> ChainRecord:
@@ -72,17 +92,23 @@ def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     return _apply(event, record, now)
 
 
-def need(record: ChainRecord, now: Seconds, settle: Seconds) -> Need:
+def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:
     """What the chain needs at ``now``.
 
-    ``settle``: seconds after which a planned link that no snapshot shows counts as never submitted.
+    ``settle``: seconds after which a planned link that no snapshot shows counts as never submitted. They count
+    from ``contact``, the instant since which the cluster has answered without a break, where that is later: a
+    controller that was away may have our question still before it.
     """
     if record.status is not ChainStatus.ACTIVE:
         return Rest(f"{record.status}: {record.reason}")
     if waiting := record.waiting:
-        return _await(waiting, now, settle)
+        if steerable(record, waiting):
+            return Steer(waiting, record.head)
+        return _await(waiting, now, settle, contact)
     if last := _suffices(record):
         return Rest(last)
+    if record.head and record.chain.steering is not Steering.OFF:
+        return Bid(record.head)
     started = [link for link in record.links if link.started]
     return Successor(record.head or (started[-1] if started else None))
 
@@ -92,9 +118,7 @@ def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
     if not record.over:
         return ()
     return tuple(
-        link
-        for link in record.live
-        if link.job_id != NO_JOB and (link.waiting or (link.running and record.cancel_running))
+        link for link in record.live if link.job_id != NO_JOB and (not link.running or record.cancel_running)
     )
 
 
@@ -104,10 +128,10 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
     return record, record.links[-1]
 
 
-def _await(link: Link, now: Seconds, settle: Seconds) -> Need:
+def _await(link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
         return Rest(f"link {link.index} is {link.state}")
-    if now - link.planned >= settle:
+    if now - max(link.planned, contact) >= settle:
         return Resubmit(link)
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")
 
@@ -164,6 +188,11 @@ def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 @_apply.register
+def _(event: LinkRetired, record: ChainRecord, now: Seconds) -> ChainRecord:
+    return record.with_link(replace(record.links[event.index - 1], retired=now))
+
+
+@_apply.register
 def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = replace(
         record.links[event.index - 1],
@@ -176,6 +205,8 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     record = record.with_link(link)
     if record.over:
         return record
+    if link.is_retired:
+        return _go_on(record) if link.started else record
     if _completes(record, link):
         text = f"link {link.index} ended with exit code {link.exit_code}"
         return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
@@ -191,7 +222,7 @@ def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
         return apply(record, ended, now)
     end = now if link.started else ABSENT
     record = record.with_link(replace(link, state=LinkState.LOST, end=end))
-    return record if record.over else _failed(record, link, FailureKind.NODE, now)
+    return record if record.over or link.is_retired else _failed(record, link, FailureKind.NODE, now)
 
 
 @_apply.register
@@ -199,7 +230,8 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     """A link that never existed leaves no trace but the count; its index and tag are free again."""
     assert record.links[-1].index == event.index
     assert record.links[-1].state is LinkState.PLANNED
-    return replace(record, links=record.links[:-1], refusals=record.refusals + 1, not_before=now + event.pause)
+    refusals = record.refusals + event.counts
+    return replace(record, links=record.links[:-1], refusals=refusals, not_before=now + event.pause)
 
 
 @_apply.register
@@ -227,9 +259,21 @@ def _(event: CancelAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 def _completes(record: ChainRecord, link: Link) -> bool:
-    """Whether the link's exit code is the one that ends the chain."""
+    """Whether the link's exit code is the one that ends the chain.
+
+    A link that ends after Slurm has warned it of its limit has obeyed the warning; that is no word on whether
+    the work is done.
+    """
     exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
-    return exited and link.exit_code == record.chain.done.exit_code
+    return exited and link.exit_code == record.chain.done.exit_code and not _was_warned(record, link)
+
+
+def _was_warned(record: ChainRecord, link: Link) -> bool:
+    """Whether ``--signal`` had come; Slurm sends it up to a minute early (man sbatch)."""
+    request = record.chain.request
+    if request.warn is None or not link.started:
+        return False
+    return link.end >= link.start + request.limit - request.warn.lead - _WARNED_EARLY
 
 
 def _go_on(record: ChainRecord) -> ChainRecord:

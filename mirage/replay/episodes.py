@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.backends.simulated import SimulatedCluster
-from mirage.control.guard import Guard
+from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore, NoFiles
@@ -74,7 +74,7 @@ def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int,
     store, journal = MemoryStore(ChainRecord(plan.chain())), MemoryJournal()
     outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, NoFiles())
     guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
-    loop = ControlLoop(outside, guard, _loop_policy(plan))
+    loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
     until = cluster.now() + plan.links * (plan.limit + PATIENCE)
     loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store) == plan.links - 1)
     (record,) = store.load()

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 
-from mirage.control.guard import Guard
+from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
@@ -36,7 +36,7 @@ class Service:
         c = self.cluster
         outside = Outside(c, c, c, c, c, self.store, self.journal, c)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, guard, self.policy)
+        self.loop = ControlLoop(outside, Guards(guard), self.policy)
 
     def cycle(self, time: int | None = None) -> str:
         self.cluster.advance(self.cluster.time if time is None else time)
@@ -217,7 +217,7 @@ class Broken:
 def test_a_broken_predictor_is_answered_for() -> None:
     service = Service(waiting(1))
     outside = Outside(*[service.cluster] * 5, service.store, service.journal, service.cluster)
-    service.loop = ControlLoop(outside, Guard(Broken(), build_predictor("reactive")), Policy())
+    service.loop = ControlLoop(outside, Guards(Guard(Broken(), build_predictor("reactive"))), Policy())
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
     assert "no prediction: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)

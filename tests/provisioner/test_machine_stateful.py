@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mirage.control.guard import Guard
+from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
@@ -47,7 +47,7 @@ class ChainUnderFire(RuleBasedStateMachine):
         outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c)
         guard = Guard(FixedLead(self.lead, "fixed"), Reactive())
         limits = Limits(submissions_per_hour=0, pause_after_refusals=0, refusal_backoff=10)
-        self.loop = ControlLoop(outside, guard, Policy(limits=limits, settle=SETTLE))
+        self.loop = ControlLoop(outside, Guards(guard), Policy(limits=limits, settle=SETTLE))
 
     @rule(wait=st.integers(0, 30), end=ENDS)
     def the_next_jobs_go_like_this(self, wait: int, end: tuple[int | None, JobState, int]) -> None:
