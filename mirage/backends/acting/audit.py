@@ -1,0 +1,71 @@
+"""Who did what to which job in whose name: one line for each attempt, whatever came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from mirage.backends.acting.orders import Act, CancelJob, SignalJob, UpdateJob, describe
+from mirage.domain.chain import NO_JOB
+from mirage.domain.job import JobId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.domain.job import JobChange, JobRequest
+    from mirage.ports import Actuator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One act in a user's name."""
+
+    owner: str
+    """In whose name."""
+    act: str
+    """What was tried, such as ``cancel job 17``."""
+    job_id: JobId
+    """``NO_JOB`` for a submission that gave none."""
+    result: str
+    """``done``, or why not: the error's kind and text."""
+
+
+class Audited:
+    """An ``Actuator`` that tells ``record`` of every act of ``actuator``, done or not."""
+
+    def __init__(self, actuator: Actuator, record: Callable[[Deed], None]) -> None:
+        self._actuator = actuator
+        self._record = record
+
+    def submit(self, request: JobRequest) -> JobId:
+        """As the actuator behind."""
+        return self._told(request.user, request, NO_JOB, lambda: self._actuator.submit(request))
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """As the actuator behind."""
+        self._told(owner, CancelJob(job_id), job_id, lambda: self._actuator.cancel(job_id, owner))
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """As the actuator behind."""
+        act = UpdateJob(job_id, change)
+        self._told(owner, act, job_id, lambda: self._actuator.update(job_id, owner, change))
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """As the actuator behind."""
+        act = SignalJob(job_id, signal, batch_only)
+        self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, batch_only=batch_only))
+
+    def _told(self, owner: str, act: Act, job_id: JobId, do: Callable[[], T]) -> T:
+        try:
+            made = do()
+        except Exception as error:
+            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}"))
+            raise
+        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done"))
+        return made
+
+
+def _submitted(made: object) -> JobId:
+    return JobId(made) if isinstance(made, int) else NO_JOB

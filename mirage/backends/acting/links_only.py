@@ -1,0 +1,92 @@
+"""What may be done in a user's name, checked by the user's own side: Mirage's links, and nothing else.
+
+Whoever gives the orders is trusted to time links. That it cannot reach beyond them is made sure of here, in a
+process that runs as the user.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import NotPermitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.ports import Actuator
+
+_TAG = re.compile(r"mirage:[A-Za-z0-9_.-]+:[1-9][0-9]{0,8}", re.ASCII)
+_SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,15}|[1-9][0-9]?", re.ASCII)
+_OURS = "comment"
+"""The ``sbatch`` option that would replace the tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose a job is, and by which tag."""
+
+    user: str
+    tag: str
+    """The job's comment; empty where it has none."""
+
+
+class LinksOnly:
+    """An ``Actuator`` that refuses, with ``NotPermitted``, whatever is not about a link of ``user``.
+
+    ``identify`` asks Slurm about a job; it raises ``UnknownJob`` and ``ClusterUnavailable``.
+    """
+
+    def __init__(self, actuator: Actuator, user: str, identify: Callable[[JobId], Identity]) -> None:
+        self._actuator = actuator
+        self._user = user
+        self._identify = identify
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Submit a link: a job with a tag, a script, and options that leave the tag alone."""
+        self._check_user(request.user)
+        if not _TAG.fullmatch(request.tag):
+            raise NotPermitted(f"{request.tag!r} is not the tag of a link (mirage:CHAIN:NUMBER)")
+        if request.batch is None:
+            raise NotPermitted(f"{request.tag}: there is no script to submit")
+        for option in request.batch.options:
+            _check_option(option)
+        return self._actuator.submit(request)
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """Cancel a link."""
+        self._check_link(job_id, owner)
+        self._actuator.cancel(job_id, owner)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Change a link."""
+        self._check_link(job_id, owner)
+        self._actuator.update(job_id, owner, change)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """Signal a link."""
+        if not _SIGNAL.fullmatch(signal):
+            raise NotPermitted(f"{signal!r} is not the name of a signal")
+        self._check_link(job_id, owner)
+        self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
+
+    def _check_user(self, owner: str) -> None:
+        if owner != self._user:
+            raise NotPermitted(f"asked to act for {owner}, but this process is {self._user}'s")
+
+    def _check_link(self, job_id: JobId, owner: str) -> None:
+        self._check_user(owner)
+        job = self._identify(job_id)
+        if job.user != self._user or not _TAG.fullmatch(job.tag):
+            raise NotPermitted(f"job {job_id} is not a link of {self._user} (its comment is no tag of Mirage)")
+
+
+def _check_option(option: str) -> None:
+    """Raises ``NotPermitted`` for what ``sbatch`` would take for a script, or for another comment."""
+    if not option.startswith("-") or option.strip("-") == "":
+        raise NotPermitted(f"{option!r} is not an option of sbatch")
+    name = option.removeprefix("--").split("=")[0] if option.startswith("--") else ""
+    if name and _OURS.startswith(name):
+        raise NotPermitted(f"{option!r}: the comment of a link is its tag")
