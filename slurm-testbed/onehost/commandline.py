@@ -1,0 +1,177 @@
+"""The command ``testbed``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+from onehost import cluster, services, slurmcommands
+from onehost.errors import TestbedError
+from onehost.layout import Layout
+from onehost.processes import observe
+from onehost.settings import Settings, default_directory
+from onehost.waiting import wait_until
+
+FOREVER_S = 10 * 365 * 86_400.0
+
+
+def main() -> int:
+    """Run one command; exits 1 with one sentence where it cannot be done."""
+    arguments = parser().parse_args()
+    try:
+        arguments.run(arguments, Layout(Path(arguments.dir).absolute()))
+    except TestbedError as error:
+        sys.stderr.write(f"testbed: {error}\n")
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    top = argparse.ArgumentParser(prog="testbed", description="A real Slurm on this machine, with simulated GPUs.")
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--dir", default=str(default_directory()), help="state directory (default: %(default)s)")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, what: str, run: object) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=what, description=what, parents=[where])
+        made.set_defaults(run=run)
+        return made
+
+    add_start_options(command("start", "start it, and return when every node is idle", run_start))
+    add_start_options(
+        command("fg", "start it and stay until ended by a signal, as in a container", run_foreground)
+    )
+    stop = command("stop", "cancel the jobs and end every daemon; state is kept", run_stop)
+    stop.add_argument("--when-gone", type=int, metavar="PID", help="first wait for the end of this process")
+    stop.add_argument("--wipe", action="store_true", help="forget all state, too")
+    command("wipe", "stop, and forget all state", run_wipe)
+    command("status", "daemons, nodes and jobs", run_status)
+    command("repair", "as after a start: every service and node up, no jobs", run_repair)
+    env = command("env", "shell exports for clients: . <(testbed env)", run_env)
+    env.add_argument("--plain", action="store_true", help="stay on the real clock, as the Mirage daemon does")
+    service = command("service", "one daemon, such as slurmctld, slurmd@a100-001, slurmrestd@alice", run_service)
+    service.add_argument("name")
+    service.add_argument("action", choices=("start", "stop", "kill", "pause", "continue"))
+    node = command("node", "take a node down as if it had failed, or resume it", run_node)
+    node.add_argument("name")
+    node.add_argument("action", choices=("down", "resume"))
+    token = command("token", "print a JSON Web Token for slurmrestd", run_token)
+    token.add_argument("user")
+    token.add_argument("--lifespan", type=int, default=86_400, metavar="S", help="in Slurm's seconds")
+    return top
+
+
+def add_start_options(command: argparse.ArgumentParser) -> None:
+    """What a testbed can be asked to be."""
+    given = Settings("")
+    command.add_argument("--speed", type=int, default=given.speed, help="Slurm seconds a real second, such as 60")
+    command.add_argument("--nodes", default=given.nodes, help="how many of each kind (default: %(default)s)")
+    command.add_argument(
+        "--base-port", type=int, default=given.base_port, metavar="P", help="ports are counted from here"
+    )
+    command.add_argument(
+        "--unprivileged", action="store_true", help="one user, no accounting; without root always so"
+    )
+    command.add_argument("--priority-flags", default="", metavar="FLAGS", help="such as ACCRUE_ALWAYS")
+    command.add_argument("--conf-line", action="append", default=[], metavar="KEY=VALUE", help="into slurm.conf")
+
+
+def asked(arguments: argparse.Namespace, layout: Layout) -> Settings:
+    """The settings on the command line."""
+    return Settings(
+        str(layout.directory),
+        arguments.speed,
+        arguments.nodes,
+        arguments.base_port,
+        is_privileged(arguments.unprivileged),
+        arguments.priority_flags,
+        tuple(arguments.conf_line),
+    )
+
+
+def is_privileged(unprivileged: bool) -> bool:
+    """Root starts the full testbed; anybody else the one of a single user, for which root is no good."""
+    if unprivileged and os.geteuid() == 0:
+        raise TestbedError("--unprivileged as root: slurmrestd refuses root; start it as an ordinary user")
+    return os.geteuid() == 0
+
+
+def say(line: str) -> None:
+    """To the person who waits; not part of any output."""
+    sys.stderr.write(line + "\n")
+
+
+def run_start(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed start``."""
+    cluster.start(asked(arguments, layout), say)
+
+
+def run_foreground(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed fg``: reaps whatever ends meanwhile, as the first process of a container has to."""
+    wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+    cluster.start(asked(arguments, layout), say)
+    signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+    while signal.sigwait(wanted) == signal.SIGCHLD:
+        reap()
+    cluster.stop(layout, say)
+
+
+def reap() -> None:
+    """Take leave of every child that has ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+def run_stop(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed stop``."""
+    process = observe(arguments.when_gone) if arguments.when_gone else None
+    if process:
+        wait_until(lambda: not process.alive(), FOREVER_S, f"the end of process {process.pid}")
+    (cluster.wipe if arguments.wipe else cluster.stop)(layout, say)
+
+
+def run_wipe(_arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed wipe``."""
+    cluster.wipe(layout, say)
+
+
+def run_status(_arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed status``."""
+    sys.stdout.write(cluster.status(layout) + "\n")
+
+
+def run_repair(_arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed repair``."""
+    cluster.repair(layout)
+
+
+def run_env(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed env``."""
+    cluster.need_running(layout)
+    for key, value in cluster.environment(layout, plain=arguments.plain).items():
+        sys.stdout.write(f"export {key}={shlex.quote(value)}\n")
+
+
+def run_service(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed service``."""
+    services.act(arguments.name, arguments.action, cluster.need_running(layout), layout)
+
+
+def run_node(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed node``."""
+    cluster.need_running(layout)
+    slurmcommands.set_node(layout, arguments.name, arguments.action)
+
+
+def run_token(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed token``."""
+    cluster.need_running(layout)
+    sys.stdout.write(slurmcommands.token(layout, arguments.user, arguments.lifespan) + "\n")

@@ -1,0 +1,58 @@
+"""The users of a testbed and as whom its daemons run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+USERS = ("alice", "bob", "carol")
+OPERATOR = "mirage"
+"""An ordinary account to the machine; Slurm's accounting makes it an Operator."""
+
+
+class Identity(TypedDict, total=False):
+    """Arguments of ``subprocess`` that change the user."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+    home: Path
+
+    def identity(self) -> Identity:
+        """What ``subprocess`` needs to run as this user; nothing where we are that user."""
+        if self.uid == os.geteuid():
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": os.getgrouplist(self.name, self.gid)}
+
+
+def person(name: str) -> Person:
+    """Look a user up. Raises ``KeyError`` if there is none."""
+    entry = pwd.getpwnam(name)
+    return Person(entry.pw_name, entry.pw_uid, entry.pw_gid, Path(entry.pw_dir))
+
+
+def myself() -> Person:
+    """The user who runs the testbed."""
+    return person(pwd.getpwuid(os.geteuid()).pw_name)
+
+
+def ensure_users() -> None:
+    """Create the testbed's users where the machine does not have them."""
+    for name in (*USERS, OPERATOR):
+        try:
+            person(name)
+        except KeyError:
+            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)

@@ -1,0 +1,147 @@
+"""One daemon at a time: started and waited for, stopped, killed, paused; and the job steps none of them owns."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onehost import accounts, daemons
+from onehost.errors import TestbedError
+from onehost.processes import Process, launch, observe, recorded
+from onehost.processes import end as end_processes
+from onehost.slurmcommands import controller_answers
+from onehost.waiting import listens, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onehost.layout import Layout
+    from onehost.people import Person
+    from onehost.settings import Settings
+
+START_TIMEOUT_S = 60.0
+
+
+def start(name: str, settings: Settings, layout: Layout) -> None:
+    """Start a daemon and return once it answers. Raises ``TestbedError`` where it ends or stays silent."""
+    process = launch_only(name, settings, layout)
+    port = daemons.daemon(name, settings, layout).port
+
+    def up() -> bool:
+        if not process.alive():
+            raise TestbedError(f"{name} ended at once; see {layout.log}/{name}.out:\n{last_lines(name, layout)}")
+        return (port is None or listens(port)) and answers(name, layout)
+
+    wait_until(up, START_TIMEOUT_S, f"{name} to answer (see {layout.log}/{name}.out)")
+
+
+def launch_only(name: str, settings: Settings, layout: Layout) -> Process:
+    """Start a daemon without waiting for it."""
+    program, _, instance = name.partition("@")
+    if program == "slurmrestd" and instance:
+        make_rest_folder(layout, daemons.known_user(instance))
+    return launch(daemons.daemon(name, settings, layout), layout)
+
+
+def make_rest_folder(layout: Layout, owner: Person) -> None:
+    """The folder of a user's own socket; only the user may open what is in it."""
+    folder = layout.rest / owner.name
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, owner.uid, owner.gid)
+    folder.chmod(0o700)
+    (folder / "slurmrestd.sock").unlink(missing_ok=True)
+
+
+def answers(name: str, layout: Layout) -> bool:
+    """Beyond accepting connections: whether the daemon does its work."""
+    program, _, instance = name.partition("@")
+    if program == "slurmrestd" and instance:
+        return (layout.rest / instance / "slurmrestd.sock").is_socket()
+    checks: dict[str, Callable[[], bool]] = {
+        "munged": layout.munge_socket.is_socket,
+        "mariadbd": lambda: accounts.database_answers(layout),
+        "slurmdbd": lambda: accounts.accounting_answers(layout),
+        "slurmctld": lambda: controller_answers(layout),
+    }
+    return checks.get(program, lambda: True)()
+
+
+def last_lines(name: str, layout: Layout) -> str:
+    """The end of what a daemon printed."""
+    return "\n".join((layout.log / f"{name}.out").read_text(errors="replace").splitlines()[-5:])
+
+
+def end(names: Sequence[str], layout: Layout) -> None:
+    """End daemons in an orderly way."""
+    if names:
+        end_processes(names, layout)
+
+
+def act(name: str, action: str, settings: Settings, layout: Layout) -> None:
+    """``start|stop|kill|pause|continue`` one daemon, for tests of what happens then."""
+    daemons.daemon(name, settings, layout)  # refuses unknown names
+    if action == "start":
+        start(name, settings, layout)
+        return
+    process = recorded(name, layout)
+    if process is None:
+        raise TestbedError(f"{name} does not run")
+    if action in {"stop", "kill"}:
+        end_processes([name], layout, signal.SIGTERM if action == "stop" else signal.SIGKILL)
+    elif action in {"pause", "continue"}:
+        process.send(signal.SIGSTOP if action == "pause" else signal.SIGCONT)
+    else:
+        raise TestbedError(f"service {action!r}: expected start, stop, kill, pause or continue")
+
+
+def wake(names: Sequence[str], layout: Layout) -> None:
+    """Let paused daemons go on, so that they can be asked and ended."""
+    for name in names:
+        process = recorded(name, layout)
+        if process:
+            process.send(signal.SIGCONT)
+
+
+def state(name: str, layout: Layout) -> str:
+    """``running``, ``paused`` or ``ended``, with the process id."""
+    process = recorded(name, layout)
+    if process is None:
+        return "ended"
+    column = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return f"{'paused' if column == 'T' else 'running'} (process {process.pid})"
+
+
+def end_steps(layout: Layout) -> None:
+    """Job steps outlive their slurmd; kill those that cancelling has left, with all they started."""
+    steps = [process for process in map(observe, process_ids()) if process and serves(process.pid, layout)]
+    for process in [child for step in steps for child in descendants(step)] + steps:
+        process.send(signal.SIGKILL)
+    wait_until(lambda: not any(step.alive() for step in steps), START_TIMEOUT_S, "the end of left-over job steps")
+
+
+def process_ids() -> list[int]:
+    """Every process of this machine."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are enough
+
+
+def serves(pid: int, layout: Layout) -> bool:
+    """Whether this is a slurmstepd of this testbed: it keeps its node's log open."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        if "slurmstepd" not in (folder / "exe").readlink().name:
+            return False
+        return any(str(fd.readlink()).startswith(f"{layout.log}/") for fd in (folder / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def descendants(process: Process) -> list[Process]:
+    """Children and theirs."""
+    try:
+        text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    except OSError:
+        return []
+    children = [child for child in map(observe, map(int, text.split())) if child]
+    return [*children, *(grandchild for child in children for grandchild in descendants(child))]

@@ -1,0 +1,96 @@
+"""Questions to the running Slurm, as its administrator."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from onehost.daemons import environment
+from onehost.errors import TestbedError
+from onehost.programs import need
+from onehost.waiting import wait_until
+
+if TYPE_CHECKING:
+    from onehost.layout import Layout
+
+ANSWER_TIMEOUT_S = 60.0
+CANCEL_TIMEOUT_S = 60.0
+USABLE = {"idle", "mixed", "allocated", "completing"}
+
+
+def slurm(layout: Layout, program: str, *arguments: str) -> str:
+    """The standard output of one of Slurm's commands.
+
+    Raises ``subprocess.SubprocessError`` where it fails or does not answer in ``ANSWER_TIMEOUT_S`` real seconds.
+    """
+    return subprocess.run(
+        [need(program), *arguments],
+        env=environment(layout),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=ANSWER_TIMEOUT_S,
+    ).stdout
+
+
+def controller_answers(layout: Layout) -> bool:
+    """Whether slurmctld is up and talks."""
+    try:
+        slurm(layout, "scontrol", "ping")
+    except subprocess.SubprocessError:
+        return False
+    return True
+
+
+def node_states(layout: Layout) -> dict[str, str]:
+    """Every node's state, such as ``idle`` or ``down*``; nothing where Slurm does not answer."""
+    try:
+        lines = slurm(layout, "sinfo", "-hN", "-o", "%N %T").splitlines()
+    except subprocess.SubprocessError:
+        return {}
+    return {name: state for name, state in map(str.split, lines)}
+
+
+def usable_nodes(layout: Layout) -> set[str]:
+    """Nodes that run jobs or could."""
+    return {name for name, state in node_states(layout).items() if state in USABLE}
+
+
+def nodes_without_work(layout: Layout) -> set[str]:
+    """Nodes on which a job could start at once."""
+    return {name for name, state in node_states(layout).items() if state == "idle"}
+
+
+def users_with_jobs(layout: Layout) -> set[str]:
+    """Users with jobs that have not ended, completing ones included."""
+    return set(slurm(layout, "squeue", "-h", "-o", "%u").split())
+
+
+def cancel_everything(layout: Layout) -> None:
+    """Cancel every job and wait until the last is gone; a controller that does not answer is left alone."""
+    try:
+        for user in users_with_jobs(layout):
+            slurm(layout, "scancel", "--user", user)
+        wait_until(lambda: not users_with_jobs(layout), CANCEL_TIMEOUT_S, "the end of the cancelled jobs")
+    except (subprocess.SubprocessError, TestbedError):
+        return
+
+
+def set_node(layout: Layout, node: str, action: str) -> None:
+    """Take a node down as if it had failed (its jobs end NODE_FAIL or are requeued), or resume it."""
+    states = {"down": ("State=DOWN", "Reason=test"), "resume": ("State=RESUME",)}
+    if action not in states:
+        raise TestbedError(f"node {action!r}: expected down or resume")
+    try:
+        slurm(layout, "scontrol", "update", f"NodeName={node}", *states[action])
+    except subprocess.CalledProcessError as error:
+        raise TestbedError(f"node {node} {action}: {error.stderr.strip()}") from error
+
+
+def token(layout: Layout, user: str, lifespan_s: int) -> str:
+    """A JSON Web Token for ``user``; it expires in Slurm's time."""
+    try:
+        answer = slurm(layout, "scontrol", "token", f"username={user}", f"lifespan={lifespan_s}")
+    except subprocess.CalledProcessError as error:
+        raise TestbedError(f"token for {user}: {error.stderr.strip()}") from error
+    return answer.strip().removeprefix("SLURM_JWT=")

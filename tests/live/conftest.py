@@ -1,0 +1,72 @@
+"""A real Slurm for the tests of this folder; ``tests/slurm_testbed.py`` tells what it offers.
+
+Without Slurm the tests skip, with one line; in continuous integration they fail instead.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from slurm_testbed import NoTestbed, Testbed, state_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).resolve().parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker has them all, so that a run starts one Slurm, not one a worker."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slurm)
+            item.add_marker(pytest.mark.xdist_group("slurm"))
+
+
+def started(purpose: str, speed: int) -> Iterator[Testbed]:
+    """A testbed that ends with this session, or with this process if the session does not come to its end."""
+    try:
+        testbed = Testbed.start(state_directory(purpose), speed=speed)
+    except NoTestbed as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no Slurm to test on: {missing}")
+        pytest.skip(f"no Slurm to test on: {missing}")
+    with testbed.stopped_after():
+        yield testbed
+
+
+@pytest.fixture(scope="session")
+def fast_clock_testbed() -> Iterator[Testbed]:
+    """Clock x60, as the last test has left it."""
+    yield from started("live", 60)
+
+
+@pytest.fixture(scope="session")
+def session_real_clock_testbed() -> Iterator[Testbed]:
+    """Clock x1, as the last test has left it."""
+    yield from started("real", 1)
+
+
+@pytest.fixture
+def testbed(fast_clock_testbed: Testbed) -> Testbed:
+    """Clock x60, without jobs, everything up."""
+    fast_clock_testbed.reset()
+    return fast_clock_testbed
+
+
+@pytest.fixture
+def privileged_testbed(testbed: Testbed) -> Testbed:
+    """``testbed`` with several users and accounting."""
+    if not testbed.privileged:
+        pytest.skip("several users and accounting need a testbed started by root")
+    return testbed
+
+
+@pytest.fixture
+def real_clock_testbed(session_real_clock_testbed: Testbed) -> Testbed:
+    """Clock x1, without jobs, everything up."""
+    session_real_clock_testbed.reset()
+    return session_real_clock_testbed
