@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract clean
+.PHONY: demo test lint types contract testbed clean
 PY ?= python3
 V := .venv/bin
 
@@ -23,6 +23,12 @@ types: $(V)/.ready
 
 contract: $(V)/.ready
 	$(V)/lint-imports
+
+testbed:
+	@slurm-testbed/testbed start --speed 60
+	@echo 'A shell with Slurm'"'"'s clock:   . <(slurm-testbed/testbed env)          then sinfo, sbatch ...'
+	@echo 'A shell for mirage:         . <(slurm-testbed/testbed env --plain)'
+	@echo 'How it is, and its end:     slurm-testbed/testbed status | stop | wipe'
 
 clean:
 	rm -rf .venv demo-out

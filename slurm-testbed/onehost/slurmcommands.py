@@ -48,7 +48,7 @@ def node_states(layout: Layout) -> dict[str, str]:
         lines = slurm(layout, "sinfo", "-hN", "-o", "%N %T").splitlines()
     except subprocess.SubprocessError:
         return {}
-    return {name: state for name, state in map(str.split, lines)}
+    return {row[0]: row[1] for row in map(str.split, lines)}
 
 
 def usable_nodes(layout: Layout) -> set[str]:
