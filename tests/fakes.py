@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirage.domain.chain import NOTHING_EXPECTED, Chain, ChainId, DoneCondition, FailurePolicies
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
-from mirage.domain.job import ABSENT, Job, JobChange, JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, BatchScript, Job, JobChange, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+MIN = 60
 HOUR = 3_600
 BY_EXIT_CODE = DoneCondition()
 BY_DEFAULT = FailurePolicies()
@@ -26,9 +27,11 @@ def chain(
     done: DoneCondition = BY_EXIT_CODE,
     failures: FailurePolicies = BY_DEFAULT,
     name: str = "svc",
+    **more: Any,
 ) -> Chain:
-    """A one-node service."""
-    return Chain(ChainId(name), name, "alice", JobRequest(name, "", limit), done, failures)
+    """A one-node service of alice's in her home."""
+    request = JobRequest(name, "", limit, batch=BatchScript("#!/bin/sh\nexec serve\n", directory="/home/alice"))
+    return Chain(ChainId(name), name, "alice", request, done, failures, **more)
 
 
 @dataclass
@@ -40,11 +43,13 @@ class Fate:
     """``None``: to its limit, a TIMEOUT."""
     state: JobState = JobState.COMPLETED
     exit_code: int = 0
+    obeys: int | None = None
+    """Exits with 0 so many seconds after a signal; ``None``: ignores it."""
 
 
 @dataclass
 class FakeCluster:
-    """Every port that faces Slurm, on a clock that the test moves."""
+    """Every port that faces Slurm, on a clock that the test moves. Nothing with a nice ever starts: so full is it."""
 
     fates: Callable[[JobRequest], Fate] = lambda request: Fate()
     time: int = 0
@@ -58,6 +63,7 @@ class FakeCluster:
     plan: int = ABSENT
     jobs: dict[int, Job] = field(default_factory=dict)
     submissions: list[JobRequest] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
     changes: list[tuple[int, JobChange]] = field(default_factory=list)
     signals: list[tuple[int, str]] = field(default_factory=list)
     forget_after: int | None = None
@@ -118,9 +124,9 @@ class FakeCluster:
             raise UnknownJob(str(job_id))
         self.changes.append((job_id, change))
         held = job.held if change.held is None else change.held
-        if job.held and not held:
-            self._released[job_id] = self.time
         nice = job.nice if change.nice is None else change.nice
+        if (job.held or job.nice) and not (held or nice):
+            self._released[job_id] = self.time
         self.jobs[job_id] = replace(job, held=held, nice=nice)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
@@ -128,6 +134,10 @@ class FakeCluster:
         if job.state is not JobState.RUNNING:
             raise UnknownJob(str(job_id))
         self.signals.append((job_id, signal))
+        fate = self._fates[job_id]
+        if fate.obeys is not None:
+            runtime = self.time + fate.obeys - job.start
+            self._fates[job_id] = replace(fate, runtime=runtime, state=JobState.COMPLETED, exit_code=0)
 
     def _owned(self, job_id: JobId, owner: str) -> Job:
         self._answer()
@@ -149,10 +159,16 @@ class FakeCluster:
         return tuple(job.state for job in self.jobs.values())
 
     def exists(self, path: str) -> bool:
-        return False
+        return path in self.files
 
     def live(self) -> list[Job]:
         return [job for job in self.jobs.values() if not job.state.finished]
+
+    def requeue(self, job_id: int, wait: int = 0) -> None:
+        """The job goes back to the queue and waits again."""
+        job = self.jobs[job_id]
+        self._fates[job_id] = replace(self._fates[job_id], wait=self.time - job.submit + wait)
+        self.jobs[job_id] = replace(job, state=JobState.PENDING, start=ABSENT, end=ABSENT)
 
     def _answer(self) -> None:
         if self.down:
@@ -164,7 +180,7 @@ class FakeCluster:
     def _brought_up(self, job: Job) -> Job:
         fate = self._fates[job.job_id]
         start = max(job.submit + fate.wait, self._released.get(job.job_id, 0))
-        if job.state is JobState.PENDING and not job.held and start <= self.time:
+        if job.state is JobState.PENDING and not (job.held or job.nice) and start <= self.time:
             job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit)
         runtime = job.limit if fate.runtime is None else fate.runtime
         if job.state is JobState.RUNNING and job.start + runtime <= self.time:

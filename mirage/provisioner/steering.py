@@ -1,7 +1,7 @@
 """Holding back a successor that is already in the queue, and letting it go. Pure.
 
 A link that is submitted early and held back grows older in the queue while its predecessor runs; whether that
-counts is Slurm's affair (``PriorityFlags``, see DESIGN.md). The decision of when it may start stays open until then.
+counts is Slurm's affair (``PriorityFlags``, see DESIGN.md). When it may start stays open until it does.
 """
 
 from __future__ import annotations

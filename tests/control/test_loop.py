@@ -5,58 +5,17 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from fakes import HOUR, FakeCluster, Fate, chain
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+from loops import Service, waiting
 
 from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
-from mirage.control.memory import MemoryStore
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
 from mirage.domain.job import JobState
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
-
-MIN = 60
-
-
-class Service:
-    """A loop with its cluster, store and journal; ``crash`` loses all but the cluster and the store."""
-
-    def __init__(self, cluster: FakeCluster, predictor: str = "reactive", links: int = 2, **policy) -> None:
-        self.cluster = cluster
-        self.store = MemoryStore(ChainRecord(chain(done=DoneCondition(links=links))))
-        self.predictor = predictor
-        self.policy = Policy(**policy)
-        self.crash()
-
-    def crash(self) -> None:
-        self.journal = MemoryJournal()
-        c = self.cluster
-        outside = Outside(c, c, c, c, c, self.store, self.journal, c)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(guard), self.policy)
-
-    def cycle(self, time: int | None = None) -> str:
-        self.cluster.advance(self.cluster.time if time is None else time)
-        sentence = self.loop.cycle().sentence
-        self.record.check()
-        return sentence
-
-    def run(self, until: int, tick: int = 10 * MIN) -> ChainRecord:
-        self.loop.run(SimulatedTicks(self.cluster, tick, until), lambda: self.record.over)
-        self.record.check()
-        return self.record
-
-    @property
-    def record(self) -> ChainRecord:
-        (record,) = self.store.load()
-        return record
-
-
-def waiting(hours: float) -> FakeCluster:
-    return FakeCluster(lambda request: Fate(wait=int(hours * HOUR)))
 
 
 @pytest.mark.parametrize(

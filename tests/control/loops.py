@@ -1,0 +1,65 @@
+"""A control loop over a scripted cluster, for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+
+from mirage.control.commands import CommandQueue
+from mirage.control.guard import Guard, Guards
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore
+from mirage.control.ticks import SimulatedTicks
+from mirage.domain.chain import ChainRecord, DoneCondition
+from mirage.predictors.registry import build_predictor
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import Chain
+
+
+class Service:
+    """A loop with its cluster, store and journal; ``crash`` loses all but the cluster and the store."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        predictor: str = "reactive",
+        links: int = 2,
+        chain_: Chain | None = None,
+        **policy,
+    ) -> None:
+        self.cluster = cluster
+        self.store = MemoryStore(ChainRecord(chain_ or chain(done=DoneCondition(links=links))))
+        self.predictor = predictor
+        self.policy = Policy(**policy)
+        self.crash()
+
+    def crash(self) -> None:
+        self.journal = MemoryJournal()
+        self.commands = CommandQueue()
+        c = self.cluster
+        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands)
+        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(guard), self.policy)
+
+    def cycle(self, time: int | None = None) -> str:
+        self.cluster.advance(self.cluster.time if time is None else time)
+        sentence = self.loop.cycle().sentence
+        self.record.check()
+        return sentence
+
+    def run(self, until: int, tick: int = 10 * MIN) -> ChainRecord:
+        self.loop.run(SimulatedTicks(self.cluster, tick, until), lambda: self.record.over)
+        self.record.check()
+        return self.record
+
+    @property
+    def record(self) -> ChainRecord:
+        (record,) = self.store.load()
+        return record
+
+
+def waiting(hours: float) -> FakeCluster:
+    return FakeCluster(lambda request: Fate(wait=int(hours * HOUR)))

@@ -1,0 +1,123 @@
+"""Two links run at once: who makes way, when, and what that means for the chain."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+from loops import Service
+
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.job import JobState, WarnSignal
+
+FOREVER = DoneCondition(links=3)
+SIGNAL = WarnSignal("USR1", 10 * MIN)
+
+
+def overlapping(handover: Handover, obeys: int | None = None, wait: int = HOUR) -> Service:
+    """Links wait an hour and are submitted three hours early: two hours of overlap where nobody makes way."""
+    cluster = FakeCluster(lambda request: Fate(wait=wait, obeys=obeys))
+    return Service(cluster, "fixed:3h", chain_=chain(done=FOREVER, handover=handover))
+
+
+def overlaps(record: ChainRecord) -> list[int]:
+    return [outcome.overlap for outcome in record.outcomes()]
+
+
+def test_without_a_policy_both_run_until_the_limit() -> None:
+    service = overlapping(Handover(HandoverPolicy.NONE))
+    record = service.run(300 * HOUR)
+    assert overlaps(record) == [2 * HOUR, 2 * HOUR]
+    assert not service.cluster.signals
+
+
+def test_on_start_the_predecessor_is_signalled_and_leaves_by_itself() -> None:
+    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL), obeys=120)
+    record = service.run(300 * HOUR, tick=MIN)
+    assert overlaps(record) == [120, 120], "the overlap is what really happened"
+    assert service.cluster.signals == [(100, "USR1"), (101, "USR1")]
+    assert record.status is ChainStatus.DONE
+    assert record.reason == "3 links have run", "a link that leaves when told has not finished the work"
+
+
+def test_one_that_ignores_the_signal_is_ended_when_its_grace_is_over() -> None:
+    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL))
+    record = service.run(300 * HOUR, tick=MIN)
+    assert overlaps(record) == [10 * MIN, 10 * MIN]
+    assert [link.job_state for link in record.links[:2]] == [JobState.CANCELLED] * 2
+    assert record.failures == 0, "our own cancellation is nobody's failure"
+    assert record.reason == "3 links have run"
+
+
+def test_when_ready_waits_for_the_successors_word() -> None:
+    service = overlapping(Handover(HandoverPolicy.WHEN_READY, SIGNAL), obeys=0)
+    service.run(47 * HOUR, tick=MIN)
+    assert service.record.links[1].state is LinkState.RUNNING
+    service.run(47 * HOUR + 30 * MIN, tick=MIN)
+    assert not service.cluster.signals, "the successor loads its model"
+    service.cluster.files.add("/home/alice/.mirage/svc.2.ready")
+    service.run(48 * HOUR, tick=MIN)
+    assert service.cluster.signals == [(100, "USR1")]
+    assert service.record.links[0].state is LinkState.ENDED
+
+
+def test_a_successor_that_never_gets_ready_leaves_the_predecessor_its_limit() -> None:
+    service = overlapping(Handover(HandoverPolicy.WHEN_READY, SIGNAL))
+    assert overlaps(service.run(300 * HOUR)) == [2 * HOUR, 2 * HOUR]
+
+
+def test_the_largest_overlap_bounds_every_policy() -> None:
+    for policy in HandoverPolicy:
+        service = overlapping(Handover(policy, SIGNAL, max_overlap=40 * MIN), obeys=0)
+        record = service.run(300 * HOUR, tick=MIN)
+        expected = 0 if policy is HandoverPolicy.ON_START else 40 * MIN
+        assert overlaps(record) == [expected] * 2, policy
+
+
+@pytest.mark.parametrize("crash_after", ["signal", "store"])
+def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> None:
+    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL))
+    save, signal = service.store.save, service.cluster.signal
+
+    class Crash(BaseException):
+        pass
+
+    def dying_save(record: ChainRecord) -> None:
+        told = any(link.is_retired and not link.final for link in record.links)
+        if told and crash_after == "signal":
+            raise Crash
+        save(record)
+        if told:
+            raise Crash
+
+    service.store.save = dying_save
+    with pytest.raises(Crash):
+        service.run(100 * HOUR, tick=MIN)
+    service.store.save, service.cluster.signal = save, signal
+    service.crash()
+    record = service.run(300 * HOUR, tick=MIN)
+    assert overlaps(record)[0] <= 11 * MIN
+    assert 1 <= len([s for s in service.cluster.signals if s[0] == 100]) <= 2
+    assert record.reason == "3 links have run"
+
+
+def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
+    service = overlapping(Handover(), wait=4 * HOUR)
+    service.run(50 * HOUR, tick=MIN)
+    assert [link.state for link in service.record.links] == [LinkState.RUNNING, LinkState.PENDING]
+    service.cluster.requeue(100, wait=20 * HOUR)
+    service.cycle(50 * HOUR + MIN)
+    service.cycle(50 * HOUR + 2 * MIN)
+    first, second = service.record.links
+    assert first.state is LinkState.ENDED
+    assert second.waiting
+    assert service.record.status is ChainStatus.ACTIVE, "giving it up is no failure"
+
+
+def test_a_requeued_link_without_a_successor_is_waited_for() -> None:
+    service = overlapping(Handover())
+    service.run(10 * HOUR)
+    service.cluster.requeue(100, wait=5 * HOUR)
+    service.run(14 * HOUR)
+    assert [link.state for link in service.record.links] == [LinkState.PENDING]
+    service.run(16 * HOUR)
+    assert [link.state for link in service.record.links] == [LinkState.RUNNING]
