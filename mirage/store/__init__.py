@@ -1,0 +1,1 @@
+"""What must survive a restart, in SQLite or PostgreSQL. Dumb: no policy."""

@@ -1,0 +1,83 @@
+"""Who did what: every command and every act in somebody's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import insert, select
+
+from mirage.domain.chain import ChainId
+from mirage.store.codec import storable
+from mirage.store.tables import audit
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One act."""
+
+    time: Seconds
+    user: str
+    """Who asked."""
+    uid: int
+    action: str
+    """Such as ``pause``."""
+    chain: ChainId | None
+    result: str
+    """``done``, or why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """An entry and its place."""
+
+    cursor: int
+    entry: AuditEntry
+
+
+class AuditLog:
+    """Entries are only ever added. Every thread may use it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(self, entry: AuditEntry) -> None:
+        """Append one entry; on disk when it returns. Raises ``StoreUnavailable``."""
+        row = {
+            "time": int(entry.time),
+            "user": storable(entry.user),
+            "uid": entry.uid,
+            "action": storable(entry.action),
+            "chain_id": entry.chain and storable(entry.chain),
+            "result": storable(entry.result),
+        }
+        self._database.write(lambda connection: connection.execute(insert(audit), row))
+
+    def read(
+        self, chain: ChainId | None = None, before: int | None = None, limit: int = 100
+    ) -> tuple[AuditLine, ...]:
+        """Entries, newest first: about one chain, before a cursor. Raises ``StoreUnavailable``."""
+        query = select(audit).order_by(audit.c.id.desc()).limit(limit)
+        if chain is not None:
+            query = query.where(audit.c.chain_id == chain)
+        if before is not None:
+            query = query.where(audit.c.id < before)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return tuple(
+            AuditLine(
+                row.id,
+                AuditEntry(
+                    row.time,
+                    row.user,
+                    row.uid,
+                    row.action,
+                    ChainId(row.chain_id) if row.chain_id else None,
+                    row.result,
+                ),
+            )
+            for row in rows
+        )

@@ -1,0 +1,124 @@
+"""The chains and their links, durable."""
+
+from __future__ import annotations
+
+import threading
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, select, update
+
+from mirage.domain.errors import StoreUnavailable
+from mirage.store.chainrows import change, record_of
+from mirage.store.tables import chains, links, outcomes
+from mirage.store.upserts import upsert
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import Seconds
+    from mirage.store.chainrows import ChainChange
+    from mirage.store.database import Database
+    from mirage.store.outbox import Outbox
+
+Records = dict["ChainId", "ChainRecord"]
+
+
+class SqlChainStore:
+    """``ChainStore`` in a database that this process alone writes chains to.
+
+    Read once and served from memory after that. After a write that failed the memory is thrown away and read anew:
+    it may be behind the database, and must never be ahead of it. Every thread may call ``load``.
+    """
+
+    def __init__(self, database: Database, outbox: Outbox) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._records: Records | None = None
+        self._lock = threading.RLock()
+
+    def load(self) -> tuple[ChainRecord, ...]:
+        """Every chain, in order of creation. Raises ``StoreUnavailable``, and ``ConfigError`` for a record that
+        another version of Mirage stored and this one cannot read."""
+        with self._lock:
+            return tuple(self._known().values())
+
+    def save(self, record: ChainRecord) -> None:
+        """Add or replace the record of one chain; on disk when it returns. Raises ``StoreUnavailable``.
+
+        Only what differs from the record stored is written, and with it the hand-overs that this completes.
+        """
+        with self._lock:
+            known = self._known()
+            old = known.get(record.chain.chain_id)
+            step = change(old, record)
+            if step.nothing:
+                return
+            try:
+                self._outbox.commit(lambda connection: self._write(connection, step, new=old is None))
+            except BaseException:
+                self._records = None
+                raise
+            known[record.chain.chain_id] = record
+
+    def prune(self, before: Seconds) -> int:
+        """Forget chains that are over and whose last link was planned and ended before this; returns how many.
+
+        A chain that was over before its first link has no age and is kept.
+        """
+        with self._lock:
+            known = self._known()
+            old = [chain_id for chain_id, record in known.items() if _ended_before(record, before)]
+            if old:
+                self._database.write(lambda c: c.execute(delete(chains).where(chains.c.chain_id.in_(old))))
+            self._records = {chain_id: known[chain_id] for chain_id in known if chain_id not in set(old)}
+            return len(old)
+
+    def _known(self) -> Records:
+        if self._records is None:
+            self._records = self._database.read(self._read)
+        return self._records
+
+    def _read(self, connection: Connection) -> Records:
+        of_chain = (
+            select(links.c.chain_id, links.c.document)
+            .join(chains, chains.c.chain_id == links.c.chain_id)
+            .order_by(chains.c.sequence, links.c.index)
+        )
+        rows = connection.execute(of_chain).tuples()
+        documents = {key: [text for _, text in group] for key, group in groupby(rows, lambda row: row[0])}
+        c = chains.c
+        in_order = select(c.chain_id, c.definition, c.progress).order_by(c.sequence)
+        return {
+            chain_id: record_of(
+                definition, progress, documents.get(chain_id, ()), f"{self._database.where}: chain {chain_id}"
+            )
+            for chain_id, definition, progress in connection.execute(in_order).tuples()
+        }
+
+    def _write(self, connection: Connection, step: ChainChange, *, new: bool) -> None:
+        of_chain = {"chain_id": step.chain_id}
+        if step.chain and new:
+            upsert(connection, chains, [step.chain], ["chain_id"])
+        elif step.chain:
+            done = connection.execute(update(chains).where(chains.c.chain_id == step.chain_id).values(step.chain))
+            self._expect_there(done.rowcount, step.chain_id)
+        upsert(connection, links, step.links, ["chain_id", "index"])
+        connection.execute(delete(links).filter_by(**of_chain).where(links.c.index > step.links_kept))
+        if step.outcomes_gone:
+            stale = outcomes.c.predecessor.in_(step.outcomes_gone)
+            connection.execute(delete(outcomes).filter_by(**of_chain).where(stale))
+        upsert(connection, outcomes, step.outcomes, ["chain_id", "predecessor"])
+
+    def _expect_there(self, rows: int, chain_id: ChainId) -> None:
+        if rows != 1:
+            where = self._database.where
+            raise StoreUnavailable(
+                f"{where}: another process removed chain {chain_id}; let one daemon alone use this database"
+            )
+
+
+def _ended_before(record: ChainRecord, before: Seconds) -> bool:
+    instants = [max(link.planned, link.end) for link in record.links]
+    return record.over and not record.live and bool(instants) and max(instants) < before

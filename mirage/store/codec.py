@@ -1,0 +1,76 @@
+"""Frozen dataclasses as JSON documents, and back.
+
+A field that an older document lacks takes its default; a field or a word that this version does not know is
+refused, because leaving it out would change what was stored.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+
+def plain_values(adapter: TypeAdapter[T], value: T) -> Any:
+    """``value`` as dictionaries, lists, texts and numbers."""
+    return adapter.dump_python(value, warnings=False)
+
+
+def to_text(values: Any) -> str:
+    """Plain values as JSON in ASCII: exact for every text, also one with bytes that are no UTF-8."""
+    return json.dumps(values, separators=(",", ":"), default=_number)
+
+
+def from_text(adapter: TypeAdapter[T], text: str, where: str) -> T:
+    """The value of a document. Raises ``ConfigError`` that names ``where`` and the field."""
+    return from_values(adapter, loaded(text, where), where)
+
+
+def loaded(text: str, where: str) -> Any:
+    """The plain values of a document. Raises ``ConfigError``."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(where, f"the stored document is damaged ({error}); restore a backup") from None
+
+
+def from_values(adapter: TypeAdapter[T], values: Any, where: str) -> T:
+    """The value of what ``plain_values`` gave. Raises ``ConfigError`` that names ``where`` and the field."""
+    try:
+        return adapter.validate_python(values, extra="forbid")
+    except ValidationError as error:
+        raise ConfigError(
+            where, f"{_first_fault(error)}; it was stored by another, newer Mirage: install that"
+        ) from None
+
+
+def storable(text: str) -> str:
+    """A sentence as every database takes it: a NUL or a stray byte becomes a mark."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _number(value: object) -> int | float:
+    """Numbers taken out of columns are numpy's own."""
+    if isinstance(value, np.integer | np.floating):
+        number: int | float = value.item()
+        return number
+    raise TypeError(f"{type(value).__name__} cannot be stored")
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    unknown = fault["type"] == "unexpected_keyword_argument"
+    return f"{_dotted(fault['loc'])}: {'a field unknown to this version' if unknown else fault['msg']}"
+
+
+def _dotted(parts: Iterable[int | str]) -> str:
+    return ".".join(str(part) for part in parts) or "document"

@@ -1,0 +1,82 @@
+"""Transactions: whole or not at all, and every fault as one error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from mirage.domain.errors import StoreUnavailable
+from mirage.store.engines import BEGIN, postgres_engine, sqlite_engine
+from mirage.store.faults import explained
+from mirage.store.location import locate, make_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Engine
+
+T = TypeVar("T")
+
+
+class Database:
+    """One database. Every thread may use it; each transaction has a connection of its own.
+
+    All methods raise ``StoreUnavailable``.
+    """
+
+    def __init__(self, engine: Engine, where: str) -> None:
+        self.where = where
+        self._engine = engine
+        self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
+        self._reading = engine
+        if engine.dialect.name == "postgresql":
+            # As in SQLite, all statements of one reader see the same instant.
+            self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @classmethod
+    def at(cls, url: str, patience: float) -> Database:
+        """The database at a URL, not looked into yet. Raises ``ConfigError``, ``MissingExtra`` too.
+
+        ``patience``: seconds to wait for other writers.
+        """
+        location = locate(url)
+        if location.file is None:
+            return cls(postgres_engine(location.url, patience), location.shown)
+        make_room(location.file)
+        return cls(sqlite_engine(location.url, patience), location.shown)
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do ``work`` in one transaction, on disk on return.
+
+        Where the connection breaks ``work`` is done once more, even if its first commit may have gone through:
+        it must not mind.
+        """
+        return self._do(self._writing, work)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Do ``work``, which only reads, in one transaction."""
+        return self._do(self._reading, work)
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+        self._engine.dispose()
+
+    def _do(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        try:
+            try:
+                return _once(engine, work)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                return _once(engine, work)
+        except DBAPIError as error:
+            raise explained(error, self.where) from error
+        except PoolTimeout as error:
+            raise StoreUnavailable(f"{self.where}: all connections are in use; ask less at once") from error
+
+
+def _once(engine: Engine, work: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return work(connection)

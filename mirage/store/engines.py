@@ -1,0 +1,66 @@
+"""Engines that keep what was committed: SQLite and PostgreSQL, set up for a daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine, create_engine, event
+
+from mirage.domain.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sqlalchemy import URL, Connection
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+BEGIN = "mirage_begin"
+"""Execution option: how SQLite begins the transaction, such as ``IMMEDIATE``."""
+
+_CONNECT_SECONDS = 5
+_WAL_BYTES = 64 << 20
+
+
+def sqlite_engine(url: URL, patience: float) -> Engine:
+    """An engine on a SQLite file. ``patience``: seconds to wait for another writer."""
+    # The driver sets this busy timeout as it opens the file, before any statement: changing the journal mode may
+    # already have to wait.
+    engine = create_engine(url, connect_args={"timeout": patience}, pool_timeout=patience)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+        del entry
+        # Without this the driver begins and commits by its own rules; now only the listener below begins.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        # NORMAL would lose the last commits in a power cut: an intent must be on disk before it is acted upon.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later fails at once where another writes meanwhile, whatever
+        # the timeout; writers therefore take their lock as they begin.
+        connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(BEGIN, 'DEFERRED')}")
+
+    return engine
+
+
+def postgres_engine(url: URL, patience: float) -> Engine:
+    """An engine on a PostgreSQL server. Raises ``MissingExtra`` without its driver."""
+    settings: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": 2_000 * _CONNECT_SECONDS}
+    own = {key: value for key, value in settings.items() if key not in url.query}
+    try:
+        engine = create_engine(url, connect_args=own, pool_pre_ping=True, pool_timeout=patience)
+    except ModuleNotFoundError:
+        raise MissingExtra("a store in PostgreSQL", "postgres") from None
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+        del entry
+        connection.cursor().execute(f"SET lock_timeout = {int(patience * 1_000)}")
+        connection.commit()
+
+    return engine

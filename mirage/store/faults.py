@@ -1,0 +1,83 @@
+"""From what a database driver says to what the reader can do about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+
+from mirage.domain.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
+
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: (
+        "another process keeps the database locked",
+        "end the other writer (a backup, a second daemon; 'fuser' names it)",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "the database cannot be written",
+        "give the file and its directory to the daemon's user, on a file system that is mounted read-write",
+    ),
+    sqlite3.SQLITE_IOERR: ("reading or writing the disk failed", "look at the kernel's log for disk errors"),
+    sqlite3.SQLITE_CORRUPT: (
+        "the database file is damaged",
+        "restore a backup; 'sqlite3 FILE .recover' saves what is left",
+    ),
+    sqlite3.SQLITE_NOTADB: ("this is not a database file", "restore a backup, or name another file"),
+    sqlite3.SQLITE_FULL: ("the disk is full", "free some space"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "the database file cannot be opened",
+        "check that its directory exists and belongs to the daemon's user",
+    ),
+}
+_SQLITE[sqlite3.SQLITE_LOCKED] = _SQLITE[sqlite3.SQLITE_BUSY]
+
+_POSTGRES = {
+    "53100": ("the server's disk is full", "free some space there"),
+    "53300": ("the server takes no more connections", "raise its max_connections or end other clients"),
+    "55P03": ("another session keeps a table locked", "end that session; pg_locks names it"),
+    "25006": ("the server is read-only", "name the primary server, not a standby"),
+    "42501": ("the user may not do this there", "grant the user its own database or schema"),
+    "28P01": ("the server refuses the password", "correct the password in the address or in ~/.pgpass"),
+    "28000": ("the server refuses this user", "allow the user in pg_hba.conf"),
+    "3D000": ("there is no such database", "create it: createdb -O USER NAME"),
+}
+_NO_ANSWER = ("the server does not answer or closed the connection", "check that it runs and can be reached")
+_UNKNOWN = ("the database reports a fault", "see the database's own message")
+
+_OUR_BUGS = (IntegrityError, ProgrammingError, DataError)
+
+
+def explained(error: DBAPIError, where: str) -> StoreUnavailable:
+    """The error to raise for what the driver raised; raises it again where it is a fault of this program."""
+    cause = error.orig
+    code = getattr(cause, "sqlstate", None)
+    if isinstance(error, _OUR_BUGS) and code not in _POSTGRES:
+        raise error
+    if isinstance(cause, sqlite3.Error):
+        primary = getattr(cause, "sqlite_errorcode", -1) & 0xFF
+        problem, remedy = _SQLITE.get(primary, _UNKNOWN)
+    elif code is None or code[:2] in ("08", "57"):
+        problem, remedy = _named_in(str(cause)) or _NO_ANSWER
+    else:
+        problem, remedy = _POSTGRES.get(code, _UNKNOWN)
+    return StoreUnavailable(f"{where}: {problem} ({_first_line(cause)}); {remedy}")
+
+
+def _named_in(message: str) -> tuple[str, str] | None:
+    """A refusal to connect has no code; the server's words are all there is."""
+    words = {
+        "does not exist": "3D000",
+        "password authentication failed": "28P01",
+        "no pg_hba.conf entry": "28000",
+        "too many clients": "53300",
+    }
+    return next((_POSTGRES[code] for text, code in words.items() if text in message), None)
+
+
+def _first_line(cause: BaseException | None) -> str:
+    lines = str(cause).strip().splitlines()
+    return lines[0] if lines else type(cause).__name__

@@ -1,0 +1,102 @@
+"""The journal in the database: what happened, what was decided and what was foreseen then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+
+from mirage.domain.chain import ChainId, Outcome
+from mirage.domain.decision import Prediction
+from mirage.domain.job import Seconds
+from mirage.domain.journal import Entry, EntryKind
+from mirage.store.codec import from_values, loaded, plain_values, storable, to_text
+from mirage.store.tables import journal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+    from sqlalchemy import Row
+
+    from mirage.store.database import Database
+    from mirage.store.outbox import Outbox
+
+_ENTRY = TypeAdapter(Entry)
+# The entry's own module names these for type checkers only.
+_ENTRY.rebuild(
+    _types_namespace={"ChainId": ChainId, "Outcome": Outcome, "Prediction": Prediction, "Seconds": Seconds}
+)
+_COLUMNS = ("time", "chain", "kind", "text", "link")
+_REST = {field.name: field.default for field in fields(Entry) if field.name not in _COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """An entry and its place."""
+
+    cursor: int
+    """Counts up; the next older page begins before the last line's."""
+    entry: Entry
+
+
+class SqlJournal:
+    """``Journal`` of a daemon: entries are on disk with the next chain saved, or on ``flush``."""
+
+    def __init__(self, database: Database, outbox: Outbox) -> None:
+        self._database = database
+        self._outbox = outbox
+
+    def write(self, entry: Entry) -> None:
+        """Append one entry, in memory for now; called by the loop's thread only."""
+        details = {name: getattr(entry, name) for name in _REST}
+        row = {
+            "time": int(entry.time),
+            "chain_id": entry.chain,
+            "link": entry.link,
+            "kind": entry.kind.value,
+            "text": storable(entry.text),
+            "details": None if details == _REST else _details(entry),
+        }
+        self._outbox.add(journal, row)
+
+    def flush(self) -> None:
+        """Put on disk all that was written; call it at the end of a cycle.
+
+        Raises ``StoreUnavailable``; the entries are kept for the next attempt.
+        """
+        self._outbox.commit()
+
+    def read(
+        self,
+        chain: ChainId | None = None,
+        kinds: Collection[EntryKind] = (),
+        before: int | None = None,
+        limit: int = 100,
+    ) -> tuple[JournalLine, ...]:
+        """Entries on disk, newest first: of one chain, of some kinds, before a cursor. Any thread may ask.
+
+        Raises ``StoreUnavailable``, and ``ConfigError`` for an entry that this version cannot read.
+        """
+        query = select(journal).order_by(journal.c.id.desc()).limit(limit)
+        if chain is not None:
+            query = query.where(journal.c.chain_id == chain)
+        if kinds:
+            query = query.where(journal.c.kind.in_([kind.value for kind in kinds]))
+        if before is not None:
+            query = query.where(journal.c.id < before)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return tuple(_line(row, f"{self._database.where}: line {row.id} of the journal") for row in rows)
+
+
+def _details(entry: Entry) -> str:
+    values = plain_values(_ENTRY, entry)
+    return to_text({name: values[name] for name in _REST})
+
+
+def _line(row: Row[Any], where: str) -> JournalLine:
+    values = loaded(row.details, where) if row.details else {}
+    values |= {"time": row.time, "chain": row.chain_id, "link": row.link, "kind": row.kind, "text": row.text}
+    return JournalLine(row.id, from_values(_ENTRY, values, where))

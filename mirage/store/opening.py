@@ -1,0 +1,75 @@
+"""Opens a store: begin here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.store.audit import AuditLog
+from mirage.store.chains import SqlChainStore
+from mirage.store.database import Database
+from mirage.store.journal import SqlJournal
+from mirage.store.outbox import Outbox
+from mirage.store.outcomes import OutcomeLog
+from mirage.store.retention import Retention, delete_old
+from mirage.store.schema import upgrade
+from mirage.store.snapshots import SnapshotArchive
+from mirage.store.waithistory import SqlWaitHistory
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+
+_PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Everything kept in one database.
+
+    One process at a time may write; in it the loop's thread saves chains and writes the journal, and every thread
+    may read anything, add waits, snapshots and audit entries, and prune.
+    """
+
+    database: Database
+    chains: SqlChainStore
+    journal: SqlJournal
+    outcomes: OutcomeLog
+    snapshots: SnapshotArchive
+    waits: SqlWaitHistory
+    audit: AuditLog
+
+    def prune(self, retention: Retention, now: Seconds) -> dict[str, int]:
+        """Delete what is older than ``retention`` allows; returns how many of what.
+
+        Raises ``StoreUnavailable``.
+        """
+        cutoffs = retention.cutoffs(now)
+        return delete_old(self.database, cutoffs) | {"chains": self.chains.prune(cutoffs.chains)}
+
+    def close(self) -> None:
+        """Put on disk what still waits, and close the connections. Raises ``StoreUnavailable``."""
+        try:
+            self.journal.flush()
+        finally:
+            self.database.close()
+
+
+def open_store(url: str, patience: float = _PATIENCE) -> Store:
+    """Open a database, made and brought to this version's schema where needed.
+
+    ``url`` is such as ``sqlite:////var/lib/mirage/mirage.db`` or ``postgresql://mirage@localhost/mirage``;
+    ``patience`` is how many seconds to wait for other writers. Raises ``ConfigError`` (a wrong URL, a network file
+    system, a schema of a newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
+    """
+    database = Database.at(url, patience)
+    upgrade(database)
+    outbox = Outbox(database)
+    return Store(
+        database,
+        SqlChainStore(database, outbox),
+        SqlJournal(database, outbox),
+        OutcomeLog(database),
+        SnapshotArchive(database),
+        SqlWaitHistory(database),
+        AuditLog(database),
+    )

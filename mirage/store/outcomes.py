@@ -1,0 +1,55 @@
+"""The hand-overs of all chains, as saving the chains completed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from mirage.domain.chain import ChainId, Outcome
+from mirage.store.tables import outcomes
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverRecord:
+    """One hand-over that is complete."""
+
+    chain: ChainId
+    predecessor: int
+    """Index of the link that ended."""
+    successor: int
+    outcome: Outcome
+
+
+class OutcomeLog:
+    """Reads what ``SqlChainStore.save`` wrote; outlives the chains themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, chain: ChainId | None = None, since: Seconds | None = None) -> tuple[HandoverRecord, ...]:
+        """Hand-overs in order of the successor's start: of one chain, started at ``since`` or later.
+
+        Raises ``StoreUnavailable``.
+        """
+        order = (outcomes.c.successor_start, outcomes.c.chain_id, outcomes.c.predecessor)
+        query = select(outcomes).order_by(*order)
+        if chain is not None:
+            query = query.where(outcomes.c.chain_id == chain)
+        if since is not None:
+            query = query.where(outcomes.c.successor_start >= since)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        return tuple(
+            HandoverRecord(
+                ChainId(row.chain_id),
+                row.predecessor,
+                row.successor,
+                Outcome(row.predecessor_end, row.successor_start),
+            )
+            for row in rows
+        )

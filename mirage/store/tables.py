@@ -1,0 +1,133 @@
+"""The tables. Documents are JSON texts and hold the whole value; the columns beside them are what people ask for.
+
+A document absorbs new fields of the domain without a change here; the columns repeat a few of its fields because
+they are searched, sorted or read with plain SQL. Code that reads a value back reads the document only.
+
+An intent has no table of its own: it is a link in state ``planned``. Intent and submission are two states of one
+link under one tag, and a second table would have to be kept in step with it through every crash. Nor have
+decisions: they are entries of the journal, which carry their predictions.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+# SQLite counts up only a key of exactly this type.
+_Counter = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _chain_key() -> Column[str]:
+    key = ForeignKey("chains.chain_id", ondelete="CASCADE")
+    return Column("chain_id", Text, key, primary_key=True)
+
+
+chains = Table(
+    "chains",
+    metadata,
+    Column("sequence", _Counter, primary_key=True, autoincrement=True),
+    Column("chain_id", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("progress", Text, nullable=False),
+    Index(None, "owner"),
+)
+
+links = Table(
+    "links",
+    metadata,
+    _chain_key(),
+    Column("index", Integer, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("planned", BigInteger, nullable=False),
+    Column("submit", BigInteger, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+    Index(None, "job_id"),
+)
+
+outcomes = Table(
+    "outcomes",
+    metadata,
+    Column("chain_id", Text, primary_key=True),
+    Column("predecessor", Integer, primary_key=True),
+    Column("successor", Integer, nullable=False),
+    Column("predecessor_end", BigInteger, nullable=False),
+    Column("successor_start", BigInteger, nullable=False),
+    Column("interruption", BigInteger, nullable=False),
+    Column("overlap", BigInteger, nullable=False),
+    Index(None, "successor_start"),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("id", _Counter, primary_key=True, autoincrement=True),
+    Column("time", BigInteger, nullable=False),
+    Column("chain_id", Text),
+    Column("link", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("details", Text),
+    Index(None, "chain_id", "id"),
+    Index(None, "kind", "id"),
+    Index(None, "time"),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("pending", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("document", LargeBinary, nullable=False),
+)
+
+waits = Table(
+    "waits",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("submit", BigInteger, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, nullable=False),
+    Column("nodes", BigInteger, nullable=False),
+    Column("limit", BigInteger, nullable=False),
+    Column("partition", Text, nullable=False),
+    Index(None, "start", "job_id", "submit"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Counter, primary_key=True, autoincrement=True),
+    Column("time", BigInteger, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("chain_id", Text),
+    Column("result", Text, nullable=False),
+    Index(None, "chain_id", "id"),
+    Index(None, "time"),
+)

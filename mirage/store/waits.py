@@ -1,0 +1,82 @@
+"""Jobs that started, and how to see them start between two snapshots. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import JobColumns, Snapshot
+
+Int64 = NDArray[np.int64]
+
+_CLOCKS_APART: Seconds = 300
+"""Slurm's clock and ours may differ; munge refuses to work beyond this."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedJobs:
+    """Jobs that have started, as columns of equal length, in any order.
+
+    A job is known by its id and its submission: a requeued job is submitted anew.
+    """
+
+    job_id: Int64
+    submit: Int64
+    start: Int64
+    """Never before ``submit``."""
+    nodes: Int64
+    limit: Int64
+    """Requested walltime in seconds."""
+    partition: Int64
+    """Codes into ``partition_names``; -1: not known."""
+    partition_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where columns differ in length or a job starts before it was submitted."""
+        columns = (self.submit, self.start, self.nodes, self.limit, self.partition)
+        if any(len(column) != len(self) for column in columns):
+            raise ValueError("the columns of started jobs differ in length")
+        if bool(np.any(self.start < self.submit)):
+            first = int(self.job_id[np.argmax(self.start < self.submit)])
+            raise ValueError(f"job {first} starts before it was submitted")
+
+
+def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
+    """The jobs that run in ``current`` and had not started when ``previous`` was taken.
+
+    A job that started and ended in between is not seen; accounting knows those. Snapshots without a queue and
+    those that are stale give and take nothing: what merely was not looked at did not start just now, and counting
+    it would favour jobs that run long.
+    """
+    running = current.running
+    new = ~_among(running, previous.running) & (running.start >= previous.time - _CLOCKS_APART)
+    new &= (running.submit >= 0) & (running.start >= running.submit)
+    if current.stale:
+        new[:] = False
+    return StartedJobs(
+        running.job_id[new],
+        running.submit[new],
+        running.start[new],
+        running.nodes[new],
+        running.limit[new],
+        running.partition[new],
+        current.partition_names,
+    )
+
+
+def _among(jobs: JobColumns, known: JobColumns) -> NDArray[np.bool_]:
+    """Which jobs are among the known ones, with the same start."""
+    order = np.argsort(known.job_id, kind="stable")
+    ids, starts = known.job_id[order], known.start[order]
+    at = np.minimum(np.searchsorted(ids, jobs.job_id), max(len(ids) - 1, 0))
+    if not len(ids):
+        return np.zeros(len(jobs), dtype=np.bool_)
+    return np.logical_and(ids[at] == jobs.job_id, starts[at] == jobs.start)
