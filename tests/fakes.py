@@ -49,7 +49,7 @@ class Fate:
 
 @dataclass
 class FakeCluster:
-    """Every port that faces Slurm, on a clock that the test moves. Nothing with a nice ever starts: so full is it."""
+    """Every port that faces Slurm, on a clock that the test moves. Nothing with a nice ever starts: it is full."""
 
     fates: Callable[[JobRequest], Fate] = lambda request: Fate()
     time: int = 0

@@ -11,8 +11,17 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainRecord, ChainStatus, FailurePolicies, FailurePolicy, Recovery
-from mirage.domain.job import JobState
+from mirage.domain.chain import (
+    ChainRecord,
+    ChainStatus,
+    FailurePolicies,
+    FailurePolicy,
+    Handover,
+    HandoverPolicy,
+    Recovery,
+    Steering,
+)
+from mirage.domain.job import JobState, WarnSignal
 from mirage.predictors.fixed import FixedLead
 from mirage.predictors.reactive import Reactive
 from mirage.provisioner.limits import Limits
@@ -32,12 +41,26 @@ SETTLE = 120
 class ChainUnderFire(RuleBasedStateMachine):
     """One chain that must survive everything: every failure is followed by another link."""
 
-    @initialize(lead=st.integers(0, 10), limit=st.sampled_from([10, 48]), forget=st.sampled_from([None, 300]))
-    def begin(self, lead: int, limit: int, forget: int | None) -> None:
+    @initialize(
+        lead=st.integers(0, 10),
+        limit=st.sampled_from([10, 48]),
+        forget=st.sampled_from([None, 300]),
+        handover=st.builds(
+            Handover,
+            st.sampled_from(HandoverPolicy),
+            st.just(WarnSignal("USR1", 900)),
+            st.sampled_from([0, HOUR]),
+        ),
+        steering=st.sampled_from(Steering),
+    )
+    def begin(self, lead: int, limit: int, forget: int | None, handover: Handover, steering: Steering) -> None:
         self.fate = Fate(wait=HOUR)
         self.cluster = FakeCluster(lambda request: self.fate, forget_after=forget)
         policies = FailurePolicies(ALWAYS, ALWAYS, ALWAYS)
-        self.store = MemoryStore(ChainRecord(chain(limit * HOUR, failures=policies)))
+        self.store = MemoryStore(
+            ChainRecord(chain(limit * HOUR, failures=policies, handover=handover, steering=steering))
+        )
+        self.requeued: set[int] = set()
         self.lead = lead * HOUR
         self.restart()
 
@@ -78,6 +101,18 @@ class ChainUnderFire(RuleBasedStateMachine):
             job = live[which % len(live)]
             self.cluster.cancel(job.job_id, job.user)
 
+    @rule(which=st.integers(0, 5), wait=st.integers(0, 30))
+    def a_running_job_is_requeued(self, which: int, wait: int) -> None:
+        running = [job for job in self.cluster.live() if job.state is JobState.RUNNING]
+        if running:
+            job = running[which % len(running)]
+            self.cluster.requeue(job.job_id, wait * HOUR)
+            self.requeued.add(job.job_id)
+
+    @rule(link=st.integers(1, 30))
+    def a_link_says_it_is_ready(self, link: int) -> None:
+        self.cluster.files.add(f"/home/alice/.mirage/svc.{link}.ready")
+
     @rule()
     def all_is_well_again(self) -> None:
         """Then within a few cycles the chain has a job again: never none."""
@@ -86,10 +121,13 @@ class ChainUnderFire(RuleBasedStateMachine):
         self.fate = Fate(wait=HOUR)
         self.the_loop_runs(8)
         assert self.cluster.live(), "the chain has died"
+        pending = [job for job in self.cluster.live() if job.state is JobState.PENDING]
+        assert len(pending) <= 1, "a requeued job that was overtaken is given up"
 
     @invariant()
     def never_two_successors(self) -> None:
-        waiting = [job for job in self.cluster.live() if job.state is JobState.PENDING]
+        pending = [job for job in self.cluster.live() if job.state is JobState.PENDING]
+        waiting = [job for job in pending if job.job_id not in self.requeued]
         assert len(waiting) <= 1, waiting
         live = [job.tag for job in self.cluster.live()]
         assert len(live) == len(set(live)), "two jobs carry the same tag"
