@@ -180,9 +180,9 @@ class Answer:
                 raise SubmissionRejected(self.reason, self.text.removeprefix(self.reason).removeprefix(": "))
             case Verdict.UNKNOWN_JOB:
                 raise UnknownJob(self.text)
-            case Verdict.NOT_PERMITTED:
+            case Verdict.NOT_PERMITTED | Verdict.TOO_LATE:
                 raise NotPermitted(self.text)
-            case Verdict.UNAVAILABLE | Verdict.TOO_LATE:
+            case Verdict.UNAVAILABLE:
                 raise ClusterUnavailable(self.text)
 
 

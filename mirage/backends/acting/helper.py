@@ -1,0 +1,46 @@
+"""The far end of the sudo mode: one order on stdin, one answer on stdout, in a process of the user's own.
+
+The first line of the output comes before anything is done: without it nothing was done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.backends.acting.executor import execute
+from mirage.backends.acting.links_only import LinksOnly
+from mirage.backends.acting.orders import Answer, Order, Verdict
+from mirage.backends.acting.wire import BadOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO, TextIO
+
+    from mirage.backends.acting.links_only import Identity
+    from mirage.domain.job import JobId
+    from mirage.ports import Actuator
+
+GREETING = "mirage-act 1"
+_LONGEST = 16 << 20
+"""Bytes of an order: Slurm takes scripts of up to 4 MB."""
+
+
+def serve(
+    read: BinaryIO, write: TextIO, user: str, actuator: Actuator, identify: Callable[[JobId], Identity]
+) -> None:
+    """Greet, read an order for ``user``, check and execute it with ``actuator``, and write the answer."""
+    write.write(GREETING + "\n")
+    write.flush()
+    answer = _obey(read.read(_LONGEST + 1), LinksOnly(actuator, user, identify))
+    write.write(answer.to_text() + "\n")
+    write.flush()
+
+
+def _obey(text: bytes, actuator: LinksOnly) -> Answer:
+    if len(text) > _LONGEST:
+        return Answer(Verdict.NOT_PERMITTED, text=f"the order is longer than {_LONGEST} bytes")
+    try:
+        order = Order.from_text(text)
+    except BadOrder as error:
+        return Answer(Verdict.NOT_PERMITTED, text=f"the order cannot be read: {error}")
+    return execute(order, actuator)
