@@ -14,7 +14,8 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore, NoFiles
 from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord
+from mirage.domain.chain import ChainRecord, Steering
+from mirage.domain.errors import ConfigError
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.predictors.reactive import Reactive
@@ -23,6 +24,7 @@ from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
 from mirage.replay.oracle import Oracle
 from mirage.replay.outcome import PairOutcome
+from mirage.replay.plan import split_policy
 
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
@@ -71,7 +73,7 @@ def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | N
 
 
 def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
-    store, journal = MemoryStore(ChainRecord(plan.chain())), MemoryJournal()
+    store, journal = MemoryStore(ChainRecord(plan.chain(split_policy(policy)[1]))), MemoryJournal()
     outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, NoFiles())
     guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
     loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
@@ -92,7 +94,10 @@ def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) ->
             raise ValueError("takes no parameter")
         return Oracle(future, plan.weights, plan.tick) if future is not None else Reactive()
 
-    return build_predictor(policy, {Oracle.name: oracle})
+    predictor, steering = split_policy(policy)
+    if predictor == Oracle.name and steering is not Steering.OFF:
+        raise ConfigError("--predictor", f"{policy!r}: the oracle knows when to submit, it has nothing to steer")
+    return build_predictor(predictor, {Oracle.name: oracle})
 
 
 def _loop_policy(plan: ReplayPlan) -> Policy:

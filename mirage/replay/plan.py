@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import Chain, ChainId, DoneCondition
+from mirage.domain.chain import Chain, ChainId, DoneCondition, Steering
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
@@ -31,7 +31,8 @@ class ReplayPlan:
     """The settings of a closed-loop replay. Times in seconds."""
 
     policies: tuple[str, ...]
-    """Predictors as the user names them, each replayed on every episode."""
+    """Predictors as the user names them, each replayed on every episode; with ``+hold`` or ``+nice`` successors
+    are submitted early and steered."""
     nodes: int
     limit: Seconds
     start: Seconds
@@ -69,8 +70,18 @@ class ReplayPlan:
         """When each episode's first link is submitted."""
         return tuple(range(self.start, self.end + 1, self.every))
 
-    def chain(self) -> Chain:
+    def chain(self, steering: Steering = Steering.OFF) -> Chain:
         """The service: links that run to their limit."""
         request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition)
         done = DoneCondition(exit_code=None, links=self.links)
-        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done)
+        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done, steering=steering)
+
+
+def split_policy(policy: str) -> tuple[str, Steering]:
+    """The predictor and the steering that a policy names, such as ``fixed:6h+hold``. Raises ``ConfigError``."""
+    predictor, plus, steering = policy.partition("+")
+    if not plus:
+        return predictor, Steering.OFF
+    if steering not in (Steering.NICE, Steering.HOLD):
+        raise ConfigError("--predictor", f"{policy!r}: after + stands nice or hold, not {steering!r}")
+    return predictor, Steering(steering)

@@ -79,6 +79,8 @@ def own_job(own: Table, requests: Sequence[JobRequest], world: World, accounts: 
         int(row["exit_code"]),
         reason,
         request.tag,
+        held=state == JobState.PENDING and bool(active["held"]),
+        nice=int(active["nice"]) if state == JobState.PENDING else 0,
     )
 
 
