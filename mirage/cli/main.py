@@ -8,6 +8,8 @@ import typer
 
 from mirage import __version__
 from mirage.cli.bench import bench_command
+from mirage.cli.config import config_app
+from mirage.cli.daemon import daemon_command
 from mirage.cli.demo import demo_command
 from mirage.cli.plugins import plugins_command
 from mirage.cli.replay import replay_command
@@ -23,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo_command)
+app.command("daemon")(daemon_command)
+app.add_typer(config_app, name="config")
 app.command("replay")(replay_command)
 app.command("simulate")(simulate_command)
 app.add_typer(trace_app, name="trace")

@@ -1,0 +1,54 @@
+"""A simulated cluster in real time: before each question it is brought up to the clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NOTHING_EXPECTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.backends.simulated import SimulatedCluster
+    from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.snapshot import Snapshot
+    from mirage.ports import Clock
+
+
+class PacedCluster:
+    """One simulation as ``Cluster``, ``Actuator`` and ``StartEstimator``, on a clock that runs by itself.
+
+    Where the clock is set back the simulation waits for it.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+        """The queue and the nodes now."""
+        return self._present().snapshot(queue=queue, expected=expected)
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Submit a job. Raises ``SubmissionRejected``."""
+        return self._present().submit(request)
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """Cancel a job. Raises ``UnknownJob``."""
+        self._present().cancel(job_id, owner)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Change a pending job. Raises ``UnknownJob``."""
+        self._present().update(job_id, owner, change)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """Nothing comes of it. Raises ``UnknownJob``."""
+        self._present().signal(job_id, owner, signal, batch_only=batch_only)
+
+    def estimate_start(self, request: JobRequest) -> Seconds:
+        """The start in the backfill plan of this instant."""
+        return self._present().estimate_start(request)
+
+    def _present(self) -> SimulatedCluster:
+        self._cluster.advance(max(self._clock.now(), self._cluster.now()))
+        return self._cluster

@@ -1,0 +1,45 @@
+"""A cluster that is watched: what its answers show and how long they take is passed on to whoever keeps it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NOTHING_EXPECTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mirage.domain.job import JobId
+    from mirage.domain.snapshot import Snapshot
+    from mirage.ports import Cluster
+
+
+class RecordingCluster:
+    """Tells ``seen`` of each whole snapshot and the one before it, and ``took`` of the real seconds of each try.
+
+    What the listeners raise is not caught: they are this program's own.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        seen: Callable[[Snapshot | None, Snapshot], None],
+        took: Callable[[float], None],
+    ) -> None:
+        self._cluster = cluster
+        self._seen = seen
+        self._took = took
+        self._previous: Snapshot | None = None
+
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+        """As the cluster behind. The queue is always asked for: its starts are what predictions learn from."""
+        del queue
+        began = time.monotonic()
+        try:
+            snapshot = self._cluster.snapshot(queue=True, expected=expected)
+        finally:
+            self._took(time.monotonic() - began)
+        previous, self._previous = self._previous, snapshot
+        self._seen(previous, snapshot)
+        return snapshot

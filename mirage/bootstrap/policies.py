@@ -1,0 +1,45 @@
+"""What a reload may change: how is decided, how often is looked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.control.guard import Guard, Guards
+from mirage.control.loop import Policy
+from mirage.control.pace import Pacing
+from mirage.domain.objective import Weights
+from mirage.predictors.registry import build_predictor
+from mirage.provisioner.decide import DecisionRule
+from mirage.provisioner.limits import Limits
+
+if TYPE_CHECKING:
+    from mirage.config.model import Config, LoopSection
+
+
+def build_policy(config: Config) -> Policy:
+    """The rule of decision and the limits."""
+    loop = config.loop
+    level = loop.level if loop.level is not None else _cheapest_level(loop)
+    return Policy(DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), loop.settle)
+
+
+def _cheapest_level(loop: LoopSection) -> float:
+    if loop.interruption_price == loop.overlap_price:
+        return 0.5
+    return Weights(loop.interruption_price, loop.overlap_price).critical_level
+
+
+def build_pacing(config: Config) -> Pacing:
+    """How often the cluster is asked."""
+    loop = config.loop
+    return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
+
+
+def build_guards(config: Config) -> Guards:
+    """The daemon's predictor, and those that chains name. Raises ``PluginNotFound`` and ``ConfigError``."""
+    fallback, budget = build_predictor("reactive"), config.loop.budget
+
+    def guard(name: str) -> Guard:
+        return Guard(build_predictor(name), fallback, budget)
+
+    return Guards(guard(config.loop.predictor), guard)

@@ -1,0 +1,91 @@
+"""From a configuration to a service that is ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.backends.localfiles import LocalFiles
+from mirage.backends.recording import RecordingCluster
+from mirage.bootstrap.journals import LoggedJournal
+from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.worlds import build_world
+from mirage.control.commands import CommandQueue
+from mirage.control.loop import ControlLoop, Outside
+from mirage.control.pace import Pace
+from mirage.control.watching import SnapshotWatch
+from mirage.store.opening import open_store
+from mirage.store.retention import Retention
+
+if TYPE_CHECKING:
+    from mirage.bootstrap.worlds import World
+    from mirage.config.model import Config
+    from mirage.control.guard import Guards
+    from mirage.control.wallclock import RealTimeClock
+    from mirage.store.opening import Store
+
+
+@dataclass(slots=True)
+class Service:
+    """A loop with all that it runs on."""
+
+    config: Config
+    loop: ControlLoop
+    guards: Guards
+    store: Store
+    clock: RealTimeClock
+    pace: Pace
+    commands: CommandQueue
+
+    def reconfigure(self, config: Config) -> None:
+        """Decide and look by another configuration; to be called between cycles.
+
+        Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``PluginNotFound`` and ``ConfigError``;
+        all is then as it was.
+        """
+        guards = build_guards(config)
+        self.loop.reconfigure(guards, build_policy(config))
+        self.guards.close()
+        self.pace.pacing = build_pacing(config)
+        self.guards, self.config = guards, config
+
+    def prune(self) -> dict[str, int]:
+        """Delete what is too old; how many of what. Any thread. Raises ``StoreUnavailable``."""
+        retention = Retention(**self.config.store.retention.model_dump())
+        return self.store.prune(retention, self.clock.now())
+
+    def close(self) -> None:
+        """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""
+        self.guards.close()
+        self.store.close()
+
+
+def build(config: Config) -> Service:
+    """The service that ``config`` describes.
+
+    Raises ``ConfigError``, ``PluginNotFound``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
+    """
+    return assemble(config, build_world(config))
+
+
+def assemble(config: Config, world: World) -> Service:
+    """The service that ``config`` describes, on a cluster that is there already."""
+    guards, policy = build_guards(config), build_policy(config)
+    pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
+    store = open_store(config.store.url)
+    watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
+    outside = Outside(
+        cluster=RecordingCluster(world.cluster, watch.seen, pace.answered),
+        actuator=world.actuator,
+        estimator=world.estimator,
+        waits=store.waits,
+        clock=world.clock,
+        store=store.chains,
+        journal=LoggedJournal(store.journal),
+        files=LocalFiles(),
+        commands=commands,
+    )
+    loop = ControlLoop(outside, guards, policy)
+    return Service(config, loop, guards, store, world.clock, pace, commands)

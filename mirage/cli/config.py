@@ -1,0 +1,59 @@
+"""``mirage config``: what holds, where it comes from, and whether a file is right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mirage.config.loading import Loaded
+
+config_app = typer.Typer(help="Show or check the daemon's configuration.", no_args_is_help=True)
+
+ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@config_app.command("show")
+def show_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
+    """Show every key as it holds now, and where its value comes from. Passwords are hidden."""
+    from pathlib import Path
+
+    from mirage.config.loading import load_config
+
+    rows = _rows(load_config(Path(config) if config else None))
+    if as_json:
+        typer.echo(json.dumps({key: {"value": value, "from": origin} for key, value, origin in rows}, indent=1))
+        return
+    key_width = max(len(key) for key, _, _ in rows)
+    texts = [(key, json.dumps(value, ensure_ascii=False), origin) for key, value, origin in rows]
+    value_width = min(40, max(len(text) for _, text, _ in texts))
+    for key, text, origin in texts:
+        typer.echo(f"{key:<{key_width}} = {text:<{value_width}}  # {origin}")
+
+
+@config_app.command("check")
+def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: AsJson = False) -> None:
+    """Check a file, with those of conf.d beside it and the environment, as the daemon would read it."""
+    from pathlib import Path
+
+    from mirage.bootstrap.policies import build_guards
+    from mirage.config.loading import load_config
+    from mirage.domain.errors import MirageError
+
+    try:
+        build_guards(load_config(Path(file)).config).close()
+    except MirageError as error:
+        if not as_json:
+            raise
+        typer.echo(json.dumps({"file": file, "ok": False, "problem": str(error)}))
+        raise typer.Exit(1) from None
+    typer.echo(json.dumps({"file": file, "ok": True}) if as_json else f"{file}: ok")
+
+
+def _rows(loaded: Loaded) -> list[tuple[str, object, str]]:
+    from mirage.config.display import masked, settings
+
+    return [(".".join(key), masked(value), loaded.origin(key)) for key, value in settings(loaded.config)]

@@ -1,0 +1,24 @@
+"""``mirage daemon``: keeps the chains running."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ConfigFile = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The configuration; /etc/mirage/mirage.toml for root.")
+]
+Once = Annotated[bool, typer.Option("--once", help="One cycle, then end.")]
+
+
+def daemon_command(config: ConfigFile = "", once: Once = False) -> None:
+    """Watch the cluster, decide and submit, until told to end (SIGTERM); SIGHUP reads the configuration again."""
+    from pathlib import Path
+
+    from mirage.bootstrap.service import build
+    from mirage.config.loading import load_config
+    from mirage.daemon.process import leave, run_daemon
+
+    file = Path(config) if config else None
+    leave(run_daemon(lambda: load_config(file).config, build, once=once))

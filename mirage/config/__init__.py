@@ -1,0 +1,1 @@
+"""What the daemon is told: files and environment in, one checked value out."""

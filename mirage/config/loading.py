@@ -1,0 +1,170 @@
+"""From files and environment to one configuration, with the origin of every value."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from mirage.config.model import Config
+from mirage.config.places import default_file, default_places
+from mirage.domain.errors import ConfigError
+from mirage.simulator.configuration.nearest import did_you_mean
+from mirage.simulator.configuration.tomlplaces import line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.config.places import Places
+
+_PREFIX = "MIRAGE_"
+_NO_FILE = "default"
+
+Key = tuple[str, ...]
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file, or the environment."""
+
+    name: str
+    document: Document
+    text: str = ""
+    """The file's text; empty for the environment."""
+
+    def place(self, key: Key) -> str:
+        """Where a reader finds ``key``: file and line, or the variable."""
+        if not self.text:
+            return _PREFIX + "__".join(key).upper()
+        line = line_of(self.text, key)
+        return f"{self.name}:{line}" if line else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration and where it comes from."""
+
+    config: Config
+    sources: tuple[Source, ...]
+
+    def origin(self, key: Key) -> str:
+        """File and line, variable, or ``default``."""
+        return _origin(self.sources, key)
+
+
+def load_config(file: Path | None = None) -> Loaded:
+    """The configuration of ``file`` (default: root's or the user's own, if there is one) and the environment.
+
+    Files of the folder ``conf.d`` beside it override it in order of their names; variables such as
+    ``MIRAGE_LOOP__INTERVAL`` override both. Raises ``ConfigError`` naming file, line and key of the first fault.
+    """
+    file = file or default_file(os.environ, os.getuid())
+    sources = (*(_read(path) for path in _files(file)), _environment())
+    return Loaded(_validated(sources, default_places(os.environ, os.getuid())), sources)
+
+
+def _files(file: Path | None) -> tuple[Path, ...]:
+    return (file, *sorted((file.parent / "conf.d").glob("*.toml"))) if file else ()
+
+
+def _read(path: Path) -> Source:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"cannot be read: {error}") from error
+    try:
+        return Source(str(path), tomllib.loads(text), text or "\n")
+    except (ValueError, RecursionError) as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise ConfigError(f"{path}:{line[1]}" if line else str(path), f"not TOML: {error}") from error
+
+
+def _environment() -> Source:
+    for name in os.environ:
+        section, nested, _ = name.removeprefix(_PREFIX).partition("__")
+        if name.startswith(_PREFIX) and nested and section.lower() not in Config.model_fields:
+            raise ConfigError(name, f"there is no section {section.lower()!r}")
+    try:
+        return Source("environment", EnvSettingsSource(Config)())
+    except SettingsError as error:
+        raise ConfigError("environment", str(error)) from error
+
+
+def _validated(sources: tuple[Source, ...], places: Places) -> Config:
+    document: Document = {}
+    for source in sources:
+        document = _merged(document, source.document)
+    try:
+        return _with_places(Config.model_validate(document), places)
+    except ValidationError as error:
+        raise _fault(error, sources) from error
+
+
+def _merged(below: Document, above: Document) -> Document:
+    both = dict(below)
+    for key, value in above.items():
+        under = both.get(key)
+        both[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _with_places(config: Config, places: Places) -> Config:
+    """Folders, store and socket filled in where nothing names them."""
+    state = config.service.state or str(places.state)
+    runtime = config.service.runtime or str(places.runtime)
+    filled = {
+        "service": {"state": state, "runtime": runtime},
+        "store": {"url": config.store.url or f"sqlite:///{Path(state, 'mirage.db').absolute()}"},
+        "api": {"socket": config.api.socket or str(Path(runtime, "api.sock"))},
+    }
+    sections = {name: getattr(config, name).model_copy(update=update) for name, update in filled.items()}
+    return config.model_copy(update=sections)
+
+
+def _fault(error: ValidationError, sources: tuple[Source, ...]) -> ConfigError:
+    """The first fault with its place; the others are counted."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    key = tuple(str(part) for part in found[0]["loc"])
+    place, more = _origin(sources, key), f" ({len(found) - 1} more to fix after it)" if len(found) > 1 else ""
+    return ConfigError(f"{place}: {'.'.join(key)}", _problem(found[0]["type"], found[0]["msg"], key) + more)
+
+
+def _problem(kind: str, message: str, key: Key) -> str:
+    if kind == "extra_forbidden":
+        return f"no such key{did_you_mean(key[-1], _keys_of(key[:-1]))}"
+    if kind in ("model_type", "model_attributes_type"):
+        return "a section is wanted here, not a value"
+    return message.removeprefix("Value error, ")
+
+
+def _keys_of(section: Key) -> tuple[str, ...]:
+    model: type[BaseModel] = Config
+    for name in section:
+        field = model.model_fields.get(name)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, BaseModel):
+            return ()
+        model = field.annotation
+    return tuple(model.model_fields)
+
+
+def _origin(sources: tuple[Source, ...], key: Key) -> str:
+    for source in reversed(sources):
+        if _has(source.document, key):
+            return source.place(key)
+    return _NO_FILE
+
+
+def _has(document: Mapping[str, Any], key: Key) -> bool:
+    value: object = document
+    for part in key:
+        if not isinstance(value, dict) or part not in value:
+            return isinstance(value, list | tuple) and part.isdigit()
+        value = value[part]
+    return True

@@ -1,0 +1,222 @@
+"""Every key of the configuration: its type, its bounds, its default and what it is for.
+
+Durations are whole seconds here; a file may also say ``"90s"``, ``"10m"``, ``"30d"``. An empty text means that
+nothing is given: what then holds stands at the key.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from mirage.domain.chain import HandoverPolicy, Steering
+from mirage.domain.errors import BadSpelling
+from mirage.slurm.duration import parse_human
+
+_DAY = 86_400
+
+# pydantic makes a fault of the key out of a ValueError, and of nothing else.
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError('expected a duration such as "90s" or "10m", or a number of seconds')  # noqa: TRY004
+    if isinstance(value, str) and not value.strip().isdigit():
+        try:
+            return parse_human(value)
+        except BadSpelling as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")  # noqa: TRY004
+    return value
+
+
+Duration = Annotated[int, Field(ge=0), BeforeValidator(_duration)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(_duration)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_number)]
+Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
+Price = Annotated[float, Field(ge=0), BeforeValidator(_number)]
+AboveZero = Annotated[float, Field(gt=0), BeforeValidator(_number)]
+
+
+class Section(BaseModel):
+    """A table of the file; a key that it does not have is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServiceSection(Section):
+    """Where the daemon keeps its things."""
+
+    state: str = ""
+    """Folder for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage."""
+    runtime: str = ""
+    """Folder for the socket; empty: systemd's, or $XDG_RUNTIME_DIR/mirage, or the state folder."""
+
+
+class RestSection(Section):
+    """How slurmrestd is reached (backend "rest", acting mode "token")."""
+
+    url: str = ""
+    """Such as http://127.0.0.1:6820, or unix:/run/slurmrestd.socket."""
+    token_file: str = ""
+    """A JWT, read anew at each use; empty: the socket says who asks."""
+    user: str = ""
+    """Whose token that is; empty: the daemon's own user."""
+
+
+class SimulatedSection(Section):
+    """The cluster that needs no Slurm (backend "simulated")."""
+
+    cluster: str = "demo"
+    """A cluster file, a slurm.conf or a preset."""
+    trace: str = "generated:demo:1"
+    """The background load: a trace file, or generated:PRESET:SEED; empty: none."""
+    rate: AboveZero = 60.0
+    """Simulated seconds a second."""
+
+
+class ClusterSection(Section):
+    """How Slurm is seen."""
+
+    backend: Literal["cli", "rest", "pyslurm", "simulated"] = "cli"
+    slurm_conf: str = ""
+    """The file that Slurm's commands read; empty: their own default."""
+    timeout: Positive = 30
+    """After so long an unanswered question is given up."""
+    clock: str = ""
+    """The clock.json of a Slurm whose clock runs faster; empty: the machine's clock."""
+    rest: RestSection = RestSection()
+    simulated: SimulatedSection = SimulatedSection()
+
+
+class ActingSection(Section):
+    """In whose name jobs are submitted."""
+
+    mode: Literal["own", "agent", "release", "sudo", "token"] = "own"
+    """own: the daemon's user; agent: a process of each user; release: held jobs are let go; sudo: a helper
+    program; token: slurmrestd with each user's JWT."""
+    timeout: Positive = 60
+    """After so long an act without an answer is given up; the next snapshot tells what became of it."""
+    helper: str = "/usr/bin/mirage-act"
+    """Mode sudo: the program that sudo starts as the user."""
+    tokens: str = ""
+    """Mode token: the folder that holds a JWT for each user, USER.jwt, readable by the daemon only."""
+
+
+class LoopSection(Section):
+    """When and how is decided."""
+
+    interval: Positive = 60
+    """Between two looks at the cluster, in Slurm's time."""
+    jitter: Annotated[float, Field(ge=0, le=0.5), BeforeValidator(_number)] = 0.1
+    """Each interval is longer or shorter by up to this part of it."""
+    longest_interval: Positive = 600
+    """How far the interval is stretched while Slurm is slow."""
+    slow_answer: Positive = 5
+    """When a cycle's questions take longer than this, the interval is doubled."""
+    settle: Positive = 120
+    """After so long a link that was sent and that no snapshot shows is sent again."""
+    predictor: str = "quantile"
+    """As "mirage plugins" lists them, such as fixed:6h."""
+    budget: AboveZero = 5.0
+    """Seconds a predictor may take; after that the reactive one answers."""
+    level: Ratio | None = None
+    """Which quantile of the start counts; not given: the one at which the expected cost is least."""
+    margin: Duration = 0
+    """A successor may start so long before its predecessor ends."""
+    interruption_price: Price = 1.0
+    """What a second without a running link costs."""
+    overlap_price: Price = 1.0
+    """What a second with two running links costs."""
+
+
+class LimitsSection(Section):
+    """What Mirage allows itself; 0: no such limit."""
+
+    live_links: Count = 0
+    """Links of all chains on the cluster at once."""
+    submissions_per_hour: Count = 60
+    """Of all chains."""
+    pause_after_refusals: Count = 3
+    """Refused submissions in a row after which a chain pauses."""
+    refusal_backoff: Duration = 300
+    """Wait after a refused submission; doubles with each one in a row."""
+
+
+class RetentionSection(Section):
+    """How long things are kept, in Slurm's time."""
+
+    decisions: Positive = 14 * _DAY
+    """Entries of the journal that explain a decision; there is one a chain and cycle."""
+    journal: Positive = 365 * _DAY
+    """All other entries."""
+    snapshots: Positive = 3 * _DAY
+    waits: Positive = 90 * _DAY
+    outcomes: Positive = 730 * _DAY
+    audit: Positive = 730 * _DAY
+    chains: Positive = 180 * _DAY
+    """Chains that are over."""
+
+
+class StoreSection(Section):
+    """What is kept, and where."""
+
+    url: str = ""
+    """sqlite:///FILE or postgresql://USER@HOST/NAME; empty: mirage.db in the state folder."""
+    snapshot_every: Duration = 600
+    """Between snapshots that are kept for later evaluation; 0: none are."""
+    history: Duration = 30 * _DAY
+    """How far back the waits of finished jobs are asked of the accounting at the first start; 0: not at all."""
+    retention: RetentionSection = RetentionSection()
+
+
+class ApiSection(Section):
+    """The socket by which the command line speaks to the daemon."""
+
+    enabled: bool = True
+    socket: str = ""
+    """Empty: api.sock in the runtime folder."""
+    admins: tuple[str, ...] = ()
+    """Users who see and change the chains of all; root does anyway."""
+
+
+class LogSection(Section):
+    """What is said on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+    """text: key=value; json: one object a line."""
+
+
+class ChainsSection(Section):
+    """What a new chain gets where its owner does not say."""
+
+    steering: Steering = Steering.OFF
+    handover: HandoverPolicy = HandoverPolicy.NONE
+    max_overlap: Duration = 0
+    """Both links run no longer than this; 0: no such bound."""
+    grace: Duration = 60
+    """Between the signal to a predecessor and its end."""
+
+
+class Config(BaseSettings):
+    """The whole configuration; built by ``mirage.config.loading`` only."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="MIRAGE_", env_nested_delimiter="__")
+
+    service: ServiceSection = ServiceSection()
+    cluster: ClusterSection = ClusterSection()
+    acting: ActingSection = ActingSection()
+    loop: LoopSection = LoopSection()
+    limits: LimitsSection = LimitsSection()
+    store: StoreSection = StoreSection()
+    api: ApiSection = ApiSection()
+    log: LogSection = LogSection()
+    chains: ChainsSection = ChainsSection()

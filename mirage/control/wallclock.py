@@ -1,0 +1,144 @@
+"""Real time: the machine's clock, a Slurm clock that runs faster, and the loop's waits on them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirage.control.commands import CommandQueue
+    from mirage.control.pace import Pace
+    from mirage.domain.job import Seconds
+
+NOTICED_JUMP = 5.0
+"""Seconds by which the clock may be corrected without a word."""
+
+_BREATH = 1.0
+"""Real seconds between the beginnings of two cycles, however many commands come in."""
+
+
+class RealTimeClock(Protocol):
+    """A ``Clock`` of which it is known how fast it runs."""
+
+    @property
+    def rate(self) -> float:
+        """Its seconds a real second."""
+
+    def now(self) -> Seconds:
+        """Seconds since the Unix epoch."""
+
+
+class WallClock:
+    """The machine's clock."""
+
+    rate = 1.0
+
+    def now(self) -> Seconds:
+        """Seconds since the Unix epoch, UTC."""
+        return int(time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratedClock:
+    """Shows ``t0`` when the machine's clock does, and runs ``rate`` times as fast."""
+
+    t0: float
+    rate: float
+
+    def now(self) -> Seconds:
+        """Seconds since the Unix epoch, as the accelerated Slurm counts them."""
+        return int(self.t0 + (time.time() - self.t0) * self.rate)
+
+
+def read_clock(path: Path) -> AcceleratedClock:
+    """The clock that a ``clock.json`` describes: ``{"t0": 1700000000.5, "rate": 60}``. Raises ``ConfigError``."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        t0, rate = float(document["t0"]), float(document["rate"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        problem = f'no clock such as {{"t0": 1700000000.5, "rate": 60}} can be read: {error!r}'
+        raise ConfigError(str(path), problem) from error
+    if not (rate > 0 and t0 >= 0):
+        raise ConfigError(str(path), f"t0 must be 0 or more and rate above 0, not {t0:g} and {rate:g}")
+    return AcceleratedClock(t0, rate)
+
+
+class JumpWatch:
+    """Notices that the machine's clock was set: it then differs from the one that only ever runs on."""
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._last = wall() - monotonic()
+
+    def jump(self) -> float:
+        """Real seconds by which the clock was set since the last call: forward positive; 0 where it was not."""
+        difference = self._wall() - self._monotonic()
+        jump, self._last = difference - self._last, difference
+        return jump if abs(jump) > NOTICED_JUMP else 0.0
+
+
+def _nothing() -> None:
+    pass
+
+
+class WallTicks:
+    """Waits in real time for the next cycle; commands cut the wait short.
+
+    The waiting thread calls ``alive`` at least once in ``every`` real seconds: it shows that it is not stuck.
+    """
+
+    def __init__(
+        self,
+        clock: RealTimeClock,
+        pace: Pace,
+        commands: CommandQueue,
+        alive: Callable[[], None] = _nothing,
+        every: float = 3_600.0,
+    ) -> None:
+        self._clock = clock
+        self._pace = pace
+        self._commands = commands
+        self._alive = alive
+        self._every = every
+        self._stopped = False
+        self._began = time.monotonic()
+
+    def stop(self) -> None:
+        """End the wait, now and for ever; any thread may call this."""
+        self._stopped = True
+        self._commands.wake()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopped
+
+    def wait(self, wake: Seconds, deciding: bool) -> bool:
+        """Wait until the next look is due, ``wake`` is reached or something is asked; ``False`` once stopped.
+
+        The clock may be set meanwhile: how long to wait is reckoned once, and then only measured.
+        """
+        del deciding  # links of ours may change at any time, and waits of others are observed too
+        rate = self._clock.rate
+        due = min(self._pace.interval(), max(0, wake - self._clock.now())) / rate
+        earliest = self._began + min(_BREATH, self._pace.shortest / rate)
+        self._sleep_until(max(earliest, time.monotonic() + due), earliest)
+        self._began = time.monotonic()
+        return not self._stopped
+
+    def _sleep_until(self, instant: float, earliest: float) -> None:
+        while not self._stopped and (left := instant - time.monotonic()) > 0:
+            if self._commands.wait(min(left, self._every)):
+                instant = earliest
+                time.sleep(0.0 if self._stopped else max(0.0, earliest - time.monotonic()))
+            self._alive()

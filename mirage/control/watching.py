@@ -1,0 +1,55 @@
+"""What the daemon keeps of snapshots: the waits of jobs that started, and now and then all of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.job import ABSENT
+from mirage.store.waits import StartedJobs, started
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import Snapshot
+
+_LOG = logging.getLogger(__name__)
+
+
+class Waits(Protocol):
+    """Where the waits of started jobs go."""
+
+    def add(self, jobs: StartedJobs) -> None:
+        """Keep these waits."""
+
+
+class Archive(Protocol):
+    """Where whole snapshots go."""
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Keep one."""
+
+
+class SnapshotWatch:
+    """Keeps what passes by; what cannot be kept now is said and is no reason to decide nothing."""
+
+    def __init__(self, waits: Waits, archive: Archive, every: Seconds) -> None:
+        self._waits = waits
+        self._archive = archive
+        self._every = every
+        self._archived = ABSENT
+
+    def seen(self, previous: Snapshot | None, current: Snapshot) -> None:
+        """Note the jobs that started between both; archive ``current`` if one is due."""
+        try:
+            self._note(previous, current)
+        except (StoreUnavailable, ValueError) as error:
+            _LOG.warning("what this snapshot shows is not kept: %s", error)
+
+    def _note(self, previous: Snapshot | None, current: Snapshot) -> None:
+        if previous is not None and len(jobs := started(previous, current)):
+            self._waits.add(jobs)
+        due = self._archived == ABSENT or not 0 <= current.time - self._archived < self._every
+        if self._every and due:
+            self._archive.write(current)
+            self._archived = current.time

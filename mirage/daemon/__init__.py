@@ -1,0 +1,1 @@
+"""The process around the loop: signals, one instance, word to systemd, logs, housekeeping."""

@@ -1,0 +1,56 @@
+"""A small file that says when the daemon last completed a cycle; for people, scripts and ``mirage doctor``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The daemon after one cycle."""
+
+    pid: int
+    time: int
+    """Epoch seconds of the machine's clock."""
+    cycles: int
+    sentence: str
+
+
+class Heartbeat:
+    """Writes the file anew after each cycle; one that cannot be written is said once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._failed = False
+
+    def beat(self, cycles: int, sentence: str) -> None:
+        """A cycle is complete."""
+        new = self._file.with_suffix(".new")
+        beat = Beat(os.getpid(), int(time.time()), cycles, sentence)
+        try:
+            new.write_text(json.dumps(asdict(beat)), encoding="utf-8")
+            new.replace(self._file)
+        except OSError as error:
+            if not self._failed:
+                _LOG.warning("no heartbeat: %s cannot be written: %s", self._file, error.strerror)
+            self._failed = True
+        else:
+            self._failed = False
+
+
+def read_beat(file: Path) -> Beat | None:
+    """What the file says; ``None`` where there is none that can be read."""
+    try:
+        return Beat(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,61 @@
+"""Chores beside the loop, in threads of their own: nothing here decides anything."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something to do every so often; it says what it did."""
+
+    name: str
+    every: float
+    """Real seconds from one beginning to the next."""
+    first: float
+    """Real seconds until the first."""
+    work: Callable[[], str]
+
+
+class Housekeeping:
+    """Runs chores until closed; one that fails is said and comes again at its time."""
+
+    def __init__(self, chores: tuple[Chore, ...]) -> None:
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        self._scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1})
+        for chore in chores:
+            self._scheduler.add_job(
+                _do,
+                "interval",
+                (chore,),
+                seconds=chore.every,
+                next_run_time=datetime.now(UTC) + timedelta(seconds=chore.first),
+                misfire_grace_time=None,
+            )
+        self._scheduler.start()
+
+    def close(self) -> None:
+        """Begin no chore any more; one at work is not waited for."""
+        self._scheduler.shutdown(wait=False)
+
+
+def _do(chore: Chore) -> None:
+    try:
+        said = chore.work()
+    except MirageError as error:
+        _LOG.warning("%s: %s", chore.name, error)
+    except Exception:
+        _LOG.exception("%s: a fault of this program, please report it", chore.name)
+    else:
+        _LOG.info("%s: %s", chore.name, said)

@@ -1,0 +1,162 @@
+"""``mirage daemon``: begin with ``run_daemon``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage import __version__
+from mirage.control.wallclock import WallTicks
+from mirage.daemon.heartbeat import Heartbeat
+from mirage.daemon.housekeeping import Chore, Housekeeping
+from mirage.daemon.lock import single_instance
+from mirage.daemon.logs import set_up_logging
+from mirage.daemon.notify import Notifier
+from mirage.daemon.reload import plan_reload
+from mirage.daemon.signals import SignalWatch
+from mirage.daemon.supervision import Supervisor
+from mirage.domain.errors import ConfigError, MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.bootstrap.service import Service
+    from mirage.config.model import Config
+    from mirage.control.loop import Cycle
+
+_LOG = logging.getLogger(__name__)
+
+_PRUNE_EVERY = 6 * 3_600
+_SHORTEST_CHORE = 30.0
+
+
+def run_daemon(load: Callable[[], Config], build: Callable[[Config], Service], *, once: bool = False) -> int:
+    """Run until told to end (or one cycle, if ``once``); returns the exit status.
+
+    ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
+    started: ``AlreadyRunning``, ``ConfigError`` and what ``build`` raises.
+    """
+    config = load()
+    set_up_logging(config.log.level, config.log.format)
+    state = _made(Path(config.service.state), 0o700, "service.state")
+    _made(Path(config.service.runtime), 0o755, "service.runtime")
+    with single_instance(state / "daemon.lock"):
+        service = build(config)
+        with ExitStack() as closing:
+            closing.callback(_close, service)
+            status = _Daemon(service, load).run_once() if once else _run(_Daemon(service, load), closing)
+    return status
+
+
+def leave(status: int) -> None:
+    """End the process, also while a thread hangs (a predictor, an import): nobody waits for what it finds."""
+    logging.shutdown()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        os._exit(status)
+    raise SystemExit(status)
+
+
+def _run(daemon: _Daemon, closing: ExitStack) -> int:
+    signals = SignalWatch(daemon.ticks.stop, daemon.ask_reload)
+    closing.callback(signals.close)
+    chores = Housekeeping(daemon.chores())
+    closing.callback(chores.close)
+    daemon.run()
+    return 0
+
+
+class _Daemon:
+    """One service, its waits, and its word to the outside."""
+
+    def __init__(self, service: Service, load: Callable[[], Config]) -> None:
+        self._service = service
+        self._load = load
+        self._supervisor = Supervisor(service)
+        self._notifier = Notifier(os.environ)
+        self._heartbeat = Heartbeat(Path(service.config.service.state) / "heartbeat")
+        self._reload_asked = threading.Event()
+        every = self._notifier.watchdog_seconds / 2 or 3_600.0
+        self.ticks = WallTicks(service.clock, service.pace, service.commands, self._notifier.alive, every)
+
+    def run(self) -> None:
+        """Cycle until the ticks are stopped."""
+        _LOG.info(
+            "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
+        )
+        cycle = self._cycle()
+        self._notifier.ready()
+        while self.ticks.wait(cycle.wake, cycle.deciding):
+            if self._reload_asked.is_set():
+                self._reload()
+            cycle = self._cycle()
+        self._notifier.stopping()
+        _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", self._service.loop.status.cycles)
+
+    def run_once(self) -> int:
+        """One cycle; 1 if it failed."""
+        self._cycle()
+        return 1 if self._supervisor.failures else 0
+
+    def ask_reload(self) -> None:
+        """Read the configuration again before the next cycle, which comes at once. Any thread."""
+        self._reload_asked.set()
+        self._service.commands.wake()
+
+    def chores(self) -> tuple[Chore, ...]:
+        """What is to be done beside the loop."""
+        every = max(_SHORTEST_CHORE, _PRUNE_EVERY / self._service.clock.rate)
+        return (Chore("retention", every, min(every, 600.0), self._prune),)
+
+    def _cycle(self) -> Cycle:
+        cycle = self._supervisor.cycle()
+        cycles = self._service.loop.status.cycles
+        _LOG.debug("%s", cycle.sentence, extra={"fields": {"kind": "cycle", "cycle": cycles}})
+        self._notifier.status(cycle.sentence)
+        self._notifier.alive()
+        self._heartbeat.beat(cycles, cycle.sentence)
+        return cycle
+
+    def _reload(self) -> None:
+        self._reload_asked.clear()
+        self._notifier.reloading()
+        try:
+            plan = plan_reload(self._service.config, self._load())
+            self._service.reconfigure(plan.config)
+        except MirageError as error:
+            _LOG.error("the old configuration stays: %s", error)
+        else:
+            set_up_logging(plan.config.log.level, plan.config.log.format)
+            _LOG.info("configuration read again; changed: %s", ", ".join(plan.changed) or "nothing")
+            if plan.waiting:
+                _LOG.warning("only a restart changes: %s", ", ".join(plan.waiting))
+        self._notifier.ready()
+
+    def _prune(self) -> str:
+        deleted = {name: count for name, count in self._service.prune().items() if count}
+        return f"deleted {deleted}" if deleted else "nothing is too old"
+
+
+def _close(service: Service) -> None:
+    for asked in service.commands.take():
+        asked.answer.set_exception(MirageError("the daemon ends; ask again once it is back"))
+    try:
+        service.close()
+    except MirageError as error:
+        _LOG.error("the last lines of the journal are lost: %s", error)
+
+
+def _made(folder: Path, mode: int, key: str) -> Path:
+    """The folder, made where it is missing. Raises ``ConfigError`` where it cannot be used."""
+    try:
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            key, f"the folder {folder} cannot be made: {error.strerror}; name another one"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(key, f"the folder {folder} cannot be written by this user; name another one")
+    return folder

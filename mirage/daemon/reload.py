@@ -1,0 +1,44 @@
+"""What of a new configuration holds at once, and what only after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.config.display import settings
+
+if TYPE_CHECKING:
+    from mirage.config.model import Config
+
+AT_ONCE = ("loop", "limits", "log")
+"""Sections that the running daemon takes over; a table of the store's, how long things are kept, is another."""
+_KEPT_AGES = ("store", "retention")
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """A new configuration as the running daemon can have it."""
+
+    config: Config
+    """The old one with all that may change at once taken from the new one."""
+    changed: tuple[str, ...]
+    """Keys that hold from now on."""
+    waiting: tuple[str, ...]
+    """Keys that hold after a restart."""
+
+
+def plan_reload(old: Config, new: Config) -> Reload:
+    """What to take over of ``new``, and what has to wait."""
+    before = dict(settings(old))
+    differing = [key for key, value in settings(new) if before[key] != value]
+    store = old.store.model_copy(update={"retention": new.store.retention})
+    taken = old.model_copy(update={name: getattr(new, name) for name in AT_ONCE} | {"store": store})
+    return Reload(
+        taken,
+        tuple(".".join(key) for key in differing if _at_once(key)),
+        tuple(".".join(key) for key in differing if not _at_once(key)),
+    )
+
+
+def _at_once(key: tuple[str, ...]) -> bool:
+    return key[0] in AT_ONCE or key[:2] == _KEPT_AGES

@@ -1,0 +1,64 @@
+"""Cycles that never end the process: what goes wrong in one is said, and the next one comes."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import TYPE_CHECKING
+
+from mirage.control.loop import Cycle
+from mirage.control.wallclock import JumpWatch
+from mirage.domain.errors import MirageError
+from mirage.domain.job import NEVER
+
+if TYPE_CHECKING:
+    from mirage.bootstrap.service import Service
+
+_LOG = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Runs the cycles of a service."""
+
+    def __init__(self, service: Service, jumps: JumpWatch | None = None) -> None:
+        self._service = service
+        self._jumps = jumps or JumpWatch()
+        self._seen: set[str] = set()
+        self.failures = 0
+        """Cycles failed in a row."""
+
+    def cycle(self) -> Cycle:
+        """One cycle, its journal on disk. One that fails is a hold: all is derived anew by the next."""
+        self._notice_jump()
+        try:
+            cycle = self._service.loop.cycle()
+            self._service.store.journal.flush()
+        except MirageError as error:
+            return self._held(str(error))
+        except Exception as error:
+            self._explain(error)
+            return self._held(f"unexpected {type(error).__name__}: {error}")
+        if self.failures:
+            _LOG.info("a cycle works again after %d that did not", self.failures)
+        self.failures = 0
+        return cycle
+
+    def _held(self, problem: str) -> Cycle:
+        self.failures += 1
+        self._service.pace.trouble()
+        _LOG.error("%s", problem, extra={"fields": {"kind": "cycle-failed", "in-a-row": self.failures}})
+        return Cycle(f"hold: {problem}", NEVER, deciding=True)
+
+    def _explain(self, error: Exception) -> None:
+        """The traceback, once for each place that raises."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} {frame.filename}:{frame.lineno}"
+        if place not in self._seen:
+            self._seen.add(place)
+            _LOG.error("a fault of this program, please report it", exc_info=error)
+
+    def _notice_jump(self) -> None:
+        jump = self._jumps.jump()
+        if jump:
+            way = "forward" if jump > 0 else "back"
+            _LOG.warning("the clock of this machine was set %s by %.0f s", way, abs(jump))
