@@ -9,13 +9,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.backends.acting.by_order import ByOrder
 from mirage.backends.acting.helper import GREETING
-from mirage.backends.acting.orders import Act, Answer, CancelJob, Order, SignalJob, UpdateJob, describe
+from mirage.backends.acting.orders import Answer, Order, describe
 from mirage.backends.acting.wire import BadOrder
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 
 if TYPE_CHECKING:
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.backends.acting.orders import Act
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 """Of sudo; the helper gets sudo's own clean one."""
@@ -34,44 +35,27 @@ class Helper:
     """A helper that has not answered by then has an unknown outcome."""
 
 
-class SudoActuator:
+class SudoActuator(ByOrder):
     """An ``Actuator`` that runs the helper as each job's owner.
 
     ``NotPermitted`` where sudo, or the helper, refuses: nothing has happened then.
     """
 
     def __init__(self, helper: Helper) -> None:
+        super().__init__(self._have_done)
         self._helper = helper
 
-    def submit(self, request: JobRequest) -> JobId:
-        """Submit it as ``request.user``."""
-        return self._ask(request.user, request)
-
-    def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel it as ``owner``."""
-        self._ask(owner, CancelJob(job_id))
-
-    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change it as ``owner``."""
-        self._ask(owner, UpdateJob(job_id, change))
-
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
-        """Signal it as ``owner``."""
-        self._ask(owner, SignalJob(job_id, signal, batch_only))
-
-    def _ask(self, owner: str, act: Act) -> JobId:
+    def _have_done(self, owner: str, act: Act) -> Answer:
         _check_person(owner)
         order = Order.of(act, owner, int(time.time()) + self._helper.start)
         said, complaint = self._run(order)
         greeting, _, answer = said.partition("\n")
+        trouble = _last_line(complaint) or "no word from the helper"
         if greeting != GREETING:
-            raise NotPermitted(
-                f"sudo cannot act for {owner}: {_last_line(complaint) or 'no word from the helper'}"
-            )
+            raise NotPermitted(f"sudo cannot act for {owner}: {trouble}")
         try:
-            return Answer.from_text(answer).job()
+            return Answer.from_text(answer)
         except BadOrder:
-            trouble = _last_line(complaint) or "it ended without an answer"
             raise ClusterUnavailable(f"the helper was to {order.sentence}: {trouble}") from None
 
     def _run(self, order: Order) -> tuple[str, str]:
