@@ -86,7 +86,7 @@ class SqlChainStore:
             .join(chains, chains.c.chain_id == links.c.chain_id)
             .order_by(chains.c.sequence, links.c.index)
         )
-        rows = connection.execute(of_chain).tuples()
+        rows = connection.execute(of_chain)
         documents = {key: [text for _, text in group] for key, group in groupby(rows, lambda row: row[0])}
         c = chains.c
         in_order = select(c.chain_id, c.definition, c.progress).order_by(c.sequence)
@@ -94,7 +94,7 @@ class SqlChainStore:
             chain_id: record_of(
                 definition, progress, documents.get(chain_id, ()), f"{self._database.where}: chain {chain_id}"
             )
-            for chain_id, definition, progress in connection.execute(in_order).tuples()
+            for chain_id, definition, progress in connection.execute(in_order)
         }
 
     def _write(self, connection: Connection, step: ChainChange, *, new: bool) -> None:

@@ -74,9 +74,10 @@ def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
 
 def _among(jobs: JobColumns, known: JobColumns) -> NDArray[np.bool_]:
     """Which jobs are among the known ones, with the same start."""
+    if not len(known):
+        return np.zeros(len(jobs), dtype=np.bool_)
     order = np.argsort(known.job_id, kind="stable")
     ids, starts = known.job_id[order], known.start[order]
-    at = np.minimum(np.searchsorted(ids, jobs.job_id), max(len(ids) - 1, 0))
-    if not len(ids):
-        return np.zeros(len(jobs), dtype=np.bool_)
-    return np.logical_and(ids[at] == jobs.job_id, starts[at] == jobs.start)
+    at = np.minimum(np.searchsorted(ids, jobs.job_id), len(ids) - 1)
+    same: NDArray[np.bool_] = (ids[at] == jobs.job_id) & (starts[at] == jobs.start)
+    return same
