@@ -1,0 +1,343 @@
+"""Batch scripts, their options and what becomes of them; the truth is what a real sbatch (22.05) made."""
+
+from __future__ import annotations
+
+import contextlib
+import getopt
+import os
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import UNLIMITED, JobRequest, WarnSignal
+from mirage.slurm.batchscript import MIRAGE_LINE, SBATCH_LINE, check_script, foreign_line, read_directives
+from mirage.slurm.begintime import parse_begin
+from mirage.slurm.environment import capture
+from mirage.slurm.jobrequest import REFUSED, Sources, Surroundings, read_request, said_by_options
+from mirage.slurm.sbatchoptions import SBATCH, Takes, Word, given_by_environment
+from mirage.slurm.wrapper import wrap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AROUND = Surroundings("job.sh", "alice", "/home/alice", 1_700_000_000, lambda partition: 3_600)
+
+
+def words(line: str) -> list[str]:
+    """What one #SBATCH line says."""
+    return [word.text for word in read_directives(f"#!/bin/sh\n{line}\ntrue\n", SBATCH_LINE, "q").words]
+
+
+def on_command_line(text: str) -> Sources:
+    given, rest = SBATCH.read([Word(word, "command line") for word in text.split()])
+    assert rest == ()
+    return Sources(command=given)
+
+
+def request(text: str) -> JobRequest:
+    return read_request(on_command_line(text), AROUND, "#!/bin/sh\n")[0]
+
+
+def options(text: str) -> tuple[str, ...]:
+    batch = request(text).batch
+    assert batch is not None
+    return batch.options
+
+
+# Recorded: (line, the words that sbatch took from it, as its job name and comment showed).
+RECORDED = [
+    ('#SBATCH --comment="a # b" -J x', ["--comment=a # b", "-J", "x"]),
+    ("#SBATCH --comment=a#b -J x", ["--comment=a"]),
+    (r"#SBATCH --comment='a\'b' -J x", ["--comment=a'b", "-J", "x"]),
+    (r'#SBATCH --comment="a\"b" -J x', ['--comment=a"b', "-J", "x"]),
+    (r"#SBATCH --comment=a\\", ["--comment=a\\"]),
+    ('#SBATCH "" -J x', []),
+    ("#SBATCH -J x hetjob", ["-J", "x"]),
+    ("#SBATCH-J x", ["-J", "x"]),
+    (" #SBATCH -J x", []),
+    ("# foo\n\n  \t\n#SBATCH -J x\n#SBATCH -J y #c", ["-J", "x", "-J", "y"]),
+    ("true\n#SBATCH -J x", []),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), RECORDED)
+def test_lines_are_split_as_sbatch_splits_them(line: str, expected: list[str]) -> None:
+    assert words(line) == expected
+
+
+@pytest.mark.parametrize("line", [r'#SBATCH --comment="a\\"b" -J x', '#SBATCH -J "x', "#SBATCH : -J x"])
+def test_what_sbatch_refuses_is_refused_with_its_line(line: str) -> None:
+    with pytest.raises(BadSpelling, match="q:2: "):
+        words(line)
+
+
+def test_other_marks_have_lines_of_their_own() -> None:
+    text = "#!/bin/sh\n#SBATCH -N 2\n#MIRAGE --links 8\n#SBATCH hetjob\n"
+    assert [word.text for word in read_directives(text, MIRAGE_LINE, "q").words] == ["--links", "8"]
+    assert read_directives(text, SBATCH_LINE, "q").components == ("q:4",)
+    assert foreign_line(text) == 0
+    assert foreign_line("#!/bin/sh\n#PBS -N a\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("echo\n", "interpreter"),
+        ("#!/bin/sh\r\n", "DOS"),
+        ("#!/bin/sh\na\0b", "NUL"),
+    ],
+)
+def test_what_is_no_batch_script(text: str, problem: str) -> None:
+    with pytest.raises(BadSpelling, match=problem):
+        check_script(text, "train.sh")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_split_or_refused(text: str) -> None:
+    with contextlib.suppress(BadSpelling):
+        for word in read_directives(f"#SBATCH {text}", SBATCH_LINE, "q").words:
+            assert word.text
+
+
+plain_words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+
+
+@given(st.lists(plain_words.filter(lambda word: word.lower() not in ("hetjob", "packjob")), max_size=6))
+def test_quoted_words_come_back_whole(given_words: list[str]) -> None:
+    quoted = " ".join('"' + word.replace("\\", r"\\").replace('"', r"\"") + '"' for word in given_words)
+    assert words(f"#SBATCH {quoted}") == given_words
+
+
+LONG = [option.name + ("=" if option.takes is Takes.VALUE else "") for option in SBATCH.own]
+SHORT = "".join(
+    o.short + (":" if o.takes is Takes.VALUE else "") for o in SBATCH.own if o.short and o.short != "k"
+)
+PIECES = """
+-N2 -N 2 --nodes=3 --no --node --exc --exclusive --nice -HQ -HN4 -- - x --hold --hold=1 --part p --ntasks-per=2
+--tasks-per=2 --zz -Jx -Z
+"""
+pieces = st.sampled_from(PIECES.split())
+
+
+@given(st.lists(pieces, max_size=6))
+def test_options_are_read_as_getopt_reads_them(line: list[str]) -> None:
+    """Python's getopt stops at the first other word too; of values that may be left out it knows nothing."""
+    try:
+        expected, rest = getopt.getopt(line, SHORT, LONG)
+    except getopt.GetoptError:
+        with pytest.raises(BadSpelling):
+            SBATCH.read([Word(word, "") for word in line])
+        return
+    given_options, left = SBATCH.read([Word(word, "") for word in line])
+    assert [word.text for word in left] == rest
+    named = {f"-{o.short}": o.meaning for o in SBATCH.own} | {f"--{o.name}": o.meaning for o in SBATCH.own}
+    assert [(g.name, g.value or "") for g in given_options] == [(named[name], value) for name, value in expected]
+
+
+def test_the_environment_counts_more_than_the_script_and_less_than_the_command_line() -> None:
+    environment = {"SBATCH_PARTITION": "e", "SBATCH_QOS": "e", "SBATCH_REQUEUE": "1", "HOME": "/"}
+    script, _ = SBATCH.read([Word(word, "job.sh:2") for word in ["-ps", "-qs", "-As"]])
+    command, _ = SBATCH.read([Word("-pc", "command line")])
+    found, _ = read_request(Sources(script, given_by_environment(environment), command), AROUND, "#!/bin/sh\n")
+    assert (found.partition, found.qos, found.account) == ("c", "e", "s")
+    assert found.batch is not None
+    assert found.batch.options == ("--requeue",)
+
+
+def test_fields_are_filled() -> None:
+    found = request(
+        "-N 2 -t 1-12 -p gpu -A acc -q high --gres=gpu:a100:4,npu:1 -C a&b --exclusive --nice=50 --mem=10G "
+        "--reservation=r -J name -D work --no-requeue --signal=B:USR1@300 -H --begin=now+1hour"
+    )
+    assert found.nodes == 2
+    assert found.limit == 36 * 3_600
+    assert (found.partition, found.account, found.qos, found.reservation) == ("gpu", "acc", "high", "r")
+    assert found.gres_per_node == (("gpu:a100", 4), ("npu", 1))
+    assert found.features == ("a", "b")
+    assert found.exclusive
+    assert found.held
+    assert not found.requeue
+    assert (found.nice, found.memory_mb_per_node, found.name) == (50, 10_240, "name")
+    assert found.warn == WarnSignal("USR1", 300, batch_only=True)
+    assert found.begin == AROUND.now + 3_600
+    assert found.batch is not None
+    assert found.batch.directory == "/home/alice/work"
+    assert found.batch.options == ("--nodes=2",)
+
+
+def test_other_options_are_passed_on_in_order_and_the_last_counts() -> None:
+    assert options("--mail-type=END -o a.log --mail-type=FAIL -n 4") == (
+        "--output=a.log",
+        "--mail-type=FAIL",
+        "--ntasks=4",
+    )
+
+
+def test_a_default_that_was_asked_for_is_said_lest_the_script_counts() -> None:
+    assert "--nice=0" in options("--nice=0")
+    assert "--oversubscribe" in options("--exclusive --oversubscribe")
+    assert not request("--exclusive --oversubscribe").exclusive
+
+
+def test_the_partition_is_asked_where_no_limit_is_given() -> None:
+    asked: list[str] = []
+    around = Surroundings("n", "alice", "/", 0, lambda partition: asked.append(partition) or 7_200)  # type: ignore[func-returns-value]
+    assert read_request(on_command_line("-p long"), around, "#!/bin/sh\n")[0].limit == 7_200
+    assert asked == ["long"]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("0", UNLIMITED), ("10:10", 660), ("30", 1_800), ("UNLIMITED", UNLIMITED)]
+)
+def test_time_limits_are_whole_minutes(text: str, limit: int) -> None:
+    assert request(f"-t {text}").limit == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus", "nodes"),
+    [
+        ("-c 8", 8, 1),
+        ("--ntasks-per-node=4 -c 8 -N 2", 32, 2),
+        ("-n 8 -N 2", 4, 2),
+        ("-n 7 -N 2", 0, 2),
+        ("-n 8 --ntasks-per-node=2", 2, 4),
+        ("--mincpus=16", 16, 1),
+        ("", 0, 1),
+    ],
+)
+def test_cpus_are_summed_up_where_that_is_certain(text: str, cpus: int, nodes: int) -> None:
+    found = request(text)
+    assert (found.cpus_per_node, found.nodes) == (cpus, nodes)
+
+
+def test_what_options_say_is_not_to_be_rendered_twice() -> None:
+    found = request("--gpus-per-node=a100:4 -c 8 -n 8")
+    assert found.gres_per_node == (("gpu:a100", 4),)
+    assert said_by_options(found) == {"gres_per_node", "cpus_per_node", "nodes"}
+    assert said_by_options(request("--gres=gpu:4 --mem=1G")) == frozenset()
+    assert request("--gpus=8 -N 2").gres_per_node == (("gpu", 4),)
+
+
+@pytest.mark.parametrize("option", sorted(REFUSED))
+def test_what_cannot_work_in_a_chain_is_refused_with_a_reason(option: str) -> None:
+    takes = {o.name: o.takes for o in SBATCH.own}[option]
+    with pytest.raises(BadSpelling, match="cannot work in a chain"):
+        request(f"--{option}=1" if takes is Takes.VALUE else f"--{option}")
+
+
+@pytest.mark.parametrize(
+    "text", ["-N a", "--nice=x", "--signal=1.5", "-t soon", "--mem=lots", "--gres=a:b:c:d", "--begin=x"]
+)
+def test_what_cannot_be_read_names_its_place(text: str) -> None:
+    with pytest.raises(BadSpelling, match="command line"):
+        request(text)
+
+
+def test_two_ways_to_ask_for_memory_exclude_each_other() -> None:
+    with pytest.raises(BadSpelling, match="exclude"):
+        request("--mem=1G --mem-per-cpu=1G")
+
+
+def test_a_comment_gives_way_to_the_mark() -> None:
+    found, remarks = read_request(on_command_line("--comment=mine"), AROUND, "#!/bin/sh\n")
+    assert found.batch is not None
+    assert found.batch.options == ()
+    assert "mine" in remarks[0]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("NONE", ""), ("A,B=1", "A,B=1,")])
+def test_the_links_variables_pass_whatever_is_exported(text: str, expected: str) -> None:
+    (option,) = options(f"--export={text}")
+    assert option.startswith(f"--export={expected}MIRAGE_CHAIN_ID,MIRAGE_LINK,")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("now", 0),
+        ("now+60", 60),
+        ("now+2hours", 7_200),
+        ("now-1day", -86_400),
+        ("uts1700000060", 60),
+        ("tomorrow", 86_400),
+    ],
+)
+def test_relative_instants(text: str, seconds: int) -> None:
+    assert parse_begin(text, 1_700_000_000) == 1_700_000_000 + seconds
+
+
+def test_a_time_of_day_that_has_passed_is_tomorrows(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    noon = 1_700_049_600  # 2023-11-15 12:00 UTC
+    assert parse_begin("13:30", noon) == noon + 5_400
+    assert parse_begin("noon", noon) == noon + 86_400
+    assert parse_begin("2023-11-16T12:00:30", noon) == noon + 86_430
+
+
+@given(st.text(max_size=20))
+def test_any_instant_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(BadSpelling):
+        assert isinstance(parse_begin(text, 1_700_000_000), int)
+
+
+def test_the_environment_keeps_what_is_the_users() -> None:
+    inside = {
+        "HOME": "/h",
+        "SLURM_JOB_ID": "1",
+        "SLURM_NNODES": "2",
+        "SLURM_CONF": "c",
+        "SLURM_JWT": "t",
+        "MIRAGE_LINK": "3",
+    }
+    assert dict(capture(inside)) == {"HOME": "/h", "SLURM_CONF": "c"}
+    assert dict(capture({"SLURM_MPI_TYPE": "pmix", "SLURM_JWT": "t"})) == {"SLURM_MPI_TYPE": "pmix"}
+
+
+def run(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "slurm_script"
+    path.write_text(script, errors="surrogateescape")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return subprocess.run(
+        [path], capture_output=True, text=True, check=False, env=os.environ | environment | {"TMPDIR": str(folder)}
+    )
+
+
+arguments = st.lists(st.text(st.characters(min_codepoint=1, max_codepoint=0x24F), max_size=8), max_size=4)
+
+
+@settings(max_examples=25)
+@given(arguments=arguments, body=st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), max_size=40))
+def test_a_wrapped_script_gets_its_arguments_and_is_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, arguments: list[str], body: str
+) -> None:
+    folder = tmp_path_factory.mktemp("job")
+    script = (
+        "#!/usr/bin/env python3\nimport sys\nprint(ascii((open(sys.argv[0]).read(), sys.argv[1:])))\n# " + body
+    )
+    done = run(wrap(script, tuple(arguments)), folder)
+    assert done.stdout == ascii((script + "\n", arguments)) + "\n", done.stderr
+    assert [path.name for path in folder.iterdir()] == ["slurm_script"]
+
+
+def test_a_wrapped_script_is_the_batch_shell_itself(tmp_path: Path) -> None:
+    script = "#!/bin/bash -e\ntrap 'echo told; exit 7' USR1\n[ \"$1\" = 'a b' ]\nkill -USR1 $$\nsleep 60\n"
+    done = run(wrap(script, ("a b",)), tmp_path)
+    assert (done.returncode, done.stdout) == (7, "told\n"), done.stderr
+
+
+def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
+    ready, up = tmp_path / "new" / "svc.2.ready", tmp_path / "up"
+    script = f"#!/bin/sh\ntouch '{up}'\nuntil [ -e '{ready}' ]; do sleep 0.05; done\necho taken over\n"
+    done = run(wrap(script, (), f"test -e '{up}'"), tmp_path, MIRAGE_HANDOVER_FILE=str(ready))
+    assert done.stdout == "taken over\n", done.stderr
+    assert ready.exists()
