@@ -19,7 +19,10 @@ from mirage.simulator.kernel.layout import (
     PARTITION,
     RESERVATION,
     RESERVATION_EDGE,
+    SINCE_FIRST_ELIGIBLE,
+    SINCE_SUBMISSION,
     TIMELINE,
+    WHILE_ELIGIBLE,
 )
 from mirage.simulator.resources import Resources
 
@@ -195,7 +198,7 @@ class Model:
             "backfill": int(s.backfill),
             "max_age": p.max_age,
             "calc_period": max(p.calc_period, 1),
-            "accrue_always": int(p.accrue_always),
+            "ageing": self._ageing(),
             "favor_small": int(p.favor_small),
             "fair_share": algorithm,
             "dampening": p.dampening,
@@ -211,6 +214,11 @@ class Model:
         names = CONFIG.names or ()
         values |= {name: getattr(s, name) for name in names if name not in values and hasattr(s, name)}
         return np.array([tuple(values.get(name, 0) for name in names)], dtype=CONFIG)
+
+    def _ageing(self) -> int:
+        if self.cluster.priority.accrue_always:
+            return SINCE_SUBMISSION
+        return WHILE_ELIGIBLE if self.cluster.enforce_limits else SINCE_FIRST_ELIGIBLE
 
     def default_limit(self, partition: Partition) -> int:
         """The time limit of a job that gives none."""

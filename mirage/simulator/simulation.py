@@ -245,20 +245,28 @@ class Simulation:
 
     def hold(self, job_id: JobId) -> None:
         """Hold a pending job. Raises ``UnknownJob``; nothing happens if it is not pending."""
-        self._if_pending(job_id, lambda slot: operations.set_hold(self._fixed, self._world, slot, 1))
+        self._if_pending(
+            job_id, lambda slot: operations.set_hold(self._fixed, self._world, self._scratch, slot, 1)
+        )
 
     def release(self, job_id: JobId) -> None:
         """Release a held job. Raises ``UnknownJob``; nothing happens if it is not pending."""
-        self._if_pending(job_id, lambda slot: operations.set_hold(self._fixed, self._world, slot, 0))
+        self._if_pending(
+            job_id, lambda slot: operations.set_hold(self._fixed, self._world, self._scratch, slot, 0)
+        )
 
     def set_nice(self, job_id: JobId, nice: int) -> None:
         """Change a pending job's nice value. Raises ``UnknownJob``."""
-        self._if_pending(job_id, lambda slot: operations.set_nice(self._fixed, self._world, slot, nice))
+        self._if_pending(
+            job_id, lambda slot: operations.set_nice(self._fixed, self._world, self._scratch, slot, nice)
+        )
 
     def set_begin(self, job_id: JobId, begin: int) -> None:
         """Change when a pending job may begin at the earliest. Raises ``UnknownJob``."""
         self._make_room(int(self._world.sim["agenda"][0]) // 8 + 64)
-        self._if_pending(job_id, lambda slot: operations.set_begin(self._fixed, self._world, slot, begin))
+        self._if_pending(
+            job_id, lambda slot: operations.set_begin(self._fixed, self._world, self._scratch, slot, begin)
+        )
 
     def _if_pending(self, job_id: JobId, change: Callable[[int], None]) -> None:
         slot = self._slot(job_id)

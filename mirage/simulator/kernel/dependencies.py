@@ -47,7 +47,7 @@ def close_dependency(fixed: Fixed, world: World, owner: int) -> None:
     job = world.jobs[owner]
     job.open_dependencies -= 1
     if job.open_dependencies == 0:
-        eligibility.settle_eligibility(world, owner)
+        eligibility.settle_eligibility(fixed, world, owner)
         eligibility.wake(fixed, world)
 
 
@@ -95,7 +95,7 @@ def release_dependents(fixed: Fixed, world: World, slot: int, state: int, exit_c
                 close_dependency(fixed, world, owner)
             else:
                 world.jobs[owner].never = 1
-                eligibility.settle_eligibility(world, owner)
+                eligibility.settle_eligibility(fixed, world, owner)
         entry.next_free = sim.free_dep
         sim.free_dep = d
         d = following

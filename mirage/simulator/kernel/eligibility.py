@@ -12,6 +12,7 @@ from mirage.simulator.kernel.layout import (
     NONE,
     PENDING,
     RUNNING,
+    WHILE_ELIGIBLE,
     Fixed,
     World,
 )
@@ -34,8 +35,8 @@ def wake(fixed: Fixed, world: World) -> None:
 
 
 @compiled
-def settle_eligibility(world: World, slot: int) -> None:
-    """Recompute whether only resources hold the job, and its reason."""
+def settle_eligibility(fixed: Fixed, world: World, slot: int) -> None:
+    """Recompute whether only resources hold the job, since when, its reason, and from when its age counts."""
     sim, job = world.sim[0], world.jobs[slot]
     blocked = True
     if job.never == 1:
@@ -48,13 +49,26 @@ def settle_eligibility(world: World, slot: int) -> None:
         job.reason = DEPENDENCY
     else:
         blocked = False
+        job.reason = NONE
     if blocked:
         job.eligible = NEVER
-        return
-    job.eligible = sim.now
-    job.reason = NONE
-    if job.accrue == NEVER:
-        job.accrue = sim.now
+    elif job.eligible == NEVER:
+        job.eligible = sim.now
+    _settle_accrual(fixed, world, slot)
+
+
+@compiled
+def _settle_accrual(fixed: Fixed, world: World, slot: int) -> None:
+    """From when the job's age counts: AccrueTime as acct_policy.c keeps it, found alike on a real slurmctld.
+
+    Where limits are enforced, a hold, an open dependency or a begin time to come forgets it. Where they are not,
+    it is set once, to the begin time if that is still to come, and nothing changes it any more.
+    """
+    job = world.jobs[slot]
+    if fixed.config[0].ageing == WHILE_ELIGIBLE:
+        job.accrue = job.eligible
+    elif job.accrue == NEVER:
+        job.accrue = job.begin if job.begin > world.sim[0].now else job.eligible
 
 
 @compiled
@@ -78,11 +92,11 @@ def _first_of_series(world: World, slot: int) -> bool:
 
 
 @compiled
-def wake_series(world: World, user: int, name: int) -> None:
+def wake_series(fixed: Fixed, world: World, user: int, name: int) -> None:
     """A job of a series ended: the next singleton of it may be free to go."""
     for i in range(world.sim[0].pending):
         slot = world.pending[i]
         job = world.jobs[slot]
         if job.singleton == 1 and job.user == user and job.name == name:
             settle_singleton(world, slot)
-            settle_eligibility(world, slot)
+            settle_eligibility(fixed, world, slot)

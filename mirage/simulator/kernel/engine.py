@@ -93,7 +93,7 @@ def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
         elif kind == ON_CANCEL:  # pending, or started earlier than in the trace: its user cancels it all the same
             lifecycle.finish(fixed, world, record, slot, CANCELLED)
         elif kind == ON_BEGIN and job.status == PENDING:
-            eligibility.settle_eligibility(world, slot)
+            eligibility.settle_eligibility(fixed, world, slot)
             eligibility.wake(fixed, world)
         elif kind == ON_DEPENDENCY and job.status == PENDING:
             dependencies.close_dependency(fixed, world, slot)

@@ -54,6 +54,10 @@ AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = range(5)
 # Node states.
 UP, DRAIN, NODE_DOWN = range(3)
 
+# From when a pending job's age counts: since it is eligible without a break; since its submission (ACCRUE_ALWAYS);
+# since it was first eligible, whatever came after (limits not enforced).
+WHILE_ELIGIBLE, SINCE_SUBMISSION, SINCE_FIRST_ELIGIBLE = range(3)
+
 # Timeline entries (known in advance).
 RESERVATION_EDGE, NODES_DOWN, NODES_DRAIN, NODES_RESUME = range(4)
 
@@ -99,7 +103,7 @@ JOB = np.dtype(
         ("submit", "i8"),
         ("begin", "i8"),
         ("eligible", "i8"),  # NEVER until nothing but resources holds it
-        ("accrue", "i8"),  # age counts from here; NEVER: not yet
+        ("accrue", "i8"),  # age counts from here, which may still be to come; NEVER: not yet known
         ("limit", "i8"),
         ("runtime", "i8"),
         ("cancel_at", "i8"),  # leaves the queue then if still pending
@@ -187,7 +191,7 @@ CONFIG = np.dtype(
             "batch_sched_delay",
             "max_age",
             "calc_period",
-            "accrue_always",
+            "ageing",  # WHILE_ELIGIBLE, ...
             "favor_small",
             "fair_share",  # 0 none, 1 classic, 2 fair tree
             "dampening",

@@ -23,6 +23,7 @@ from mirage.simulator.kernel.layout import (
     ON_END,
     PENDING,
     RUNNING,
+    SINCE_SUBMISSION,
     TIMEOUT,
     Fixed,
     Record,
@@ -86,16 +87,22 @@ def admit(fixed: Fixed, world: World, scratch: Scratch, job: np.ndarray, needs: 
 
 
 @compiled
+def first_accrual(fixed: Fixed, world: World) -> int:
+    """From when the age of a job submitted or requeued now counts, where that does not depend on anything else."""
+    return world.sim[0].now if fixed.config[0].ageing == SINCE_SUBMISSION else NEVER
+
+
+@compiled
 def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
     """A job filled into ``slot`` joins the queue (limits on submission were checked)."""
     sim, job = world.sim[0], world.jobs[slot]
     job.status, job.start, job.end, job.expected = PENDING, NEVER, NEVER, NEVER
-    job.accrue, job.first_alloc = NEVER, -1
+    job.eligible, job.accrue, job.first_alloc = NEVER, first_accrual(fixed, world), -1
     limits.count_submitted(fixed, world, slot, 1)
     if job.singleton == 1:
         sim.singletons += 1
         eligibility.settle_singleton(world, slot)
-    eligibility.settle_eligibility(world, slot)
+    eligibility.settle_eligibility(fixed, world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     if job.begin > sim.now:
@@ -191,7 +198,7 @@ def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) ->
     user, name = job.user, job.name
     free_slot(world, slot)
     if sim.singletons > 0:
-        eligibility.wake_series(world, user, name)
+        eligibility.wake_series(fixed, world, user, name)
     eligibility.wake(fixed, world)
 
 
@@ -223,14 +230,15 @@ def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
         return
     stop(fixed, world, slot)
     job.generation += 1  # voids the end on the agenda; dependents refer to the slot, not the generation
-    job.status, job.start, job.end, job.accrue = PENDING, NEVER, NEVER, NEVER
+    job.status, job.start, job.end = PENDING, NEVER, NEVER
+    job.eligible, job.accrue = NEVER, first_accrual(fixed, world)
     if job.own >= 0:
         own = world.own[job.own]
         own.status, own.start, own.generation, own.requeues = PENDING, NEVER, job.generation, own.requeues + 1
     if 0 <= job.row < record.results.shape[0]:
         record.results[job.row].start = NEVER
         record.results[job.row].state = PENDING
-    eligibility.settle_eligibility(world, slot)
+    eligibility.settle_eligibility(fixed, world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     note(world, record, LOG_REQUEUE, slot, PENDING)

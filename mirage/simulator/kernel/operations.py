@@ -79,36 +79,40 @@ def cancel(fixed: Fixed, world: World, scratch: Scratch, record: Record, slot: i
 
 
 @compiled
-def _replace_in_queue(fixed: Fixed, world: World, slot: int) -> None:
+def _replace_in_queue(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> None:
+    """After a change: the job's priority as of now, as after every update; the others keep their period's."""
+    queue.refresh(fixed, world, scratch)
     queue.remove(world, slot)
-    eligibility.settle_eligibility(world, slot)
+    eligibility.settle_eligibility(fixed, world, slot)
     queue.prioritise(fixed, world, slot, world.sim[0].now)
     queue.insert(world, slot)
     eligibility.wake(fixed, world)
 
 
 @compiled
-def set_hold(fixed: Fixed, world: World, slot: int, held: int) -> None:
-    """Hold (1) or release (0) a pending job. Its age keeps counting from when it first became eligible."""
+def set_hold(fixed: Fixed, world: World, scratch: Scratch, slot: int, held: int) -> None:
+    """Hold (1) or release (0) a pending job."""
     world.jobs[slot].held = held
-    _replace_in_queue(fixed, world, slot)
+    _replace_in_queue(fixed, world, scratch, slot)
 
 
 @compiled
-def set_nice(fixed: Fixed, world: World, slot: int, nice: int) -> None:
+def set_nice(fixed: Fixed, world: World, scratch: Scratch, slot: int, nice: int) -> None:
     """Change a pending job's nice value."""
     world.jobs[slot].nice = nice
-    _replace_in_queue(fixed, world, slot)
+    _replace_in_queue(fixed, world, scratch, slot)
 
 
 @compiled
-def set_begin(fixed: Fixed, world: World, slot: int, begin: int) -> None:
-    """Change when a pending job may begin; its age then counts from there."""
-    job = world.jobs[slot]
-    job.begin, job.accrue = begin, NEVER
-    if begin > world.sim[0].now:
+def set_begin(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int) -> None:
+    """Change when a pending job may begin; what has passed stands for now. Its eligibility begins anew."""
+    job, now = world.jobs[slot], world.sim[0].now
+    if job.begin == max(begin, now):
+        return
+    job.begin, job.eligible = max(begin, now), NEVER
+    if begin > now:
         agenda.schedule(world, begin, ON_BEGIN, slot)
-    _replace_in_queue(fixed, world, slot)
+    _replace_in_queue(fixed, world, scratch, slot)
 
 
 @compiled

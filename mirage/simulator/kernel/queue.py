@@ -17,12 +17,11 @@ from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
 
 @compiled
 def age_factor(fixed: Fixed, world: World, slot: int, at: int) -> float:
-    """Time eligible (ACCRUE_ALWAYS: since submission) until ``at`` over PriorityMaxAge, at most 1."""
+    """Time accrued until ``at`` over PriorityMaxAge, at most 1."""
     job, config = world.jobs[slot], fixed.config[0]
-    since = job.submit if config.accrue_always == 1 else job.accrue
-    if since == NEVER or config.max_age <= 0:
+    if job.accrue == NEVER or config.max_age <= 0:
         return 0.0
-    return min(1.0, max(0, at - since) / config.max_age)
+    return min(1.0, max(0, at - job.accrue) / config.max_age)
 
 
 @compiled
@@ -32,12 +31,27 @@ def prioritise(fixed: Fixed, world: World, slot: int, at: int) -> None:
     if job.held == 1:
         job.priority = 0
         return
-    if config.w_age != 0.0 and job.accrue != NEVER:
-        world.sim[0].cap_time = min(world.sim[0].cap_time, job.accrue + config.max_age)
     value = job.static + config.w_age * age_factor(fixed, world, slot, at)
     if config.w_fair_share != 0.0 and job.association >= 0:
         value += config.w_fair_share * world.associations[job.association].factor
     job.priority = max(1, np.int64(value) - job.nice)
+    if config.w_age != 0.0 and job.accrue != NEVER:
+        world.sim[0].cap_time = min(world.sim[0].cap_time, _next_change_of_pace(fixed, world, slot, value, at))
+
+
+@compiled
+def _next_change_of_pace(fixed: Fixed, world: World, slot: int, value: float, at: int) -> int:
+    """From when the job's priority, ``value`` before nice, may move against that of jobs that age steadily.
+
+    Its age begins to count, lifts a niced job from the least priority, or counts no further.
+    """
+    job, config = world.jobs[slot], fixed.config[0]
+    end = job.accrue + config.max_age
+    if job.accrue > world.sim[0].now:
+        return at
+    if job.nice <= 0 or np.int64(value) > job.nice:
+        return end
+    return min(end, at + np.int64((job.nice + 1 - value) * config.max_age / config.w_age))
 
 
 @compiled
