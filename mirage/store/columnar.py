@@ -86,6 +86,7 @@ def unpacked(data: bytes, where: str) -> Snapshot:
         if magic != _MAGIC:
             raise ValueError("it does not begin as a snapshot")
         header = loaded(zlib.decompress(data[_HEAD.size : _HEAD.size + length]).decode(), where)
+        _refuse_unknown(header["columns"], where)
         tables = _tables(header["columns"], data, _HEAD.size + length)
         rest = from_values(_HEADER, header["snapshot"], where)
     except (struct.error, zlib.error, ValueError, KeyError) as error:
@@ -97,6 +98,12 @@ def unpacked(data: bytes, where: str) -> Snapshot:
 def _plain_header(snapshot: Snapshot) -> Any:
     values = {f.name: getattr(snapshot, f.name) for f in fields(_Header)}
     return plain_values(_HEADER, _Header(**values | {"links": dict(snapshot.links)}))
+
+
+def _refuse_unknown(listed: list[tuple[str, str, int, bool, int]], where: str) -> None:
+    for table, name, *_ in listed:
+        if table not in _TABLES or name not in _COLUMNS:
+            raise ConfigError(where, f"{table}.{name}: a column unknown to this version; a newer Mirage stored it")
 
 
 def _tables(listed: list[tuple[str, str, int, bool, int]], data: bytes, at: int) -> dict[str, JobColumns]:

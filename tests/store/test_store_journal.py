@@ -1,0 +1,133 @@
+"""The journal in the database: nothing lost, nothing out of order, pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+from stored_values import FORECAST, SCORES, any_of, emptied, record
+
+from mirage.domain.chain import ChainId, Outcome
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.journal import Entry, EntryKind
+from mirage.store.codec import storable
+from mirage.store.journal import SqlJournal
+from mirage.store.outbox import Outbox
+
+if TYPE_CHECKING:
+    from mirage.store.opening import Store
+
+A, B = ChainId("a"), ChainId("b")
+
+
+def entry(time: int, chain: ChainId | None = A, kind: EntryKind = EntryKind.EVENT) -> Entry:
+    return Entry(time, chain, kind, f"something at {time}")
+
+
+def texts(store: Store, **query: Any) -> list[str]:
+    return [line.entry.text for line in store.journal.read(**query)]
+
+
+def test_entries_wait_for_a_flush(store: Store) -> None:
+    store.journal.write(entry(1))
+    assert texts(store) == []
+    store.journal.flush()
+    store.journal.flush()
+    assert texts(store) == ["something at 1"]
+
+
+def test_entries_go_with_the_next_chain_saved_in_one_transaction(store: Store) -> None:
+    store.chains.load()
+    commits: list[object] = []
+    event.listen(store.database._engine, "commit", commits.append)
+    for time in range(500):
+        store.journal.write(entry(time))
+    store.chains.save(record())
+    assert len(commits) == 1
+    assert len(texts(store, limit=1_000)) == 500
+
+
+def test_pages_newest_first(store: Store) -> None:
+    for time in range(7):
+        store.journal.write(entry(time))
+    store.journal.flush()
+    seen, before = [], None
+    while page := store.journal.read(limit=3, before=before):
+        seen += [line.entry.time for line in page]
+        before = page[-1].cursor
+    assert seen == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_one_chain_and_some_kinds(store: Store) -> None:
+    store.journal.write(entry(1, A, EntryKind.DECISION))
+    store.journal.write(entry(2, B, EntryKind.DECISION))
+    store.journal.write(entry(3, None, EntryKind.TROUBLE))
+    store.journal.write(entry(4, A, EntryKind.OUTCOME))
+    store.journal.flush()
+    assert texts(store, chain=A) == ["something at 4", "something at 1"]
+    assert texts(store, kinds=[EntryKind.DECISION]) == ["something at 2", "something at 1"]
+    assert texts(store, kinds=[EntryKind.TROUBLE, EntryKind.OUTCOME]) == ["something at 4", "something at 3"]
+    assert texts(store, chain=B, kinds=[EntryKind.OUTCOME]) == []
+
+
+@pytest.mark.parametrize("prediction", [FORECAST, SCORES, None])
+def test_a_decision_keeps_its_prediction(store: Store, prediction: Any) -> None:
+    decided = Entry(5, A, EntryKind.DECISION, "hold: too early", 3, "avg", prediction)
+    done = Entry(6, A, EntryKind.OUTCOME, "interruption 60 s", 2, outcome=Outcome(100, 160))
+    store.journal.write(decided)
+    store.journal.write(done)
+    store.journal.flush()
+    assert [line.entry for line in store.journal.read()] == [done, decided]
+
+
+LINKS = st.integers(0, 2**31 - 1)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(value=any_of(Entry), link=LINKS)
+def test_any_entry_comes_back_with_a_text_that_can_be_shown(shared_store: Store, value: Entry, link: int) -> None:
+    emptied(shared_store)
+    values = {name: getattr(value, name) for name in Entry.__dataclass_fields__} | {"link": link}
+    shared_store.journal.write(Entry(**values))
+    shared_store.journal.flush()
+    [line] = shared_store.journal.read()
+    assert line.entry == Entry(**values | {"text": storable(value.text)})
+    assert "\0" not in line.entry.text
+    line.entry.text.encode()
+
+
+@given(st.text())
+def test_ordinary_text_is_kept_as_it_is(text: str) -> None:
+    assert storable(text) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def test_entries_outlive_a_flush_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(work: Any) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    store.journal.write(entry(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store.database), "write", lambda self, work: fail(work))
+        with pytest.raises(StoreUnavailable):
+            store.journal.flush()
+        store.journal.write(entry(2))
+    store.journal.flush()
+    assert texts(store) == ["something at 2", "something at 1"]
+
+
+def test_a_database_away_for_long_does_not_fill_the_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mirage.store.outbox._MOST", 50)
+    outbox = Outbox(store.database)
+    journal = SqlJournal(store.database, outbox)
+    for time in range(60):
+        journal.write(entry(time))
+    journal.flush()
+    times = [line.entry.time for line in journal.read()]
+    assert times[0] == 59
+    assert len(times) <= 50
+    assert "oldest 5 lines of the journal are lost" in caplog.text
