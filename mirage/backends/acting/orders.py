@@ -194,7 +194,7 @@ class Patience:
     that the loop has given up must not be begun after it has given a second one.
     """
 
-    start: int = 10
+    start: float = 10.0
     """An order not begun after so long is withdrawn."""
     answer: float = 60.0
     """An order not answered after so long has an unknown outcome."""
@@ -308,7 +308,7 @@ class OrderDesk:
         with self._changed:
             if not self._present(owner):
                 raise NotPermitted(_nobody(owner))
-            slip = _Slip(Order.of(act, owner, int(self._now()) + self._patience.start))
+            slip = _Slip(Order.of(act, owner, int(self._now() + self._patience.start)))
             self._out[slip.order.order_id] = slip
             self._counters[owner].slips.append(slip)
             self._changed.notify_all()

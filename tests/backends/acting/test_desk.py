@@ -1,0 +1,236 @@
+"""The desk: each order is carried out at most once, by its owner's agents alone, whoever dies when."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import pytest
+from fakes import FakeCluster, chain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirage.backends.acting.agent import AgentActuator
+from mirage.backends.acting.executor import execute
+from mirage.backends.acting.orders import Answer, CancelJob, Order, OrderDesk, Patience, Verdict
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.job import JobChange, JobId
+
+DONE = Answer(Verdict.DONE)
+CANCEL = CancelJob(JobId(7))
+
+
+@dataclass
+class Late:
+    """What the journal got."""
+
+    told: list[tuple[str, str, Answer]] = field(default_factory=list)
+
+    def __call__(self, user: str, order_id: str, answer: Answer) -> None:
+        self.told.append((user, order_id, answer))
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def desk(patience: Patience = Patience(answer=30), **options: object) -> OrderDesk:  # noqa: B008 (frozen)
+    return OrderDesk(Late(), patience, **options)  # type: ignore[arg-type]
+
+
+def agent(at: OrderDesk, user: str, cluster: FakeCluster, orders: int = 1) -> threading.Thread:
+    """An agent that executes so many orders with the cluster as its Slurm."""
+
+    def serve() -> None:
+        for _ in range(orders):
+            order = None
+            while order is None:
+                order = at.next_order(user, 0.05)
+            at.answer(user, order.order_id, execute(order, cluster))
+
+    at.attach(user)
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_an_agent_does_what_its_owner_may() -> None:
+    cluster, at = FakeCluster(), desk()
+    request = chain().link_request(1)
+    serving = agent(at, "alice", cluster, orders=3)
+    actuator = AgentActuator(at)
+    job_id = actuator.submit(request)
+    assert cluster.jobs[job_id].tag == request.tag
+    actuator.signal(job_id, "alice", "USR1", batch_only=True)
+    assert cluster.signals == [(job_id, "USR1")]
+    actuator.cancel(job_id, "alice")
+    assert cluster.jobs[job_id].state.finished
+    serving.join()
+
+
+def test_slurms_refusals_arrive() -> None:
+    cluster, at = FakeCluster(refuse="PartitionTimeLimit"), desk()
+    serving = agent(at, "alice", cluster, orders=2)
+    with pytest.raises(SubmissionRejected, match="PartitionTimeLimit"):
+        AgentActuator(at).submit(chain().link_request(1))
+    with pytest.raises(UnknownJob):
+        AgentActuator(at).update(JobId(1), "alice", JobChange(nice=1))
+    serving.join()
+
+
+def test_without_an_agent_nothing_is_asked() -> None:
+    at = desk()
+    at.attach("alice")
+    with pytest.raises(NotPermitted, match="nobody can act for bob: bob must have `mirage agent` running"):
+        AgentActuator(at).cancel(JobId(1), "bob")
+
+
+def test_an_agent_unheard_of_is_gone() -> None:
+    stopwatch = Stopwatch()
+    at = desk(stopwatch=stopwatch)
+    at.attach("alice")
+    assert at.attached("alice")
+    stopwatch.time = 16
+    assert not at.attached("alice")
+    assert at.next_order("alice", 0) is None
+    assert at.attached("alice")
+
+
+def test_an_order_that_nobody_takes_is_withdrawn() -> None:
+    at = desk(Patience(start=0.05))
+    at.attach("alice")
+    with pytest.raises(NotPermitted):
+        at.ask("alice", CANCEL)
+    assert at.next_order("alice", 0) is None
+
+
+def test_an_agent_that_dies_leaves_the_outcome_unknown() -> None:
+    at = desk(Patience(answer=0.05))
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(at.next_order, "alice", 30)
+        while not at.attached("alice"):
+            pass
+        with pytest.raises(ClusterUnavailable, match="the agent of alice was told to cancel job 7"):
+            at.ask("alice", CANCEL)
+        order = taken.result()
+    assert order is not None
+    assert order.act == CANCEL
+
+
+def test_a_late_answer_is_kept_and_changes_nothing() -> None:
+    late = Late()
+    at = OrderDesk(late, Patience(answer=0.05))
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(at.next_order, "alice", 30)
+        while not at.attached("alice"):
+            pass
+        with pytest.raises(ClusterUnavailable):
+            at.ask("alice", CANCEL)
+        order = taken.result()
+    assert order is not None
+    assert not at.answer("alice", order.order_id, DONE)
+    assert late.told == [("alice", order.order_id, DONE)]
+    assert at.next_order("alice", 0) is None
+
+
+def test_answers_are_the_owners() -> None:
+    at = desk()
+    with ThreadPoolExecutor(1) as threads:
+        at.attach("alice")
+        asked = threads.submit(at.ask, "alice", CANCEL)
+        assert at.next_order("bob", 0) is None
+        order = at.next_order("alice", 30)
+        assert order is not None
+        with pytest.raises(NotPermitted):
+            at.answer("bob", order.order_id, Answer(Verdict.REJECTED))
+        assert at.answer("alice", order.order_id, DONE)
+        assert not at.answer("alice", order.order_id, Answer(Verdict.REJECTED)), "the first answer counts"
+        assert asked.result() == DONE
+
+
+def test_an_answer_cannot_come_before_the_order_was_taken() -> None:
+    late = Late()
+    at = OrderDesk(late, Patience(start=0.2))
+    with ThreadPoolExecutor(1) as threads:
+        at.attach("alice")
+        asked = threads.submit(at.ask, "alice", CANCEL)
+        while not (known := list(at._out)):
+            pass
+        assert not at.answer("alice", known[0], DONE)
+        with pytest.raises(NotPermitted):
+            asked.result()
+
+
+def test_an_order_taken_late_is_not_begun() -> None:
+    cluster = FakeCluster()
+    order = Order.of(chain().link_request(1), "alice", 100)
+    answer = execute(order, cluster, now=lambda: 103.5)
+    assert cluster.submissions == []
+    with pytest.raises(NotPermitted, match=r"submit mirage:svc:1 for alice came 4 s too late"):
+        answer.job()
+    assert execute(order, cluster, now=lambda: 99.0).job() in cluster.jobs
+
+
+class Fate(Enum):
+    """What happens to an agent when it has taken an order."""
+
+    SERVES = auto()
+    DIES_BEFORE = auto()
+    DIES_AFTER = auto()
+    ANSWERS_TWICE = auto()
+
+
+USERS = ("alice", "bob")
+
+
+@settings(max_examples=25)
+@given(
+    fates=st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(Fate)), max_size=8),
+    orders=st.lists(st.sampled_from(USERS), min_size=1, max_size=8),
+)
+def test_every_order_is_executed_at_most_once(fates: list[tuple[str, Fate]], orders: list[str]) -> None:
+    at = desk(Patience(start=0.02, answer=0.02))
+    executed: list[tuple[str, int]] = []
+    over = threading.Event()
+
+    def work(user: str, fate: Fate) -> None:
+        while not over.is_set():
+            order = at.next_order(user, 0.005)
+            if order is None:
+                continue
+            assert order.cancel is not None
+            if fate is Fate.DIES_BEFORE:
+                return
+            executed.append((user, order.cancel.job_id))
+            if fate is Fate.DIES_AFTER:
+                return
+            for _ in range(2 if fate is Fate.ANSWERS_TWICE else 1):
+                at.answer(user, order.order_id, Answer(Verdict.DONE, order.cancel.job_id))
+
+    def ask(job_id: int, owner: str) -> str:
+        try:
+            answer = at.ask(owner, CancelJob(JobId(job_id)))
+        except (NotPermitted, ClusterUnavailable) as error:
+            return type(error).__name__
+        assert answer.job_id == job_id, "an answer to another order"
+        return "done"
+
+    with ThreadPoolExecutor(len(fates) + 1) as agents, ThreadPoolExecutor(len(orders)) as askers:
+        working = [agents.submit(work, *each) for each in fates]
+        outcomes = list(askers.map(ask, range(1, len(orders) + 1), orders))
+        over.set()
+        for each in working:
+            each.result()
+    assert len(executed) == len(set(executed))
+    done = {(owner, at + 1) for at, owner in enumerate(orders) if outcomes[at] == "done"}
+    not_begun = {(owner, at + 1) for at, owner in enumerate(orders) if outcomes[at] == "NotPermitted"}
+    assert done <= set(executed)
+    assert not (not_begun & set(executed))
+    assert set(executed) <= {(owner, at + 1) for at, owner in enumerate(orders)}, "in another's name"
+    assert not at._out

@@ -1,0 +1,153 @@
+"""Orders and answers survive the journey as they were; anything else is refused, by the name of the field."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.backends.acting.orders import Answer, CancelJob, Order, SignalJob, UpdateJob, Verdict
+from mirage.backends.acting.wire import BadOrder
+from mirage.domain.errors import (
+    ClusterUnavailable,
+    MirageError,
+    NotPermitted,
+    SubmissionRejected,
+    UnknownJob,
+    UnsupportedSlurm,
+)
+from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobId, JobRequest, WarnSignal
+
+text = st.text(st.characters(exclude_characters="\0"), max_size=20) | st.just("caf\udce9 \n'\"$(x)")
+number = st.integers(0, 1 << 40)
+job_id = number.map(JobId)
+script = st.builds(
+    BatchScript,
+    text,
+    st.tuples(text, text) | st.just(()),
+    st.lists(st.tuples(text, text), max_size=3).map(tuple),
+    text,
+)
+request = st.builds(
+    JobRequest,
+    text,
+    text,
+    number,
+    gres_per_node=st.just((("gpu:a100", 4),)),
+    features=st.lists(text, max_size=2).map(tuple),
+    dependencies=st.just((Dependency(DependencyKind.AFTERANY, JobId(7), 60),)),
+    warn=st.none() | st.just(WarnSignal("USR2", 60, batch_only=True)),
+    tag=text,
+    batch=st.none() | script,
+)
+change = st.builds(JobChange, st.none() | st.booleans(), st.none() | number, st.none() | number)
+act = (
+    request
+    | st.builds(CancelJob, job_id)
+    | st.builds(UpdateJob, job_id, change)
+    | st.builds(SignalJob, job_id, text, st.booleans())
+)
+orders = st.builds(Order.of, act, text, number)
+answers = st.builds(Answer, st.sampled_from(Verdict), job_id, text, text)
+jsons = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(orders)
+def test_an_order_arrives_as_it_was_sent(order: Order) -> None:
+    line = order.to_text()
+    assert line.isascii()
+    assert "\n" not in line
+    assert Order.from_text(line) == order
+    assert Order.from_text(line.encode()).act == order.act
+
+
+@given(answers)
+def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
+    assert Answer.from_text(answer.to_text()) == answer
+
+
+@given(orders, st.data())
+def test_any_change_of_an_orders_shape_is_refused(order: Order, data: st.DataObject) -> None:
+    tree = json.loads(order.to_text())
+    spot = tree
+    while True:
+        name = data.draw(st.sampled_from(sorted(spot)))
+        if isinstance(spot[name], dict) and data.draw(st.booleans()):
+            spot = spot[name]
+            continue
+        break
+    if data.draw(st.booleans()):
+        del spot[name]
+    else:
+        spot[name] = [{"unlike": "anything"}, None]
+    with pytest.raises(BadOrder, match=name):
+        Order.from_text(json.dumps(tree))
+
+
+@given(jsons.map(json.dumps) | st.text() | st.binary())
+def test_anything_else_is_refused(line: str | bytes) -> None:
+    with pytest.raises(BadOrder):
+        Order.from_text(line)
+    with pytest.raises(BadOrder):
+        Answer.from_text(line)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("start_by", True), ("start_by", 1.5), ("start_by", 10**30), ("owner", 7), ("owner", "a\0b"), ("owner", None)],
+)
+def test_values_of_another_kind_are_refused(field: str, value: object) -> None:
+    tree = json.loads(Order.of(CancelJob(JobId(1)), "alice", 5).to_text())
+    with pytest.raises(BadOrder, match=f"Order.{field}"):
+        Order.from_text(json.dumps(tree | {field: value}))
+
+
+def test_an_order_says_one_thing() -> None:
+    order = Order.of(CancelJob(JobId(1)), "alice", 5)
+    two = dataclasses.replace(order, signal=SignalJob(JobId(1), "USR1", batch_only=True))
+    none = dataclasses.replace(order, cancel=None)
+    for wrong in (two, none):
+        with pytest.raises(BadOrder, match="exactly one"):
+            Order.from_text(wrong.to_text())
+
+
+def test_depth_without_end_is_refused() -> None:
+    with pytest.raises(BadOrder, match="not JSON"):
+        Order.from_text("[" * 100_000)
+
+
+def test_no_two_orders_have_the_same_id() -> None:
+    assert len({Order.of(CancelJob(JobId(1)), "alice", 5).order_id for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("error", "arrives"),
+    [
+        (SubmissionRejected("PartitionTimeLimit", "48 h at most"), SubmissionRejected),
+        (SubmissionRejected("Invalid account"), SubmissionRejected),
+        (UnknownJob("job 7"), UnknownJob),
+        (NotPermitted("no"), NotPermitted),
+        (ClusterUnavailable("timed out"), ClusterUnavailable),
+        (UnsupportedSlurm("20.02"), ClusterUnavailable),
+    ],
+)
+def test_errors_keep_their_kind_and_words(error: MirageError, arrives: type[MirageError]) -> None:
+    answer = Answer.from_text(Answer.failed(error).to_text())
+    with pytest.raises(arrives) as caught:
+        answer.job()
+    assert str(caught.value) == str(error)
+    if isinstance(error, SubmissionRejected):
+        assert isinstance(caught.value, SubmissionRejected)
+        assert caught.value.reason == error.reason
+
+
+def test_a_sentence_tells_no_secret() -> None:
+    batch = BatchScript("#!/bin/sh\nexport KEY=hush", environment=(("TOKEN", "hush"),))
+    order = Order.of(JobRequest("svc", "alice", 60, tag="mirage:svc:1", batch=batch), "alice", 5)
+    assert order.sentence == "submit mirage:svc:1 for alice"
