@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import Policy
 from mirage.control.pace import Pacing
+from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.objective import Weights
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
@@ -36,10 +37,13 @@ def build_pacing(config: Config) -> Pacing:
 
 
 def build_guards(config: Config) -> Guards:
-    """The daemon's predictor, and those that chains name. Raises ``PluginNotFound`` and ``ConfigError``."""
+    """The daemon's predictor, and those that chains name. Raises ``ConfigError`` where there is none."""
     fallback, budget = build_predictor("reactive"), config.loop.budget
 
     def guard(name: str) -> Guard:
         return Guard(build_predictor(name), fallback, budget)
 
-    return Guards(guard(config.loop.predictor), guard)
+    try:
+        return Guards(guard(config.loop.predictor), guard)
+    except (ConfigError, PluginNotFound) as error:
+        raise ConfigError("loop.predictor", str(error)) from error

@@ -42,8 +42,8 @@ class Service:
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
 
-        Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``PluginNotFound`` and ``ConfigError``;
-        all is then as it was.
+        Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``ConfigError``; all is then as it
+        was.
         """
         guards = build_guards(config)
         self.loop.reconfigure(guards, build_policy(config))
@@ -65,7 +65,7 @@ class Service:
 def build(config: Config) -> Service:
     """The service that ``config`` describes.
 
-    Raises ``ConfigError``, ``PluginNotFound``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
+    Raises ``ConfigError``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
     """
     return assemble(config, build_world(config))
 

@@ -44,7 +44,9 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
     from mirage.domain.errors import MirageError
 
     try:
-        build_guards(load_config(Path(file)).config).close()
+        loaded = load_config(Path(file))
+        with loaded.explaining():
+            build_guards(loaded.config).close()
     except MirageError as error:
         if not as_json:
             raise

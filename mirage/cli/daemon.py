@@ -21,4 +21,4 @@ def daemon_command(config: ConfigFile = "", once: Once = False) -> None:
     from mirage.daemon.process import leave, run_daemon
 
     file = Path(config) if config else None
-    leave(run_daemon(lambda: load_config(file).config, build, once=once))
+    leave(run_daemon(lambda: load_config(file), build, once=once))

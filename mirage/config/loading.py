@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
+from mirage.config.display import settings
 from mirage.config.model import Config
 from mirage.config.places import default_file, default_places
 from mirage.domain.errors import ConfigError
@@ -19,7 +21,7 @@ from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mirage.config.places import Places
 
@@ -57,6 +59,17 @@ class Loaded:
     def origin(self, key: Key) -> str:
         """File and line, variable, or ``default``."""
         return _origin(self.sources, key)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """A ``ConfigError`` raised inside that names a key alone names its place too."""
+        try:
+            yield
+        except ConfigError as error:
+            key = tuple(error.where.split("."))
+            if key not in {known for known, _ in settings(self.config)}:
+                raise
+            raise ConfigError(f"{self.origin(key)}: {error.where}", error.problem) from error
 
 
 def load_config(file: Path | None = None) -> Loaded:

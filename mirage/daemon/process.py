@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.bootstrap.service import Service
+    from mirage.config.loading import Loaded
     from mirage.config.model import Config
     from mirage.control.loop import Cycle
 
@@ -34,18 +35,20 @@ _PRUNE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
 
 
-def run_daemon(load: Callable[[], Config], build: Callable[[Config], Service], *, once: bool = False) -> int:
+def run_daemon(load: Callable[[], Loaded], build: Callable[[Config], Service], *, once: bool = False) -> int:
     """Run until told to end (or one cycle, if ``once``); returns the exit status.
 
     ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
     started: ``AlreadyRunning``, ``ConfigError`` and what ``build`` raises.
     """
-    config = load()
+    loaded = load()
+    config = loaded.config
     set_up_logging(config.log.level, config.log.format)
     state = _made(Path(config.service.state), 0o700, "service.state")
     _made(Path(config.service.runtime), 0o755, "service.runtime")
     with single_instance(state / "daemon.lock"):
-        service = build(config)
+        with loaded.explaining():
+            service = build(config)
         with ExitStack() as closing:
             closing.callback(_close, service)
             status = _Daemon(service, load).run_once() if once else _run(_Daemon(service, load), closing)
@@ -72,7 +75,7 @@ def _run(daemon: _Daemon, closing: ExitStack) -> int:
 class _Daemon:
     """One service, its waits, and its word to the outside."""
 
-    def __init__(self, service: Service, load: Callable[[], Config]) -> None:
+    def __init__(self, service: Service, load: Callable[[], Loaded]) -> None:
         self._service = service
         self._load = load
         self._supervisor = Supervisor(service)
@@ -124,8 +127,10 @@ class _Daemon:
         self._reload_asked.clear()
         self._notifier.reloading()
         try:
-            plan = plan_reload(self._service.config, self._load())
-            self._service.reconfigure(plan.config)
+            loaded = self._load()
+            plan = plan_reload(self._service.config, loaded.config)
+            with loaded.explaining():
+                self._service.reconfigure(plan.config)
         except MirageError as error:
             _LOG.error("the old configuration stays: %s", error)
         else:

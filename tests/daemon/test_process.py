@@ -1,0 +1,202 @@
+"""The daemon as a process: signals, reload, one instance, deaths and what systemd hears."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from daemons import DaemonFolder, Manager, wait_until
+
+from mirage.daemon.heartbeat import read_beat
+from mirage.domain.chain import LinkState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DaemonFolder:
+    return DaemonFolder(tmp_path)
+
+
+def test_a_chain_is_kept_running_and_the_daemon_ends_when_told(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    with folder.start() as daemon:
+        daemon.wait_for("submitted link 3")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.ended() == 0
+    assert daemon.said("the chains' jobs stay on the cluster")
+    assert "Traceback" not in daemon.text
+    record = folder.record()
+    record.check()
+    assert folder.submissions() == [link.tag for link in record.links]
+    assert all(outcome.overlap == 0 for outcome in record.outcomes())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_both_signals_end_it_also_while_it_waits(folder: DaemonFolder, number: signal.Signals) -> None:
+    folder.configure('[loop]\npredictor = "reactive"\ninterval = "30d"\nlongest_interval = "30d"\n')
+    with folder.start() as daemon:
+        daemon.wait_for("predictor reactive")
+        daemon.signal(number)
+        assert daemon.ended() == 0
+
+
+def test_once_is_one_cycle(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    with folder.start("--once") as daemon:
+        assert daemon.ended() == 0
+    assert folder.submissions() == ["mirage:svc:1"]
+    assert read_beat(folder.folder / "state" / "heartbeat").cycles == 1
+
+
+def test_once_fails_where_its_cycle_does(folder: DaemonFolder) -> None:
+    folder.ask("bug")
+    with folder.start("--once") as daemon:
+        assert daemon.ended() == 1
+
+
+def test_the_second_daemon_names_the_first(folder: DaemonFolder) -> None:
+    with folder.start() as first:
+        first.wait_for("predictor reactive")
+        with folder.start() as second:
+            assert second.ended() == 1
+        assert f"a daemon runs already, process {first.process.pid}" in second.text
+        assert len(second.lines) == 1
+        assert first.process.poll() is None
+
+
+def test_the_lock_of_a_killed_daemon_is_free(folder: DaemonFolder) -> None:
+    with folder.start() as first:
+        first.wait_for("predictor reactive")
+        first.process.kill()
+        first.ended()
+    with folder.start("--once") as second:
+        assert second.ended() == 0
+
+
+@pytest.mark.parametrize("death", ["die-before-submit", "die-after-submit", "die-after-save"])
+def test_killed_at_any_step_of_a_submission_there_is_one_successor(folder: DaemonFolder, death: str) -> None:
+    folder.add_chain(links=3)
+    for _ in range(3):
+        folder.ask(death)
+        with folder.start() as daemon:
+            assert daemon.ended() == -signal.SIGKILL
+    with folder.start() as daemon:
+        wait_until(lambda: folder.record().over, "the end of the chain")
+    record = folder.record()
+    record.check()
+    assert len(set(folder.submissions())) == len(folder.submissions()), "a link was submitted twice"
+    assert [link.state for link in record.links] == [LinkState.ENDED] * 3
+    assert all(link.tag in folder.submissions() for link in record.links)
+
+
+def test_reload_takes_over_what_it_can_and_says_what_it_cannot(folder: DaemonFolder) -> None:
+    with folder.start() as daemon:
+        daemon.wait_for("predictor reactive")
+        folder.configure('[loop]\npredictor = "fixed:1h"\n[acting]\nmode = "agent"\n[log]\nformat = "json"\n')
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for("only a restart changes: acting.mode")
+    assert daemon.said('"text": "configuration read again; changed: loop.predictor, log.format"')
+
+
+@pytest.mark.parametrize(
+    ("bad", "key"),
+    [
+        ('[loop]\npredictor = "fixed:soon"\n', "loop.predictor: predictor 'fixed:soon'"),
+        ("[loop]\nintervall = 5\n", "loop.intervall: no such key; did you mean interval?"),
+        ("[loop\n", "not TOML"),
+        ("[limits]\nsubmissions_per_hour = -1\n", "limits.submissions_per_hour"),
+    ],
+)
+def test_a_bad_file_changes_nothing_and_is_named(folder: DaemonFolder, bad: str, key: str) -> None:
+    with folder.start() as daemon:
+        daemon.wait_for("predictor reactive")
+        folder.configure(bad)
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for("the old configuration stays")
+        folder.configure('[loop]\npredictor = "average"\n')
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for("configuration read again; changed: loop.predictor")
+    (complaint,) = [line for line in daemon.lines if "the old configuration stays" in line]
+    assert key in complaint
+    assert str(folder.config) in complaint
+
+
+def test_a_bad_file_at_the_start_is_one_line(folder: DaemonFolder) -> None:
+    folder.configure("[loop]\ninterval = true\n")
+    with folder.start() as daemon:
+        assert daemon.ended() == 1
+    assert len(daemon.lines) == 1
+    assert f"{folder.config}:10: loop.interval: expected a duration" in daemon.text
+
+
+def test_systemd_hears_of_everything(folder: DaemonFolder, tmp_path: Path) -> None:
+    folder.add_chain()
+    with Manager(tmp_path / "notify") as manager:
+        with folder.start(NOTIFY_SOCKET=manager.path, WATCHDOG_USEC="400000") as daemon:
+            wait_until(lambda: manager.count("STATUS="), "a status")
+            wait_until(lambda: manager.count("WATCHDOG=1") > 3, "the watchdog's food")
+            daemon.signal(signal.SIGHUP)
+            wait_until(lambda: manager.count("READY=1") == 2, "ready again")
+            daemon.signal(signal.SIGTERM)
+            assert daemon.ended() == 0
+        wait_until(lambda: manager.count("STOPPING=1"), "the end")
+    heard = [message.partition("=")[0] for message in manager.heard]
+    assert heard.index("READY") < heard.index("RELOADING") < heard.index("STOPPING")
+    (reloading,) = [message for message in manager.heard if message.startswith("RELOADING=1")]
+    assert reloading.partition("MONOTONIC_USEC=")[2].isdigit()
+
+
+def test_the_watchdog_is_fed_during_a_long_wait(folder: DaemonFolder, tmp_path: Path) -> None:
+    folder.configure('[loop]\npredictor = "reactive"\ninterval = "30d"\nlongest_interval = "30d"\n')
+    with (
+        Manager(tmp_path / "notify") as manager,
+        folder.start(NOTIFY_SOCKET=manager.path, WATCHDOG_USEC="200000"),
+    ):
+        wait_until(lambda: manager.count("WATCHDOG=1") > 5, "the watchdog's food")
+    assert manager.count("STATUS=") == 1
+
+
+def test_a_silent_controller_freezes_decisions(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    folder.ask("down")
+    with folder.start() as daemon:
+        daemon.wait_for("the cluster does not answer: no route to host", times=3)
+        assert folder.submissions() == []
+        folder.take_back("down")
+        daemon.wait_for("submitted link 1")
+
+
+def test_the_unexpected_is_traced_once_and_survived(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    folder.ask("bug")
+    with folder.start() as daemon:
+        daemon.wait_for("unexpected RuntimeError: nobody expects this", times=3)
+        folder.take_back("bug")
+        daemon.wait_for("a cycle works again")
+        daemon.wait_for("submitted link 1")
+    assert daemon.text.count("Traceback") == 1
+
+
+def test_a_store_that_fails_is_a_hold(folder: DaemonFolder) -> None:
+    """Another process keeps the database locked for longer than the daemon waits."""
+    folder.configure('[loop]\npredictor = "reactive"\n[store]\nsnapshot_every = 0\n')
+    folder.add_chain()
+    store = folder.store()
+    with folder.start() as daemon:
+        daemon.wait_for("submitted link 1")
+        holder = store.database._engine.raw_connection()
+        holder.execute("BEGIN IMMEDIATE")
+        daemon.wait_for("cycle-failed")
+        holder.execute("ROLLBACK")
+        holder.close()
+        daemon.wait_for("a cycle works again")
+        daemon.wait_for("submitted link 3")
+    store.close()
+    record = folder.record()
+    record.check()
+    assert len(set(folder.submissions())) == len(folder.submissions())
+    assert all(a.end <= b.start for a, b in itertools.pairwise(record.links) if b.started)
