@@ -7,6 +7,7 @@ controller and printed with them.
 
     steering.py ageing --state DIR      every lever: age, eligibility, place in the plan, beside a job left alone
     steering.py starts --state DIR      idle nodes: from the lever to the start; a niced job in a hole of the plan
+    steering.py restraints --state DIR  idle nodes: what keeps a successor back, whether it ages, and letting it go
     steering.py ceilings --state DIR    MaxSubmitJobs and MaxJobsAccrue, and the RPCs each lever costs
 """
 
@@ -14,93 +15,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import shlex
 import statistics
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bed import Testbed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 OWNER, OTHER = "alice", "bob"
 HIGH_NICE = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Testbed:
-    """A running testbed: commands as some user, and Slurm's clock."""
-
-    state: Path
-    partition: str
-    environment: dict[str, str]
-    epoch: float
-    rate: float
-
-    @classmethod
-    def open(cls, state: Path, partition: str) -> Testbed:
-        """The testbed whose state is in ``state``; its clock is the real one where there is no ``clock.json``."""
-        words = shlex.split((state / "env").read_text().replace("export ", " "))
-        clock = state / "clock.json"
-        fast = json.loads(clock.read_text()) if clock.exists() else {"t0": 0.0, "rate": 1}
-        environment = os.environ | dict(w.split("=", 1) for w in words) | {"SLURM_TIME_FORMAT": "%s"}
-        return cls(state, partition, environment, float(fast["t0"]), float(fast["rate"]))
-
-    def now(self) -> float:
-        """Slurm's clock (s)."""
-        return self.epoch + (time.time() - self.epoch) * self.rate
-
-    def sleep_until(self, instant: float) -> None:
-        """Return when Slurm's clock shows ``instant``."""
-        time.sleep(max(0.0, (instant - self.now()) / self.rate))
-
-    def run(self, user: str, *argv: str) -> tuple[int, str]:
-        """(exit status, output and errors) of a command as ``user``."""
-        switch = [] if user == "root" else ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
-        done = subprocess.run(
-            [*switch, *argv],
-            env=self.environment,
-            cwd="/" if user == "root" else f"/home/{user}",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return done.returncode, done.stdout.strip()
-
-    def submit(self, user: str, *options: str) -> str:
-        """Submit a job that sleeps a day; returns its id."""
-        fixed = ("sbatch", "--parsable", "-p", self.partition, "-o", "/dev/null", "--wrap", "sleep 86400")
-        status, text = self.run(user, *fixed[:4], *options, *fixed[4:])
-        if status:
-            raise RuntimeError(f"sbatch as {user}: {text}")
-        return text.split(";")[0]
-
-    def setting(self, name: str) -> str:
-        """One value of ``scontrol show config``."""
-        found = re.search(rf"^{name}\s*= (.*)$", self.run("root", "scontrol", "show", "config")[1], re.MULTILINE)
-        return found.group(1).strip() if found else ""
-
-    def nodes(self) -> int:
-        """How many nodes the partition has."""
-        return int(self.run("root", "sinfo", "-h", "-p", self.partition, "-o", "%D")[1])
-
-    def show(self, job: str) -> dict[str, str]:
-        """The fields of ``scontrol show job``."""
-        text = self.run("root", "scontrol", "-o", "show", "job", job)[1]
-        return dict(w.split("=", 1) for w in text.split() if "=" in w)
-
-    def cancel(self, *jobs: str) -> None:
-        """Cancel jobs and wait until they have left the queue."""
-        self.run("root", "scancel", *jobs)
-        while re.match(r"\d", self.run("root", "squeue", "-h", "-j", ",".join(jobs), "-o", "%i")[1]):
-            time.sleep(0.1)
 
 
 # --- ageing
@@ -287,6 +216,59 @@ def hole(bed: Testbed) -> float:
     return waited
 
 
+# --- restraints
+
+
+@dataclass(frozen=True, slots=True)
+class Restraint:
+    """A way of keeping a successor of {before} (on {node}) in the queue, and of letting it go."""
+
+    options: tuple[str, ...]
+    let_go: str
+
+
+RESTRAINTS = {
+    "hold": Restraint(("-H",), "scontrol release {job}"),
+    "begin": Restraint(("--begin=now+2days",), f"{UPDATE} StartTime=now"),
+    "dependency": Restraint(("-d", "afterany:{before}"), f"{UPDATE} dependency="),
+    "nice": Restraint((f"--nice={HIGH_NICE}",), f"{UPDATE} nice=0"),
+    "predecessor's node": Restraint(("-w", "{node}"), f"{UPDATE} ReqNodeList="),
+    "array of one at a time": Restraint(("-a", "1-2%1"), f"{UPDATE} ArrayTaskThrottle=2"),
+}
+
+
+def restraints(bed: Testbed, phase: int) -> dict[str, str]:
+    """Beside an idle node: does the successor start, age, where is it planned, when does it start once let go."""
+    found = {}
+    for name, restraint in RESTRAINTS.items():
+        array = "-a" in restraint.options
+        options = restraint.options if array else ()
+        before = bed.submit(OWNER, "-N1", "--exclusive", "-t", "10:00:00", *options)
+        first = before + "_1" if array else before
+        while bed.show(first).get("JobState") != "RUNNING":
+            time.sleep(0.05)
+        names = {"before": before, "node": bed.show(first)["NodeList"]}
+        begin = bed.now()
+        words = (o.format(**names) for o in restraint.options)
+        job = before + "_2" if array else bed.submit(OWNER, "-N1", "--exclusive", "-t", "60", *words)
+        bed.sleep_until(begin + phase)
+        found[name] = _let_go(bed, restraint, job, float(bed.show(first)["EndTime"]))
+        bed.cancel(before, job.partition("_")[0])
+    return found
+
+
+def _let_go(bed: Testbed, restraint: Restraint, job: str, end: float) -> str:
+    row = bed.show(job)
+    kept = row["JobState"] == "PENDING"
+    age = int(bed.now() - float(row["AccrueTime"])) if row["AccrueTime"].isdigit() else 0
+    text = f"{row['JobState']} ({row['Reason']}), age {age} s"
+    if kept and row["StartTime"].isdigit():
+        text += f", planned {float(row['StartTime']) - end:+.0f} s from the predecessor's end"
+    since = bed.now()
+    reply = bed.run(OWNER, *restraint.let_go.format(job=job.partition("_")[0]).split())[1]
+    return f"{text}; let go: {reply} starts after {_seconds_to_start(bed, job, since):.0f} s" if kept else text
+
+
 # --- ceilings and costs
 
 
@@ -359,6 +341,14 @@ def _run_starts(bed: Testbed, options: argparse.Namespace) -> object:
     return waits
 
 
+def _run_restraints(bed: Testbed, options: argparse.Namespace) -> object:
+    runs = [restraints(bed, options.phase) for _ in range(options.repeats)]
+    for name in RESTRAINTS:
+        for found in runs:
+            _print(f"{name:<24} {found[name]}")
+    return runs
+
+
 def _run_ceilings(bed: Testbed, _: argparse.Namespace) -> object:
     found = ceilings(bed) | rpcs(bed)
     for name, value in found.items():
@@ -369,6 +359,7 @@ def _run_ceilings(bed: Testbed, _: argparse.Namespace) -> object:
 EXPERIMENTS: dict[str, Callable[[Testbed, argparse.Namespace], object]] = {
     "ageing": _run_ageing,
     "starts": _run_starts,
+    "restraints": _run_restraints,
     "ceilings": _run_ceilings,
 }
 SETTINGS = ("SLURM_VERSION", "PriorityFlags", "AccountingStorageEnforce", "PriorityCalcPeriod", "PriorityMaxAge")
