@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mirage.control.guard import Guards
     from mirage.control.hands import Act
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord, Link
     from mirage.domain.command import Asked
     from mirage.domain.decision import Decision
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
@@ -116,21 +116,35 @@ class ControlLoop:
         1. obey commands           4. make way, steer    7. decide
         2. freeze the world        5. observe            8. obtain a permit, store the intent, submit
         3. note what happened      6. predict            9. write it down
+
+        What goes wrong with one chain keeps no other from its turn; it is raised when all have had theirs.
         """
         now = self._outside.clock.now()
         self._obey(now)
         snapshot = self._freeze(now)
-        attended = {
-            record.chain.chain_id: self._attend(record, snapshot, now)
-            for record in self._outside.store.load()
-            if not record.over or record.live
-        }
+        attended, faults = self._attend_all(snapshot, now)
         cycle = _joined(list(attended.values()))
         explained = {chain_id: each.sentence for chain_id, each in attended.items()}
         self.status = Status(
             now, cycle.sentence, snapshot, self._outside.store.load(), explained, self.status.cycles + 1
         )
+        if faults:
+            raise faults[0]
         return cycle
+
+    def _attend_all(self, snapshot: Snapshot, now: Seconds) -> tuple[dict[ChainId, Cycle], list[Exception]]:
+        """Every chain gets its turn, also after one that failed."""
+        attended: dict[ChainId, Cycle] = {}
+        faults: list[Exception] = []
+        for record in self._outside.store.load():
+            if record.over and not record.live:
+                continue
+            try:
+                attended[record.chain.chain_id] = self._attend(record, snapshot, now)
+            except Exception as fault:
+                faults.append(fault)
+                attended[record.chain.chain_id] = Cycle(f"hold: {fault}", NEVER, deciding=True)
+        return attended, faults
 
     def _attend(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         if snapshot.stale:

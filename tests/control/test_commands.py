@@ -10,7 +10,7 @@ from loops import Service, waiting
 
 from mirage.domain.chain import ChainId, ChainStatus, DoneCondition
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
-from mirage.domain.errors import ConfigError, PluginNotFound, UnknownChain
+from mirage.domain.errors import ConfigError, PluginNotFound, StoreUnavailable, UnknownChain
 from mirage.domain.job import JobState
 from mirage.domain.journal import EntryKind
 
@@ -118,3 +118,23 @@ def test_a_question_a_silent_controller_may_still_have_is_not_asked_again_too_so
     service.cluster.submit(service.record.chain.link_request(1))
     assert service.cycle(2 * HOUR + 60) == "link 1 is pending"
     assert len(service.cluster.submissions) == 1
+
+
+def test_a_chain_that_fails_keeps_no_other_from_its_turn() -> None:
+    service = Service(waiting(1))
+    service.commands.put(AddChain(chain(name="other"), "alice"))
+    save = service.store.save
+
+    def failing(record):
+        if record.chain.chain_id == SVC and record.links:
+            raise StoreUnavailable("no space left on device")
+        save(record)
+
+    service.store.save = failing
+    with pytest.raises(StoreUnavailable):
+        service.loop.cycle()
+    assert [request.tag for request in service.cluster.submissions] == ["mirage:other:1"]
+    assert service.loop.status.explained[SVC] == "hold: no space left on device"
+    service.store.save = save
+    service.loop.cycle()
+    assert [request.tag for request in service.cluster.submissions] == ["mirage:other:1", "mirage:svc:1"]
