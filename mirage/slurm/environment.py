@@ -23,7 +23,7 @@ def capture(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
     Left out are tokens, and what says "you are within job 123" where the submission is made inside a job.
     """
-    dropped = (*_SECRET, _OF_A_LINK)
+    dropped: tuple[str, ...] = (*_SECRET, _OF_A_LINK)
     if "SLURM_JOB_ID" in environment:
         dropped += _OF_A_JOB
     return tuple(

@@ -1,0 +1,102 @@
+"""Running Slurm's commands: a clean environment, a time limit, no process left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ClusterUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_LAST_WORDS_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command printed before it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """Its complaints, or what else it printed."""
+        return self.err.strip() or self.out.strip()
+
+
+class Commands:
+    """Slurm's commands for one cluster.
+
+    ``environment`` is all that they see of the outside, such as ``PATH``, ``SLURM_CONF``; ``timeout`` is in real
+    seconds.
+    """
+
+    def __init__(self, environment: Mapping[str, str], timeout: float = 30.0) -> None:
+        self.environment = dict(environment)
+        self._timeout = timeout
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Run ``argv`` to its end, in ``environment`` or in the cluster's own.
+
+        Raises ``ClusterUnavailable`` when it cannot be run, does not end in time (it and all that it started are
+        then killed) or is killed: in the last two cases it is unknown what it did.
+        """
+        process = self._start(argv, self.environment if environment is None else environment)
+        try:
+            out, err = process.communicate(stdin, self._timeout)
+        except subprocess.TimeoutExpired:
+            raise ClusterUnavailable(f"{argv[0]}: no answer within {self._timeout:g} s") from None
+        finally:
+            _end(process)
+        if process.returncode < 0:
+            name = signal.Signals(-process.returncode).name
+            raise ClusterUnavailable(f"{argv[0]}: killed by {name}: {_decoded(err).strip()}")
+        return Answer(process.returncode, _decoded(out), _decoded(err))
+
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        path = self.environment.get("PATH", os.defpath)
+        program = shutil.which(argv[0], path=path)
+        if program is None:
+            raise ClusterUnavailable(f"{argv[0]}: not found in PATH={path}; is Slurm installed on this machine?")
+        try:
+            return subprocess.Popen(  # noqa: S603 - arguments, never a shell; the program is found in our own PATH
+                [program, *argv[1:]],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(environment),
+                cwd="/",
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ClusterUnavailable(f"{argv[0]}: cannot be run: {error}") from error
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the command's process group and take back its pipes."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_LAST_WORDS_S)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")

@@ -1,0 +1,58 @@
+"""The nodes as ``sinfo`` prints them in the format of ``node_arguments``, counted by partition and state."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.snapshot import PartitionState
+from mirage.slurm import rows
+from mirage.slurm.rows import CELL
+
+_FIELDS = ("%R", "%T", "%D")
+# man sinfo, NODE STATE CODES, flags taken off. Reserved nodes are idle: who may use them is another question.
+_KIND = {
+    **dict.fromkeys(("allocated", "mixed", "completing", "draining", "failing"), "allocated"),
+    **dict.fromkeys(("idle", "planned", "reserved", "power_up", "powering_up", "powered_down"), "idle"),
+    **dict.fromkeys(("power_down", "powering_down", "blocked"), "idle"),
+    **dict.fromkeys(("down", "drained", "fail", "error", "maint", "unknown", "future", "inval"), "down"),
+    **dict.fromkeys(("reboot", "reboot_issued", "reboot_requested", "perfctrs", "no_respond"), "down"),
+    **dict.fromkeys(("drain", "npc", "unk", "cloud", "dynamic"), "down"),
+}
+_SILENT = "*"
+_FLAGS = "*~#!%$@^-+"
+
+
+def node_arguments(mark: str) -> list[str]:
+    """Arguments of ``sinfo``: one row for each partition and state, hidden partitions too."""
+    return ["--all", "--noconvert", f"--format={CELL.join(_FIELDS)}{mark}"]
+
+
+def read_partitions(text: str, mark: str) -> tuple[PartitionState, ...]:
+    """Read an answer. Raises ``BadSpelling`` when it is not whole or not understood.
+
+    A partition without nodes has a total of 0. Nodes that do not respond are down, unless jobs run there.
+    """
+    table = rows.cut(text, _FIELDS, mark)
+    if table.broken:
+        raise BadSpelling(table.broken[0], "is not a row of sinfo")
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for name, state, nodes in zip(*table.columns, strict=True):
+        if not nodes.isdecimal():
+            raise BadSpelling(nodes, f"is not a number of nodes (partition {name})")
+        counts[name][kind_of(state) if int(nodes) else "idle"] += int(nodes)
+    return tuple(
+        PartitionState(name, found.total(), found["idle"], found["allocated"], found["down"])
+        for name, found in counts.items()
+    )
+
+
+def kind_of(state: str) -> str:
+    """``idle``, ``allocated`` or ``down`` for a node state such as ``mixed-``, ``idle*`` or ``drained$``.
+
+    A state that is not known counts as down: nothing is expected of such nodes. Raises nothing.
+    """
+    bare = state.lower().rstrip(_FLAGS)
+    kind = _KIND.get(bare, "down")
+    silent = _SILENT in state[len(bare) :]
+    return "down" if silent and kind == "idle" else kind

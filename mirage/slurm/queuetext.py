@@ -1,0 +1,293 @@
+"""The queue as ``squeue`` prints it in the format of ``queue_arguments``, straight into columns.
+
+A pending array is one record to Slurm, printed once (``123_[5-9%2]``). Here it is one row for each task that still
+waits, all with the array's own job id, because the tasks have no ids of their own yet: what waits is counted as
+Slurm counts it against MaxJobCount. Tasks held back by the array's ``%`` throttle are among them. Tasks that have
+started are rows with ids of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState
+from mirage.domain.snapshot import JobColumns
+from mirage.slurm import rows
+from mirage.slurm.duration import parse_limit
+from mirage.slurm.exitstatus import exit_code_of_status
+from mirage.slurm.jobid import MAX_ARRAY_TASKS
+from mirage.slurm.rows import CELL, UNREADABLE, Int64
+from mirage.slurm.state import parse_state
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Mask = NDArray[np.bool_]
+
+FIELDS = (
+    "JobID",
+    "JobArrayID",
+    "State",
+    "UserName",
+    "SubmitTime",
+    "EligibleTime",
+    "StartTime",
+    "EndTime",
+    "TimeLimit",
+    "NumNodes",
+    "Partition",
+    "QOS",
+    "PriorityLong",
+    "Nice",
+    "exit_code",
+    "Reason",
+    "Name",
+    "Comment",
+)
+SETTINGS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "TZ": "UTC"}
+"""What ``squeue`` must find in its environment: epoch seconds, lists of array tasks not cut short."""
+
+_PLACE = {name: k for k, name in enumerate(FIELDS)}
+_TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
+_NO_TIME = ("N/A", "NONE", "Unknown", "0", "")
+_NODES = re.compile(r"([0-9]+)([KMG]?)(?:-[0-9]+[KMG]?)?")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_TASKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+# squeue shows flags in place of the state that stands behind them.
+_COMPLETING = 100
+_IN_QUEUE = {
+    "COMPLETING": _COMPLETING,
+    "STAGE_OUT": _COMPLETING,
+    "REQUEUED": int(JobState.PENDING),
+    "REQUEUE_FED": int(JobState.PENDING),
+}
+_HOLDS_NODES = (JobState.RUNNING, JobState.SUSPENDED, _COMPLETING)
+_HELD = ("JobHeldUser", "JobHeldAdmin")
+_NOT_ELIGIBLE = (*_HELD, "Dependency", "DependencyNeverSatisfied")
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One job of ours as the queue shows it."""
+
+    job: Job
+    """Completing jobs still hold their nodes: they are RUNNING, with their true end."""
+    completing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What one answer of ``squeue`` says."""
+
+    pending: JobColumns
+    running: JobColumns
+    """Every job that holds nodes, completing ones too, in the order in which their limits end."""
+    users: tuple[str, ...]
+    partitions: tuple[str, ...]
+    qos: tuple[str, ...]
+    ours: tuple[QueuedJob, ...]
+    """Jobs with a tag as comment, and those asked for by id; ended ones too."""
+    unreadable: tuple[str, ...]
+    """Text of the rows that are not what Slurm writes; nothing else is known of those jobs."""
+
+
+def queue_arguments(mark: str) -> list[str]:
+    """Arguments of ``squeue``: every job that the controller remembers, hidden partitions too."""
+    columns = [f"{field}:{CELL}" for field in FIELDS[:-1]] + [f"{FIELDS[-1]}:{mark}"]
+    return ["--all", "--states=all", "--noconvert", f"--Format={','.join(columns)}"]
+
+
+def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns: bool = True) -> Queue:
+    """Read an answer; ``wanted``: ids of our jobs, whatever their comment. Without ``columns`` only ours.
+
+    Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and told.
+    """
+    table = rows.cut(text, FIELDS, mark)
+    unreadable = list(table.broken)
+    if not columns:
+        table = rows.Rows(_our_rows(table, wanted), ())
+    if not len(table):
+        return Queue(JobColumns.none(), JobColumns.none(), (), (), (), (), tuple(unreadable))
+    cells = {name: table.columns[place] for name, place in _PLACE.items()}
+    read = _numbers(cells)
+    good = np.all([column != UNREADABLE for column in read.values()], axis=0)
+    unreadable += [CELL.join(column[k] for column in table.columns) for k in np.flatnonzero(~good)]
+    ours = tuple(_queued_job(cells, read, k) for k in _ours(cells, wanted) if good[k])
+    ours = tuple(found for found in ours if not _refused_at_once(found.job))
+    if not columns:
+        return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, tuple(unreadable))
+    user, users = rows.codes(cells["UserName"])
+    partition, partitions = rows.codes([text.partition(",")[0] for text in cells["Partition"]])
+    qos, qualities = rows.codes(cells["QOS"])
+    table_of = JobColumns(
+        read["JobID"],
+        user,
+        partition,
+        qos,
+        read["NumNodes"],
+        read["TimeLimit"],
+        read["SubmitTime"],
+        read["EligibleTime"],
+        read["StartTime"],
+        read["PriorityLong"],
+    )
+    return Queue(
+        _pending(table_of, read, good),
+        _running(table_of, read, good),
+        users,
+        partitions,
+        qualities,
+        ours,
+        tuple(unreadable),
+    )
+
+
+def _our_rows(table: rows.Rows, wanted: Collection[JobId]) -> tuple[tuple[str, ...], ...]:
+    cells = {name: table.columns[place] for name, place in _PLACE.items()}
+    chosen = _ours(cells, wanted)
+    return tuple(tuple(column[k] for k in chosen) for column in table.columns)
+
+
+def _ours(cells: dict[str, tuple[str, ...]], wanted: Collection[JobId]) -> list[int]:
+    ids = {str(job_id) for job_id in wanted}
+    pairs = zip(cells["Comment"], cells["JobID"], strict=True)
+    return [
+        k
+        for k, (comment, job_id) in enumerate(pairs)
+        if job_id in ids or (comment.startswith("mirage:") and _TAG.fullmatch(comment))
+    ]
+
+
+def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
+    state = rows.numbers(cells["State"], _read_state)
+    waits = state == JobState.PENDING
+    priority = rows.numbers(cells["PriorityLong"], int)
+    barred = rows.numbers(cells["Reason"], lambda text: int(text in _NOT_ELIGIBLE)) == 1
+    planned = rows.numbers(cells["Reason"], lambda text: int(text != "BeginTime")) == 1
+    start = rows.numbers(cells["StartTime"], _read_time)
+    eligible = rows.numbers(cells["EligibleTime"], _read_time)
+    return {
+        "State": state,
+        "JobID": rows.numbers(cells["JobID"], int),
+        "Tasks": rows.numbers(cells["JobArrayID"], count_tasks),
+        "SubmitTime": rows.numbers(cells["SubmitTime"], _read_time),
+        "EligibleTime": np.where(
+            waits & (eligible != UNREADABLE) & (barred | (eligible == ABSENT) | (priority == 0)), NEVER, eligible
+        ),
+        "StartTime": np.where(waits & ~planned & (start != UNREADABLE), ABSENT, start),
+        "EndTime": rows.numbers(cells["EndTime"], _read_time),
+        "TimeLimit": rows.numbers(cells["TimeLimit"], parse_limit),
+        "NumNodes": rows.numbers(cells["NumNodes"], _read_nodes),
+        "PriorityLong": priority,
+        "Nice": rows.numbers(cells["Nice"], int),
+        "exit_code": rows.numbers(cells["exit_code"], exit_code_of_status),
+    }
+
+
+def _pending(table: JobColumns, read: dict[str, Int64], good: Mask) -> JobColumns:
+    """Pending jobs in order of priority, arrays once for each task."""
+    chosen = np.flatnonzero(good & (read["State"] == JobState.PENDING))
+    order = chosen[np.lexsort((table.job_id[chosen], -table.priority[chosen]))]
+    return _taken(table, np.repeat(order, read["Tasks"][order]))
+
+
+def _running(table: JobColumns, read: dict[str, Int64], good: Mask) -> JobColumns:
+    chosen = np.flatnonzero(good & np.isin(read["State"], _HOLDS_NODES))
+    return _taken(table, chosen[np.argsort(table.start[chosen] + table.limit[chosen], kind="stable")])
+
+
+def _taken(table: JobColumns, order: NDArray[np.int64]) -> JobColumns:
+    return JobColumns(*(getattr(table, name)[order] for name in JobColumns.__dataclass_fields__))
+
+
+def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: int) -> QueuedJob:
+    shown = {name: int(column[row]) for name, column in read.items()}
+    texts = {name: column[row] for name, column in cells.items()}
+    completing = shown["State"] == _COMPLETING
+    state = JobState.RUNNING if completing else JobState(shown["State"])
+    waits = state is JobState.PENDING
+    reason = texts["Reason"]
+    started = not waits and shown["StartTime"] != ABSENT and not _never_ran(state, shown)
+    job = Job(
+        job_id=JobId(shown["JobID"]),
+        name=_text(texts["Name"]),
+        user=texts["UserName"],
+        partition=texts["Partition"],
+        nodes=shown["NumNodes"],
+        limit=shown["TimeLimit"],
+        state=state,
+        submit=shown["SubmitTime"],
+        start=shown["StartTime"] if started else ABSENT,
+        end=ABSENT if waits else shown["EndTime"],
+        exit_code=shown["exit_code"] if state.finished else 0,
+        reason="" if reason == "None" else reason,
+        tag=_text(texts["Comment"]),
+        expected_start=shown["StartTime"] if waits else ABSENT,
+        held=waits and (reason == "JobHeldUser" or (shown["PriorityLong"] == 0 and reason not in _HELD)),
+        nice=shown["Nice"],
+    )
+    return QueuedJob(_with_limit_end(job, completing), completing)
+
+
+def _never_ran(state: JobState, shown: dict[str, int]) -> bool:
+    """A job cancelled while it waited is given its end as start."""
+    return state is JobState.CANCELLED and shown["StartTime"] == shown["EndTime"]
+
+
+def _with_limit_end(job: Job, completing: bool) -> Job:
+    """A running job ends at its limit, also where ``squeue`` says nothing."""
+    if job.state is JobState.RUNNING and not completing and ABSENT not in (job.start, job.limit):
+        return replace(job, end=job.start + job.limit)
+    return job
+
+
+def _refused_at_once(job: Job) -> bool:
+    """What remains of a refused ``sbatch``: the controller keeps a record of a job that never was one."""
+    no_time = job.start == job.end and job.end - job.submit <= 1
+    return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
+
+
+def _read_state(text: str) -> int:
+    return _IN_QUEUE[text] if text in _IN_QUEUE else int(parse_state(text))
+
+
+def _read_time(text: str) -> int:
+    return ABSENT if text in _NO_TIME else int(text)
+
+
+def _read_nodes(text: str) -> int:
+    """``12``; ``2-4`` is 2; ``2K`` is 2,048."""
+    match = _NODES.fullmatch(text)
+    if match is None:
+        raise BadSpelling(text, "is not a number of nodes such as 12")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def count_tasks(text: str) -> int:
+    """How many tasks wait in ``123_[5-9,12%2]``; 1 for every other job.
+
+    A list that Slurm has cut short counts what can be read of it. Raises ``BadSpelling``.
+    """
+    if "[" not in text:
+        return 1
+    inside = text[text.index("[") + 1 :].rstrip("]").partition("%")[0]
+    parts = [part for part in inside.split(",") if part and not part.endswith("...")]
+    return min(sum(_count(part, text) for part in parts), MAX_ARRAY_TASKS) or 1
+
+
+def _count(part: str, text: str) -> int:
+    match = _TASKS.fullmatch(part)
+    if match is None:
+        raise BadSpelling(text, f"[{part[:20]}] is not an array index or a range such as 5-9 or 0-20:4")
+    low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+    return max(0, (high - low) // max(step, 1) + 1)
+
+
+def _text(cell: str) -> str:
+    return "" if cell == "(null)" else cell

@@ -1,0 +1,103 @@
+"""A ``JobRequest`` as a job description in the newest shape, and changes to a pending job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import DependencyKind
+from mirage.slurm.jobrequest import said_by_options
+from mirage.slurm.rest.fields import Record, set_number
+from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
+
+if TYPE_CHECKING:
+    from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
+
+LONG_AGO = 1_000_000
+"""A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
+
+_SECRETS = ("SLURM_JWT",)
+"""Variables that no job's environment may have: they would let it act as a daemon does."""
+
+_LEAST_ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin",)
+"""Slurm refuses an empty one."""
+
+
+def describe(request: JobRequest, now: Seconds) -> Record:
+    """All that the request asks for. Its fields count more than the script's lines, its options more than both.
+
+    ``now`` is what relative begin times among the options are relative to. Raises ``SubmissionRejected`` for a
+    request without a batch script, and naming an option that slurmrestd has no field for.
+    """
+    batch = request.batch
+    if batch is None:
+        raise SubmissionRejected("JobScriptMissing", f"job {request.name}: there is nothing to run")
+    return {
+        **read_script(batch.text, now),
+        **_asked(request),
+        **read_options(batch.options, now),
+        "comment": request.tag,
+        "current_working_directory": batch.directory or "/",
+        "environment": _environment(batch),
+        "script": batch.text,
+    }
+
+
+def describe_change(change: JobChange) -> Record:
+    """What to send for a pending job; what stays as it is is not there."""
+    fields: Record = {}
+    if change.held is not None:
+        fields["hold"] = change.held
+    if change.nice is not None:
+        fields["nice"] = change.nice
+    if change.begin is not None:
+        fields["begin_time"] = set_number(max(change.begin, LONG_AGO))
+    return fields
+
+
+def _asked(request: JobRequest) -> Record:
+    """The fields of the request that ask for something."""
+    said = said_by_options(request)
+    wishes: Record = {
+        "partition": request.partition,
+        "account": request.account,
+        "qos": request.qos,
+        "reservation": request.reservation,
+        "constraints": "&".join(request.features),
+        "dependency": ",".join(_dependency(dependency) for dependency in request.dependencies),
+        "hold": request.held,
+        "nice": request.nice,
+        "shared": ["none"] if request.exclusive else None,
+        "begin_time": set_number(request.begin) if request.begin else None,
+        "minimum_cpus_per_node": 0 if "cpus_per_node" in said else request.cpus_per_node,
+        "memory_per_node": _memory(0 if "memory_mb_per_node" in said else request.memory_mb_per_node),
+        "tres_per_node": "" if "gres_per_node" in said else gres(request.gres_per_node),
+    }
+    if request.warn:
+        wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
+    return {
+        "name": request.name,
+        "minimum_nodes": request.nodes,
+        "maximum_nodes": request.nodes,
+        "time_limit": minutes(request.limit),
+        "requeue": request.requeue,
+        **{name: value for name, value in wishes.items() if value},
+    }
+
+
+def _memory(megabytes: int) -> Record | None:
+    return set_number(megabytes) if megabytes else None
+
+
+def _dependency(dependency: Dependency) -> str:
+    """As ``--dependency`` spells it; its delay is in minutes, rounded up."""
+    if dependency.kind is DependencyKind.SINGLETON:
+        return "singleton"
+    delay = f"+{-(-dependency.delay // 60)}" if dependency.delay else ""
+    return f"{dependency.kind.name.lower()}:{dependency.job_id}{delay}"
+
+
+def _environment(batch: BatchScript) -> list[str]:
+    """``NAME=value`` each, without secrets, never empty."""
+    own = [f"{name}={value}" for name, value in batch.environment if name not in _SECRETS]
+    return own or list(_LEAST_ENVIRONMENT)

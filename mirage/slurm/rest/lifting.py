@@ -1,0 +1,155 @@
+"""Records of every version lifted to the newest shape, step by step.
+
+Each step takes the fields that Mirage reads from one version to the next; steps at which these do not change are
+not there (37, 38 and 41 to 46 read alike: they add fields, rename none of these). Steps change their record in
+place: ``lift`` gives them one of their own, and never more than the fields it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from mirage.slurm import hostlist
+from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Step = Callable[[Record], None]
+
+
+class Kind(Enum):
+    """What a record tells of, with the fields that are read."""
+
+    JOB = (
+        "job_id name user_name user_id partition qos node_count time_limit submit_time eligible_time start_time "
+        "end_time priority nice comment nodes exit_code job_state state_reason array_task_id array_task_string"
+    )
+    """``/slurm/.../jobs``: the controller's jobs."""
+    PAST_JOB = "job_id name user partition nodes allocation_nodes comment exit_code state time"
+    """``/slurmdb/.../jobs``: the accounting's jobs."""
+    NODE = "name state state_flags partitions"
+
+
+_FIELDS = {kind: tuple(kind.value.split()) for kind in Kind}
+
+
+def lift(kind: Kind, version: int, record: Record) -> Record:
+    """The fields of ``kind`` in the newest shape. Raises ``BadSpelling`` for a field of an unknown form."""
+    lifted = {name: record.get(name) for name in _FIELDS[kind]}
+    for since, step in _STEPS[kind]:
+        if version < since:
+            step(lifted)
+    return lifted
+
+
+def with_partitions(nodes: Sequence[Record], partitions: Sequence[Record]) -> list[Record]:
+    """v0.0.36's nodes do not name their partitions: told from its partitions' host lists.
+
+    Raises ``BadSpelling``.
+    """
+    of: dict[str, list[str]] = {}
+    for partition in partitions:
+        for name in hostlist.expand(text(partition, "nodes")):
+            of.setdefault(name, []).append(text(partition, "name"))
+    return [node | {"partitions": of.get(text(node, "name"), [])} for node in nodes]
+
+
+def _node_37(node: Record) -> None:
+    """v0.0.36 has no flags beside a node's state, so a drained node is not told from an idle one."""
+    node["state_flags"] = []
+
+
+def _job_39(job: Record) -> None:
+    """Up to v0.0.38 numbers are plain, and null where Slurm has none: no limit, or not an array's task."""
+    job["time_limit"] = _numbered(job, "time_limit", INFINITE)
+    for name in ("node_count", "priority", "array_task_id"):
+        job[name] = _numbered(job, name, UNSET)
+    job["nice"] = 0 if job["nice"] is None else job["nice"]
+
+
+def _past_job_39(job: Record) -> None:
+    """Up to v0.0.38 the time limit is plain, and null where the job had none of its own."""
+    times = dict(_inside(job, "time"))
+    job["time"] = times | {"limit": _numbered(times, "limit", UNSET)}
+
+
+def _node_39(node: Record) -> None:
+    """Up to v0.0.38 the base state is a text in lower case, its flags are a list of their own."""
+    state, flags = node["state"], node["state_flags"]
+    if type(state) is not str or type(flags) is not list:
+        raise wrong(node, "state", "a text, with a list of flags")
+    node["state"] = [state, *flags]
+
+
+def _job_40(job: Record) -> None:
+    """Up to v0.0.39 the state is one word, instants are plain, and the exit code is what wait(2) gives.
+
+    The word is COMPLETING where that flag is set and hides what the job came to, so it counts as running still.
+    """
+    job["job_state"] = _one_state(job, "job_state")
+    for name in ("submit_time", "eligible_time", "start_time", "end_time"):
+        job[name] = _numbered(job, name, UNSET)
+    status = job["exit_code"]["number"] if type(job["exit_code"]) is dict else job["exit_code"]
+    if type(status) is not int:
+        raise wrong(job, "exit_code", "a wait status")
+    job["exit_code"] = _exit(status >> 8 & 0xFF, status & 0x7F)
+
+
+def _past_job_40(job: Record) -> None:
+    """Up to v0.0.39 the state is one word and a job that exits with any code is told as SUCCESS with 0.
+
+    Where the state says otherwise, the code is not known.
+    """
+    state = dict(_inside(job, "state"))
+    state["current"] = _one_state(state, "current")
+    told = _inside(job, "exit_code")
+    signal = told.get("signal") or {}
+    code, number = told.get("return_code"), signal.get("signal_id", 0)
+    job["state"] = state
+    unknown = not code and not number and "FAILED" in state["current"]
+    job["exit_code"] = _exit(None if unknown or number else code or 0, number)
+
+
+def _numbered(record: Record, name: str, absent: Record) -> Record:
+    value = record.get(name)
+    if value is None:
+        return absent
+    if type(value) is dict:  # v0.0.39 has both forms
+        return value
+    if type(value) is not int:
+        raise wrong(record, name, "a whole number or null")
+    return UNSET if value == _NO_VAL else INFINITE if value == _INFINITE else set_number(value)
+
+
+def _one_state(record: Record, name: str) -> list[str]:
+    value = record.get(name)
+    if type(value) is not str:
+        raise wrong(record, name, "a state")
+    return ["RUNNING", value] if value.upper() == "COMPLETING" else [value]
+
+
+def _exit(code: int | None, signal: int) -> Record:
+    return {
+        "return_code": UNSET if code is None else set_number(code),
+        "signal": {"id": set_number(signal) if signal else UNSET},
+    }
+
+
+def _inside(record: Record, name: str) -> dict[str, Any]:
+    value = record.get(name)
+    if type(value) is not dict:
+        raise wrong(record, name, "an object")
+    return value
+
+
+_NO_VAL, _INFINITE = 0xFFFFFFFE, 0xFFFFFFFF
+
+_STEPS: dict[Kind, tuple[tuple[int, Step], ...]] = {
+    Kind.JOB: ((39, _job_39), (40, _job_40)),
+    Kind.PAST_JOB: ((39, _past_job_39), (40, _past_job_40)),
+    Kind.NODE: ((37, _node_37), (39, _node_39)),
+}
+"""For each kind the steps in order, each with the version to which it leads."""

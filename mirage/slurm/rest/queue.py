@@ -1,0 +1,209 @@
+"""Jobs of the controller, in the newest shape, as columns and as links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
+from mirage.domain.snapshot import JobColumns
+from mirage.slurm.jobid import expand_job_ids
+from mirage.slurm.rest.fields import Record, instant, number, part, text, texts, whole, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TAG = "mirage:"
+"""What every link's comment begins with."""
+
+UserName = Callable[[int], str]
+"""The name of a user id, for versions that leave the name empty."""
+
+_HELD = ("JobHeldUser", "JobHeldAdmin")
+_NOT_ELIGIBLE = (*_HELD, "Dependency", "DependencyNeverSatisfied")
+_PLANNED = (JobState.RUNNING, JobState.SUSPENDED)
+_STATES = {state.name: state for state in JobState}
+
+
+class Vocabulary:
+    """Texts as codes in order of appearance; -1 for the empty one."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {"": -1}
+
+    def code(self, word: str) -> int:
+        """The code of ``word``, a new one where it is new."""
+        return self._codes.setdefault(word, len(self._codes) - 1)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The texts, by code."""
+        return tuple(self._codes)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The controller's jobs."""
+
+    pending: JobColumns
+    running: JobColumns
+    users: tuple[str, ...]
+    partitions: tuple[str, ...]
+    qos: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Columns while they grow."""
+
+    users: Vocabulary = field(default_factory=Vocabulary)
+    partitions: Vocabulary = field(default_factory=Vocabulary)
+    qos: Vocabulary = field(default_factory=Vocabulary)
+    pending: list[tuple[int, ...]] = field(default_factory=list)
+    running: list[tuple[int, ...]] = field(default_factory=list)
+
+
+def read_queue(records: Iterable[Record], user_name: UserName) -> Queue:
+    """Pending and running jobs as columns; a pending array has a row for each task that is still in its record.
+
+    Suspended jobs are among the running ones. A job asked for several partitions counts for the first. Raises
+    ``BadSpelling``.
+    """
+    rows = _Rows()
+    for record in records:
+        state = job_state(record)
+        if state is JobState.PENDING:
+            rows.pending.extend([_row(rows, record, user_name, pending=True)] * tasks(record))
+        elif state in _PLANNED:
+            rows.running.append(_row(rows, record, user_name, pending=False))
+    return Queue(
+        pending=_columns(rows.pending),
+        running=_columns(rows.running),
+        users=rows.users.words,
+        partitions=rows.partitions.words,
+        qos=rows.qos.words,
+    )
+
+
+def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> tuple[int, ...]:
+    return (
+        whole(record, "job_id"),
+        rows.users.code(owner(record, user_name)),
+        rows.partitions.code(text(record, "partition").split(",")[0]),
+        rows.qos.code(text(record, "qos")),
+        number(record, "node_count"),
+        limit(record),
+        instant(record, "submit_time"),
+        _eligible(record) if pending else instant(record, "eligible_time"),
+        _planned_start(record) if pending else instant(record, "start_time"),
+        max(0, number(record, "priority")),
+    )
+
+
+def _columns(rows: list[tuple[int, ...]]) -> JobColumns:
+    if not rows:
+        return JobColumns.none()
+    return JobColumns(*np.array(rows, dtype=np.int64).T.copy())
+
+
+def read_links(records: Iterable[Record], expected: Mapping[str, JobId], user_name: UserName) -> dict[str, Job]:
+    """Jobs that carry a tag, or that ``expected`` knows under one although their comment was changed, by tag.
+
+    Of several under one tag the expected one counts, else one that has not ended, else the last submitted.
+    Raises ``BadSpelling``.
+    """
+    tag_of = {job_id: tag for tag, job_id in expected.items() if job_id}
+    links: dict[str, Job] = {}
+    for record in records:
+        comment = text(record, "comment")
+        tag = tag_of.get(JobId(whole(record, "job_id"))) or (comment if comment.startswith(TAG) else "")
+        if tag:
+            job = read_job(record, tag, user_name)
+            links[tag] = max(links.get(tag, job), job, key=lambda job, tag=tag: _rank(job, expected.get(tag)))  # type: ignore[misc]
+    return links
+
+
+def _rank(job: Job, expected: JobId | None) -> tuple[bool, bool, int]:
+    return (job.job_id == expected, not job.state.finished, job.submit)
+
+
+def read_job(record: Record, tag: str, user_name: UserName) -> Job:
+    """One job of the controller. Raises ``BadSpelling``."""
+    state = job_state(record)
+    pending = state is JobState.PENDING
+    ran = not pending and bool(text(record, "nodes"))  # one that never ran has the instant of its end as its start
+    return Job(
+        job_id=JobId(whole(record, "job_id")),
+        name=text(record, "name"),
+        user=owner(record, user_name),
+        partition=text(record, "partition"),
+        nodes=number(record, "node_count"),
+        limit=limit(record),
+        state=state,
+        submit=instant(record, "submit_time"),
+        start=instant(record, "start_time") if ran else ABSENT,
+        end=ABSENT if pending else instant(record, "end_time"),
+        exit_code=exit_code(record),
+        reason=_reason(record),
+        tag=tag,
+        expected_start=_planned_start(record) if pending else ABSENT,
+        held=pending and _reason(record) in _HELD,
+        nice=whole(record, "nice"),
+    )
+
+
+def job_state(record: Record, name: str = "job_state") -> JobState:
+    """The base state among a state's flags. Raises ``BadSpelling``."""
+    for word in texts(record, name):
+        if word in _STATES:
+            return _STATES[word]
+    raise wrong(record, name, "a job state among them")
+
+
+def limit(record: Record, name: str = "time_limit") -> int:
+    """A time limit, in minutes there, in seconds here; ``ABSENT``: the partition's."""
+    minutes = number(record, name, infinite=UNLIMITED)
+    return minutes if minutes in (ABSENT, UNLIMITED) else min(minutes * 60, UNLIMITED)
+
+
+def exit_code(record: Record) -> int:
+    """The code, or 128 + the signal that ended the job; ``ABSENT`` where it failed and Slurm does not say how."""
+    told = part(record, "exit_code")
+    signal = number(part(told, "signal"), "id")
+    code = number(told, "return_code")
+    return 128 + signal if signal > 0 else code
+
+
+def owner(record: Record, user_name: UserName) -> str:
+    """Whose job it is."""
+    return text(record, "user_name") or user_name(whole(record, "user_id"))
+
+
+def tasks(record: Record) -> int:
+    """How many jobs the record stands for: the tasks of a pending array, else one."""
+    listed = text(record, "array_task_string")
+    if not listed:
+        return 1
+    try:
+        return max(1, len(expand_job_ids(f"0_[{listed}]")))
+    except BadSpelling:
+        raise wrong(record, "array_task_string", "task ids such as 3-5,9%2") from None
+
+
+def _reason(record: Record) -> str:
+    reason = text(record, "state_reason")
+    return "" if reason == "None" else reason
+
+
+def _eligible(record: Record) -> int:
+    known = instant(record, "eligible_time")
+    return NEVER if known == ABSENT or _reason(record) in _NOT_ELIGIBLE else known
+
+
+def _planned_start(record: Record) -> int:
+    """Slurm's plan; what it gives for a job that waits for more than its turn is only the earliest begin."""
+    return ABSENT if _reason(record) in (*_NOT_ELIGIBLE, "BeginTime") else instant(record, "start_time")

@@ -1,0 +1,101 @@
+"""Rows of columns that Slurm's commands print in a format of ours, told apart from what users write into them.
+
+Cells end in ``CELL``, rows in a mark that is drawn anew for each question: a job whose name or comment holds line
+breaks, cell ends or a whole forged row spoils its own row and no other. The heading proves that the command came
+so far, the mark at the end that the last row is whole.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import BadSpelling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Int64 = NDArray[np.int64]
+Reader = Callable[[str], int]
+CELL = "\x1f"
+
+UNREADABLE = -(1 << 62)
+"""Stands for a cell that could not be read; no such number is ever printed."""
+
+
+def new_mark() -> str:
+    """An end of row that nobody can have written into a job."""
+    return f"\x1e{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The cells by column, and the rows that have another number of cells."""
+
+    columns: tuple[tuple[str, ...], ...]
+    broken: tuple[str, ...]
+    """Text of the rows that could not be cut."""
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def cut(text: str, fields: Sequence[str], mark: str, *, heading: bool = True) -> Rows:
+    """Cut what a command printed into ``fields``. Raises ``BadSpelling`` when it is not whole."""
+    end = f"{mark}\n"
+    *pieces, rest = text.split(end)
+    if rest:
+        raise BadSpelling(rest, "the answer is cut off, or not in the format asked for")
+    if heading:
+        if not pieces or pieces[0].count(CELL) != len(fields) - 1:
+            raise BadSpelling(text[:200], f"expected a heading of {len(fields)} columns")
+        del pieces[0]
+    rows = [piece.split(CELL) for piece in pieces]
+    width = len(fields)
+    broken = [piece for piece, cells in zip(pieces, rows, strict=True) if len(cells) != width]
+    if broken:
+        rows = [cells for cells in rows if len(cells) == width]
+    columns = tuple(zip(*rows, strict=True)) if rows else ((),) * width
+    return Rows(columns, tuple(broken))
+
+
+def numbers(cells: Sequence[str], read: Reader) -> Int64:
+    """Each cell as ``read`` has it, ``UNREADABLE`` where it raises ``BadSpelling`` or ``ValueError``.
+
+    Equal cells are read once.
+    """
+    meaning = {cell: _read(cell, read) for cell in set(cells)}
+    return np.fromiter(map(meaning.__getitem__, cells), dtype=np.int64, count=len(cells))
+
+
+def _read(cell: str, read: Reader) -> int:
+    try:
+        return read(cell)
+    except (BadSpelling, ValueError):
+        return UNREADABLE
+
+
+def codes(cells: Sequence[str]) -> tuple[Int64, tuple[str, ...]]:
+    """Each cell as its number in a vocabulary, in alphabetical order, and the vocabulary."""
+    names = tuple(sorted(set(cells)))
+    numbers_of = {name: k for k, name in enumerate(names)}
+    return np.fromiter(map(numbers_of.__getitem__, cells), dtype=np.int64, count=len(cells)), names
+
+
+def cut_delimited(text: str, fields: Sequence[str], delimiter: str) -> Rows:
+    """Cut what ``sacct --parsable`` printed with a delimiter drawn for this question, heading included.
+
+    Raises ``BadSpelling`` when it is not whole.
+    """
+    width = len(fields)
+    *cells, rest = text.split(delimiter)
+    if rest != "\n" or not cells or len(cells) % width:
+        raise BadSpelling(text[-200:], "the answer is cut off, or not in the format asked for")
+    columns = [cells[k::width][1:] for k in range(width)]
+    columns[0] = [cell.removeprefix("\n") for cell in columns[0]]
+    return Rows(tuple(tuple(column) for column in columns), ())

@@ -1,0 +1,132 @@
+"""A job request as arguments, environment and input of ``sbatch``, and what ``sbatch`` answers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import ABSENT, DependencyKind, JobId
+from mirage.slurm.duration import spell
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.domain.job import Dependency, JobRequest, Seconds
+
+_NOTHING = "#!/bin/sh\n"
+_PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\s*")
+_PLANNED = re.compile(r"\bto start at ([0-9]{1,18}) using\b")
+_DEPENDENCY = {
+    DependencyKind.AFTER: "after",
+    DependencyKind.AFTERANY: "afterany",
+    DependencyKind.AFTEROK: "afterok",
+    DependencyKind.AFTERNOTOK: "afternotok",
+}
+# An sbatch option can be set by an SBATCH_ variable, and a user's are honoured as sbatch itself would. Not these:
+# they make of a link something else than one job of this cluster whose id sbatch answers at once.
+_NOT_FOR_LINKS = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_WAIT", "SBATCH_WAIT4SWITCH")
+_SECRET = re.compile(r"SLURM_JWT.*|MIRAGE_.*(?:__|TOKEN|SECRET|PASSWORD|CREDENTIAL).*")
+_OWN = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+
+def sbatch_arguments(request: JobRequest) -> list[str]:
+    """The options of ``sbatch``; the script is its standard input.
+
+    The user's own options come before those that Mirage cannot do without, since the last one counts.
+    """
+    batch = request.batch
+    return [
+        *_size(request),
+        *_place(request),
+        *_when(request),
+        *(batch.options if batch else ()),
+        "--parsable",
+        f"--job-name={request.name}",
+        *([f"--chdir={batch.directory}"] if batch and batch.directory else []),
+        *([f"--comment={request.tag}"] if request.tag else []),
+    ]
+
+
+def _size(request: JobRequest) -> list[str]:
+    gres = ",".join(f"{name}:{count}" for name, count in request.gres_per_node)
+    return [
+        f"--nodes={request.nodes}",
+        f"--time={spell(-(-request.limit // 60) * 60)}",
+        *([f"--mincpus={request.cpus_per_node}"] if request.cpus_per_node else []),
+        *([f"--mem={request.memory_mb_per_node}M"] if request.memory_mb_per_node else []),
+        *([f"--gres={gres}"] if gres else []),
+        *(["--exclusive"] if request.exclusive else []),
+    ]
+
+
+def _place(request: JobRequest) -> list[str]:
+    features = "&".join(request.features)
+    named = {
+        "partition": request.partition,
+        "account": request.account,
+        "qos": request.qos,
+        "reservation": request.reservation,
+        "constraint": features,
+    }
+    return [f"--{option}={value}" for option, value in named.items() if value]
+
+
+def _when(request: JobRequest) -> list[str]:
+    conditions = ",".join(_condition(dependency) for dependency in request.dependencies)
+    return [
+        *([f"--begin={spell_instant(request.begin)}"] if request.begin else []),
+        *(["--hold"] if request.held else []),
+        *([f"--nice={request.nice}"] if request.nice else []),
+        *([f"--dependency={conditions}"] if conditions else []),
+        "--requeue" if request.requeue else "--no-requeue",
+        *([f"--signal={request.warn.spelling}"] if request.warn else []),
+    ]
+
+
+def _condition(dependency: Dependency) -> str:
+    if dependency.kind is DependencyKind.SINGLETON:
+        return "singleton"
+    delay = f"+{-(-dependency.delay // 60)}" if dependency.delay else ""
+    return f"{_DEPENDENCY[dependency.kind]}:{dependency.job_id}{delay}"
+
+
+def spell_instant(instant: Seconds) -> str:
+    """An instant as Slurm's options take it whatever the time zone: ``uts`` and epoch seconds."""
+    return f"uts{instant}"
+
+
+def script_of(request: JobRequest) -> bytes:
+    """The batch script; a request without one (an estimate) has a script that does nothing."""
+    text = request.batch.text if request.batch else _NOTHING
+    return text.encode("utf-8", "surrogateescape")
+
+
+def sbatch_environment(request: JobRequest, own: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of ``sbatch``, and so of the job: what the user had, but nothing secret.
+
+    ``own``: the environment in which Slurm's commands find this cluster; its ``SLURM_CONF`` counts, not the
+    user's, and its ``PATH`` where the user has none.
+    """
+    captured = dict(request.batch.environment) if request.batch else {}
+    kept = {
+        name: value
+        for name, value in captured.items()
+        if name not in _NOT_FOR_LINKS and name not in _OWN and not _SECRET.fullmatch(name)
+    }
+    kept.setdefault("PATH", own.get("PATH", "/usr/bin:/bin"))
+    return kept | {name: own[name] for name in _OWN if name in own}
+
+
+def read_job_id(text: str) -> JobId:
+    """The answer of ``sbatch --parsable``: ``123`` or ``123;cluster``. Raises ``BadSpelling``."""
+    match = _PARSABLE.fullmatch(text)
+    if match is None:
+        raise BadSpelling(text, "expected a job id, as sbatch --parsable prints it")
+    return JobId(int(match[1]))
+
+
+def read_planned_start(text: str) -> Seconds:
+    """The start that ``sbatch --test-only`` names (``SLURM_TIME_FORMAT=%s``); ``ABSENT`` where it names none."""
+    match = _PLANNED.search(text)
+    return int(match[1]) if match else ABSENT

@@ -1,0 +1,178 @@
+"""What Slurm's error sentences mean for whoever asked: the same in sbatch's stderr, REST answers and libslurm.
+
+The sentences are those of ``slurm_strerror`` (22.05 to 26.05); matching ignores case and takes parts, because
+releases add to them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mirage.domain.errors import (
+    ClusterUnavailable,
+    MirageError,
+    NotPermitted,
+    SubmissionRejected,
+    UnknownJob,
+)
+
+_UNREACHABLE = (
+    "unable to contact slurm controller",
+    "socket timed out",
+    "zero bytes were transmitted",
+    "unexpected message received",
+    "message send failure",
+    "message receive failure",
+    "communication connection failure",
+    "communication shutdown failure",
+    "unexpected missing socket",
+    "connection refused",
+    "connection timed out",
+    "connection reset",
+    "no route to host",
+    "network is unreachable",
+    "transport endpoint",
+    "broken pipe",
+    "temporarily unable to accept",
+    "resource temporarily unavailable",
+    "unable to create job record, try again",
+    "db index is being set",
+    "i/o error writing script/environment",
+    "internal error",
+    "rate limit",
+    "rpc limit",
+    "backoff",
+    "standby mode",
+    "protocol authentication error",
+    "authentication agent",
+    "authentication credential",
+    "authentication plugin",
+    "munge",
+    "unable to process configuration",
+    "could not establish a configuration",
+    "parse_config",
+    "incompatible versions",
+    "error while loading shared libraries",
+    "memory management error",
+    "cannot allocate memory",
+)
+
+# Part of a sentence, and one word for it: Slurm's pending reason where there is one for the same thing.
+_REFUSALS = (
+    ("requested time limit is invalid", "PartitionTimeLimit"),
+    ("time limit specification required", "PartitionTimeLimit"),
+    ("invalid time-min", "PartitionTimeLimit"),
+    ("invalid partition name", "PartitionInvalid"),
+    ("no partition specified", "PartitionInvalid"),
+    ("partition not available", "PartitionDown"),
+    ("partition in down state", "PartitionDown"),
+    ("partition configuration not available", "PartitionConfig"),
+    ("group not permitted to use this partition", "PartitionAccess"),
+    ("invalid account", "InvalidAccount"),
+    ("invalid qos", "InvalidQOS"),
+    ("breached requested qos usage", "QOSUsageThreshold"),
+    ("node count specification invalid", "PartitionNodeLimit"),
+    ("more processors requested than permitted", "PartitionCpuLimit"),
+    ("requested nodes not in this partition", "ReqNodeNotAvail"),
+    ("invalid node name", "ReqNodeNotAvail"),
+    ("required node not available", "ReqNodeNotAvail"),
+    ("invalid feature specification", "InvalidFeature"),
+    ("preferred feature specification", "InvalidFeature"),
+    ("gres", "InvalidGRES"),
+    ("trackable resource", "InvalidTRES"),
+    ("requested node configuration is not available", "BadConstraints"),
+    ("memory required by task", "BadConstraints"),
+    ("cpu count specification invalid", "BadConstraints"),
+    ("access denied to requested reservation", "ReservationAccess"),
+    ("requested reservation", "ReservationInvalid"),
+    ("maintenance reservation", "ReservationInvalid"),
+    ("job dependency problem", "InvalidDependency"),
+    ("circular job dependency", "InvalidDependency"),
+    ("invalid license", "InvalidLicense"),
+    ("violates accounting/qos policy", "AssocLimit"),
+    ("invalid wckey", "InvalidWCKey"),
+    ("invalid user id", "InvalidUser"),
+    ("user not found", "InvalidUser"),
+    ("access/permission denied", "AccessDenied"),
+    ("system submissions disabled", "SubmissionsDisabled"),
+    ("invalid --", "InvalidOption"),
+    ("invalid job array", "InvalidOption"),
+    ("unrecognized option", "InvalidOption"),
+    ("requires an argument", "InvalidOption"),
+    ('try "sbatch --help"', "InvalidOption"),
+    ("does not look like a batch script", "InvalidScript"),
+    ("batch script", "InvalidScript"),
+    ("script not specified", "InvalidScript"),
+    ("too long", "ParameterTooLong"),
+    ("burst buffer", "BurstBufferInvalid"),
+)
+
+_NOT_KNOWN = (
+    "invalid job id",
+    "already finished",
+    "no longer pending",
+    "not pending nor running",
+    "is pending execution",
+    "job is not running",
+    "already completing or completed",
+    "can not be altered now",
+    "job has already started",
+)
+_NOT_OURS = ("access/permission denied", "invalid user id", "not permitted on this job", "job is not yours")
+_LIMIT_WORD = re.compile(r"\b(?:Assoc|QOS|MaxSubmit|Grp)[A-Za-z]+")
+_ANSWERED = ("error:", "allocation failure:")
+
+
+def unreachable(text: str) -> bool:
+    """Whether the sentence says that the controller (or what leads to it) did not answer properly."""
+    return _has(text, _UNREACHABLE)
+
+
+def already_ended(text: str) -> bool:
+    """Whether the sentence says that the job has ended, and the controller still knows it."""
+    return _has(text, ("already completing or completed", "already finished"))
+
+
+def refusal(text: str, what: str) -> ClusterUnavailable | SubmissionRejected:
+    """The error for what was said about a submission; ``what`` was being done, such as ``sbatch``.
+
+    A refusal has one word as reason (``InvalidAccount``, ``AssocMaxSubmitJobLimit``; ``Refused`` where the
+    sentence is none that is known) and Slurm's words as detail. Text that is no answer of Slurm's is none.
+    """
+    said = one_line(text)
+    if unreachable(text) or not _has(text, _ANSWERED):
+        return ClusterUnavailable(f"{what}: {said or 'failed without a word'}")
+    return SubmissionRejected(_reason(text), said)
+
+
+def refused_act(text: str, what: str) -> MirageError:
+    """The error for what was said about acting on a job; ``what`` names the act and the job."""
+    said = one_line(text)
+    if _has(text, _NOT_OURS):
+        return NotPermitted(f"{what}: {said}; only the job's owner and operators may")
+    if _has(text, _NOT_KNOWN):
+        return UnknownJob(f"{what}: {said}")
+    return ClusterUnavailable(f"{what}: {said or 'failed without a word'}")
+
+
+def one_line(text: str) -> str:
+    """What was said, without names of programs, on one line and not endless."""
+    sentences = dict.fromkeys(_bare(line) for line in text.splitlines())
+    joined = "; ".join(sentence for sentence in sentences if sentence)
+    return joined if len(joined) <= 300 else joined[:297] + "..."
+
+
+def _bare(line: str) -> str:
+    return re.sub(r"^\s*s[a-z]+: (?:error|fatal|warning)?:?\s*", "", line).strip()
+
+
+def _reason(text: str) -> str:
+    word = _LIMIT_WORD.search(text)
+    if word:
+        return word[0]
+    return next((reason for part, reason in _REFUSALS if part in text.lower()), "Refused")
+
+
+def _has(text: str, parts: tuple[str, ...]) -> bool:
+    lowered = text.lower()
+    return any(part in lowered for part in parts)
