@@ -8,30 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.backends.acting.executor import execute
-from mirage.backends.acting.links_only import LinksOnly
 from mirage.backends.acting.orders import Answer, Order, Verdict
 from mirage.backends.acting.wire import BadOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import BinaryIO, TextIO
 
-    from mirage.backends.acting.links_only import Identity
-    from mirage.domain.job import JobId
-    from mirage.ports import Actuator
+    from mirage.backends.acting.links_only import LinksOnly
 
 GREETING = "mirage-act 1"
 _LONGEST = 16 << 20
 """Bytes of an order: Slurm takes scripts of up to 4 MB."""
 
 
-def serve(
-    read: BinaryIO, write: TextIO, user: str, actuator: Actuator, identify: Callable[[JobId], Identity]
-) -> None:
-    """Greet, read an order for ``user``, check and execute it with ``actuator``, and write the answer."""
+def serve(read: BinaryIO, write: TextIO, actuator: LinksOnly) -> None:
+    """Greet, read an order, execute it with ``actuator`` as far as that permits, and write the answer."""
     write.write(GREETING + "\n")
     write.flush()
-    answer = _obey(read.read(_LONGEST + 1), LinksOnly(actuator, user, identify))
+    answer = _obey(read.read(_LONGEST + 1), actuator)
     write.write(answer.to_text() + "\n")
     write.flush()
 

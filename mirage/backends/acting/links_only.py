@@ -87,6 +87,5 @@ def _check_option(option: str) -> None:
     """Raises ``NotPermitted`` for what ``sbatch`` would take for a script, or for another comment."""
     if not option.startswith("-") or option.strip("-") == "":
         raise NotPermitted(f"{option!r} is not an option of sbatch")
-    name = option.removeprefix("--").split("=")[0] if option.startswith("--") else ""
-    if name and _OURS.startswith(name):
+    if option.startswith("--") and _OURS.startswith(option[2:].split("=", maxsplit=1)[0]):
         raise NotPermitted(f"{option!r}: the comment of a link is its tag")

@@ -8,8 +8,7 @@ touched here but links of the owner asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
@@ -25,15 +24,14 @@ if TYPE_CHECKING:
     from mirage.ports import Actuator, Cluster
 
 _HELD_BY_ADMIN = "JobHeldAdmin"
-_NO_LINKS: Mapping[str, Job] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """Our jobs in the last snapshot, by tag."""
 
-    links: Mapping[str, Job] = _NO_LINKS
-    stock: Mapping[str, Job] = _NO_LINKS
+    links: Mapping[str, Job] = field(default_factory=dict)
+    stock: Mapping[str, Job] = field(default_factory=dict)
 
     def holds(self, job_id: JobId, owner: str) -> bool:
         """Whether the job is a link, or stock, of ``owner``."""

@@ -100,7 +100,14 @@ def test_anything_else_is_refused(line: str | bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("start_by", True), ("start_by", 1.5), ("start_by", 10**30), ("owner", 7), ("owner", "a\0b"), ("owner", None)],
+    [
+        ("start_by", True),
+        ("start_by", 1.5),
+        ("start_by", 10**30),
+        ("owner", 7),
+        ("owner", "a\0b"),
+        ("owner", None),
+    ],
 )
 def test_values_of_another_kind_are_refused(field: str, value: object) -> None:
     tree = json.loads(Order.of(CancelJob(JobId(1)), "alice", 5).to_text())

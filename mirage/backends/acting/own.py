@@ -1,0 +1,34 @@
+"""The far side of acting in somebody's name: a process of that user's own, with Slurm's commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.backends.acting.links_only import Identity, LinksOnly
+from mirage.backends.cli_actuator import CliActuator
+from mirage.domain.errors import ClusterUnavailable, UnknownJob
+from mirage.slurm import wording
+
+if TYPE_CHECKING:
+    from mirage.backends.execution import Commands
+    from mirage.domain.job import JobId
+
+
+def own_links(commands: Commands, user: str) -> LinksOnly:
+    """Acts on the links of ``user``, who is the user of this process, and on nothing else."""
+    return LinksOnly(CliActuator(commands, user), user, lambda job_id: identify(commands, job_id))
+
+
+def identify(commands: Commands, job_id: JobId) -> Identity:
+    """Whose a job is and which comment it carries. Raises ``UnknownJob``, ``ClusterUnavailable``."""
+    what = f"squeue --jobs={job_id}"
+    answer = commands.run(["squeue", "--noheader", "--all", "--states=all", f"--jobs={job_id}", "--format=%u %k"])
+    if answer.status:
+        raise wording.refused_act(answer.said, what)
+    rows = answer.out.splitlines()
+    if not rows:
+        raise UnknownJob(f"{what}: no such job")
+    if len(rows) > 1:
+        raise ClusterUnavailable(f"{what}: expected one job, found {len(rows)} lines")
+    user, _, comment = rows[0].strip().partition(" ")
+    return Identity(user, comment.strip())

@@ -1,0 +1,40 @@
+"""``mirage-act``: the helper that ``sudo`` runs as a job's owner. Reads one order, acts, answers.
+
+It trusts neither its caller nor its environment: see ``mirage.backends.acting.helper`` and ``links_only``.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+
+from mirage.backends.acting.helper import serve
+from mirage.backends.acting.own import own_links
+from mirage.backends.execution import Commands
+
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_TIMEOUT = 30.0
+"""Seconds that one of Slurm's commands may take."""
+
+
+def main() -> None:
+    """Entry point. Takes no arguments, and never acts for root."""
+    if len(sys.argv) > 1:
+        sys.exit("mirage-act takes no arguments: it reads an order from its standard input")
+    if os.getuid() == 0 or os.geteuid() != os.getuid():
+        sys.exit("mirage-act acts for ordinary users only; run it with sudo -u USER")
+    user = pwd.getpwuid(os.getuid()).pw_name
+    serve(sys.stdin.buffer, sys.stdout, own_links(Commands(_environment(user), _TIMEOUT), user))
+
+
+def _environment(user: str) -> dict[str, str]:
+    """Of Slurm's commands. What the site has to say comes through sudo's own ``env_file``."""
+    home = pwd.getpwnam(user).pw_dir
+    settings = {"PATH": os.environ.get("MIRAGE_ACT_PATH", _PATH), "HOME": home, "USER": user, "LOGNAME": user}
+    conf = os.environ.get("SLURM_CONF")
+    return settings | ({"SLURM_CONF": conf} if conf else {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The user's side of acting in somebody's name: links of this user, and nothing else, whatever is asked."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from fakes import FakeCluster, chain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.backends.acting.audit import Audited, Deed
+from mirage.backends.acting.helper import GREETING, serve
+from mirage.backends.acting.links_only import Identity, LinksOnly
+from mirage.backends.acting.orders import Act, Answer, CancelJob, Order, SignalJob, UpdateJob, Verdict
+from mirage.domain.chain import NO_JOB
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
+from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest
+
+FAR_FUTURE = 1 << 40
+LINK = replace(chain().link_request(1), batch=BatchScript("#!/bin/sh\n"))
+USERS = ("alice", "bob", "root")
+TAGS = (
+    "",
+    "mirage:svc:1",
+    "mirage:svc:12",
+    "mirage:svc",
+    "mirage:svc:0",
+    "mirage:a b:1",
+    "xmirage:svc:1",
+    "nightly",
+)
+OURS = ("mirage:svc:1", "mirage:svc:12")
+
+
+def populated() -> FakeCluster:
+    """One job for each user and tag."""
+    cluster = FakeCluster()
+    for user in USERS:
+        for tag in TAGS:
+            cluster.submit(JobRequest("job", user, 60, tag=tag))
+    return cluster
+
+
+def identify(cluster: FakeCluster, job_id: JobId) -> Identity:
+    if job_id not in cluster.jobs:
+        raise UnknownJob(f"job {job_id}")
+    job = cluster.jobs[job_id]
+    return Identity(job.user, job.tag)
+
+
+def obey(cluster: FakeCluster, order: bytes, user: str = "alice") -> Answer:
+    written = io.StringIO()
+    serve(io.BytesIO(order), written, LinksOnly(cluster, user, lambda job_id: identify(cluster, job_id)))
+    greeting, answer = written.getvalue().splitlines()
+    assert greeting == GREETING
+    return Answer.from_text(answer)
+
+
+class Omnipotent(FakeCluster):
+    """A Slurm that lets anybody touch anything, and remembers what was touched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: list[JobId] = []
+
+    def _owned(self, job_id: JobId, owner: str):  # type: ignore[no-untyped-def]
+        del owner
+        self.touched.append(job_id)
+        return self.jobs[job_id]
+
+
+job_ids = st.integers(90, 130).map(JobId)
+acts = (
+    st.builds(
+        JobRequest,
+        st.just("job"),
+        st.sampled_from(USERS),
+        st.just(60),
+        tag=st.sampled_from(TAGS),
+        batch=st.none() | st.builds(BatchScript, st.just("#!/bin/sh"), st.lists(st.text()).map(tuple)),
+    )
+    | st.builds(CancelJob, job_ids)
+    | st.builds(UpdateJob, job_ids, st.just(JobChange(nice=5)))
+    | st.builds(SignalJob, job_ids, st.sampled_from(["USR1", "--help", "9", "usr1"]), st.booleans())
+)
+
+
+@given(acts, st.sampled_from(USERS))
+def test_only_links_of_the_user_are_ever_touched(act: Act, owner: str) -> None:
+    cluster = Omnipotent()
+    for user in USERS:
+        for tag in TAGS:
+            cluster.submit(JobRequest("job", user, 60, tag=tag))
+    known = len(cluster.submissions)
+    answer = obey(cluster, Order.of(act, owner, FAR_FUTURE).to_text().encode())
+    for job_id in cluster.touched:
+        assert owner == "alice"
+        assert cluster.jobs[job_id].user == "alice"
+        assert cluster.jobs[job_id].tag in OURS
+    for request in cluster.submissions[known:]:
+        assert request.user == "alice"
+        assert request.tag in OURS
+        assert request.batch is not None
+        assert all(option.startswith("-") for option in request.batch.options)
+    if answer.verdict is Verdict.DONE:
+        assert cluster.touched or len(cluster.submissions) > known
+
+
+@given(st.binary(max_size=200) | st.text().map(str.encode))
+def test_whatever_cannot_be_read_is_refused(text: bytes) -> None:
+    cluster = populated()
+    before = dict(cluster.jobs)
+    assert obey(cluster, text).verdict is Verdict.NOT_PERMITTED
+    assert cluster.jobs == before
+
+
+def test_orders_have_a_longest_length() -> None:
+    answer = obey(populated(), b" " * ((16 << 20) + 1))
+    assert "longer than" in answer.text
+
+
+def test_a_link_is_submitted_cancelled_changed_and_signalled() -> None:
+    cluster = FakeCluster()
+    actuator = LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id))
+    job_id = actuator.submit(LINK)
+    actuator.signal(job_id, "alice", "USR1", batch_only=False)
+    held = actuator.submit(replace(LINK, tag="mirage:svc:2", held=True))
+    actuator.update(held, "alice", JobChange(nice=7))
+    actuator.cancel(job_id, "alice")
+    assert cluster.changes == [(held, JobChange(nice=7))]
+    assert cluster.signals == [(job_id, "USR1")]
+    assert [job.job_id for job in cluster.live()] == [held]
+    with pytest.raises(UnknownJob):
+        actuator.cancel(JobId(17), "alice")
+
+
+@pytest.mark.parametrize(
+    "option", ["--comment=mirage:other:1", "--comm=x", "--comment", "other.sh", "--", "-", "", "--=x"]
+)
+def test_no_option_hides_the_tag_or_names_a_script(option: str) -> None:
+    cluster = FakeCluster()
+    request = replace(LINK, batch=BatchScript("#!/bin/sh", (option,)))
+    with pytest.raises(NotPermitted):
+        LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id)).submit(request)
+    assert cluster.submissions == []
+
+
+@pytest.mark.parametrize(
+    "option", ["--mail-type=END", "-n4", "--constraint=a", "--export=ALL", "-C", "--cpus-per-gpu=2"]
+)
+def test_other_options_pass(option: str) -> None:
+    cluster = FakeCluster()
+    request = replace(LINK, batch=BatchScript("#!/bin/sh", (option,)))
+    LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id)).submit(request)
+    assert cluster.submissions == [request]
+
+
+@pytest.mark.parametrize("signal", ["--full", "USR1 17", "", "usr1", "USR1\n", "0", "-9"])
+def test_signals_are_names(signal: str) -> None:
+    cluster = FakeCluster()
+    actuator = LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id))
+    job_id = actuator.submit(LINK)
+    with pytest.raises(NotPermitted, match="not the name of a signal"):
+        actuator.signal(job_id, "alice", signal, batch_only=True)
+
+
+def test_every_act_is_told_whatever_came_of_it() -> None:
+    told: list[Deed] = []
+    cluster = FakeCluster()
+    actuator = Audited(cluster, told.append)
+    job_id = actuator.submit(LINK)
+    actuator.signal(job_id, "alice", "USR1", batch_only=True)
+    actuator.cancel(job_id, "alice")
+    with pytest.raises(UnknownJob):
+        actuator.update(job_id, "alice", JobChange(held=False, nice=3))
+    with pytest.raises(NotPermitted):
+        actuator.cancel(job_id, "bob")
+    cluster.down = True
+    with pytest.raises(ClusterUnavailable):
+        actuator.submit(LINK)
+    assert told == [
+        Deed("alice", "submit mirage:svc:1", job_id, "done"),
+        Deed("alice", "signal USR1 to job 100", job_id, "done"),
+        Deed("alice", "cancel job 100", job_id, "done"),
+        Deed("alice", "update job 100: held=False nice=3", job_id, "UnknownJob: 100"),
+        Deed("bob", "cancel job 100", job_id, "NotPermitted: job 100 is not bob's"),
+        Deed("alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host"),
+    ]

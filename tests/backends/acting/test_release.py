@@ -1,0 +1,218 @@
+"""Held links that are let go: what is stock, what is a link, and what the loop makes of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import HOUR, FakeCluster, Fate, chain
+
+from mirage.backends.acting.release import ReleaseCluster
+from mirage.control.guard import Guard, Guards
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore
+from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
+from mirage.domain.job import Job, JobChange, JobId, JobState
+from mirage.predictors.registry import build_predictor
+
+
+class Operated(FakeCluster):
+    """A Slurm as an Operator sees it: submissions are the users' own, ``down`` cuts every answer off."""
+
+    lose_release = False
+    """The next release is done, but its answer does not come back."""
+
+    def stock(self, of: Chain, *indices: int) -> None:
+        for index in indices:
+            super().submit(replace(of.link_request(index), held=True))
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        super().update(job_id, owner, change)
+        self.advance(self.time)
+        if self.lose_release and change.held is False:
+            self.lose_release = False
+            raise ClusterUnavailable("timed out")
+
+    def set(self, job_id: int, **changes: object) -> None:
+        self.jobs[job_id] = replace(self.jobs[job_id], **changes)  # type: ignore[arg-type]
+
+
+def waiting(hours: float = 1) -> Operated:
+    return Operated(lambda request: Fate(wait=int(hours * HOUR)))
+
+
+def links(cluster: ReleaseCluster, **expected: int) -> dict[str, Job]:
+    tags = {f"mirage:svc:{name[1:]}": JobId(job_id) for name, job_id in expected.items()}
+    return dict(cluster.snapshot(expected=tags).links)
+
+
+def test_what_is_asked_for_is_let_go() -> None:
+    slurm, svc = waiting(), chain()
+    slurm.stock(svc, 1, 2)
+    cluster = ReleaseCluster(slurm, slurm)
+    assert links(cluster) == {}
+    assert [job.tag for job in cluster.stock(svc.chain_id, "alice")] == ["mirage:svc:1", "mirage:svc:2"]
+    assert cluster.submit(svc.link_request(1)) == 100
+    assert not slurm.jobs[100].held
+    assert slurm.jobs[101].held
+    assert links(cluster, l1=100).keys() == {"mirage:svc:1"}
+
+
+def test_nothing_left_is_a_refusal_that_says_what_to_do() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    with pytest.raises(SubmissionRejected, match=r"alice has no held job with the tag mirage:svc:2.*--held-links"):
+        cluster.submit(chain().link_request(2))
+    with pytest.raises(SubmissionRejected, match="bob has no held job"):
+        cluster.submit(replace(chain().link_request(1), user="bob"))
+
+
+def test_stock_cancelled_by_its_owner_is_no_stock() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    slurm.cancel(JobId(100), "alice")
+    with pytest.raises(SubmissionRejected, match="no held job"):
+        cluster.submit(chain().link_request(1))
+
+
+def test_a_link_that_its_owner_holds_again_is_still_a_link() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    job_id = cluster.submit(chain().link_request(1))
+    slurm.set(job_id, held=True)
+    again = ReleaseCluster(slurm, slurm)  # after a restart of the daemon
+    assert links(again, l1=job_id)["mirage:svc:1"].held
+
+
+def test_a_release_whose_answer_was_lost_shows_in_the_next_snapshot() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    slurm.lose_release = True
+    with pytest.raises(ClusterUnavailable):
+        cluster.submit(chain().link_request(1))
+    assert links(cluster, l1=NO_JOB)["mirage:svc:1"].job_id == 100
+
+
+def test_a_release_that_never_happened_leaves_stock() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    slurm.down = True
+    with pytest.raises(ClusterUnavailable):
+        cluster.submit(chain().link_request(1))
+    slurm.down = False
+    assert links(cluster, l1=NO_JOB) == {}
+    assert cluster.submit(chain().link_request(1)) == 100
+
+
+def test_what_an_administrator_holds_is_left_alone() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    slurm.set(100, held=False, reason="JobHeldAdmin", state=JobState.PENDING)
+    cluster = ReleaseCluster(slurm, slurm)
+    assert links(cluster) == {}
+    with pytest.raises(SubmissionRejected, match="an administrator holds job 100"):
+        cluster.submit(chain().link_request(1))
+    assert slurm.changes == []
+
+
+def test_priority_is_set_before_the_job_is_free() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    cluster.submit(replace(chain().link_request(1), nice=500))
+    assert slurm.changes == [(100, JobChange(nice=500)), (100, JobChange(held=False))]
+
+
+def test_others_jobs_are_out_of_reach() -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    slurm.submit(replace(chain().request, user="alice", name="her own business"))
+    slurm.submit(replace(chain().request, user="bob", tag="mirage:his:1"))
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    for job_id, owner in ((101, "alice"), (102, "alice"), (100, "bob"), (999, "alice")):
+        with pytest.raises(NotPermitted):
+            cluster.cancel(JobId(job_id), owner)
+        with pytest.raises(NotPermitted):
+            cluster.update(JobId(job_id), owner, JobChange(nice=1))
+        with pytest.raises(NotPermitted):
+            cluster.signal(JobId(job_id), owner, "USR1", batch_only=True)
+    cluster.cancel(JobId(100), "alice")
+    assert [job.job_id for job in slurm.live()] == [101, 102]
+
+
+class Service:
+    """A loop over stock; ``crash`` keeps the cluster and the store."""
+
+    def __init__(self, slurm: Operated, of: Chain, predictor: str) -> None:
+        self.slurm, self.predictor = slurm, predictor
+        self.store = MemoryStore(ChainRecord(of))
+        self.crash()
+
+    def crash(self) -> None:
+        slurm, cluster = self.slurm, ReleaseCluster(self.slurm, self.slurm)
+        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, MemoryJournal(), slurm)
+        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(guard), Policy())
+
+    @property
+    def record(self) -> ChainRecord:
+        (record,) = self.store.load()
+        return record
+
+    def run(self, until: int) -> ChainRecord:
+        for time in range(self.slurm.time, until, HOUR // 2):
+            self.slurm.advance(time)
+            self.loop.cycle()
+            self.record.check()
+        return self.record
+
+
+@pytest.mark.parametrize("steering", list(Steering))
+def test_a_chain_lives_on_stock(steering: Steering) -> None:
+    slurm = waiting(2)
+    svc = replace(chain(done=DoneCondition(links=3)), steering=steering)
+    slurm.stock(svc, 1, 2, 3, 4)
+    record = Service(slurm, svc, "fixed:2h").run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [link.job_id for link in record.links] == [100, 101, 102]
+    assert all(outcome.interruption <= HOUR for outcome in record.outcomes())
+    assert [job.job_id for job in slurm.live()] == [103], "stock that was never asked for is left"
+
+
+@pytest.mark.parametrize("steering", list(Steering))
+def test_crashes_cost_no_link(steering: Steering) -> None:
+    slurm = waiting(2)
+    svc = replace(chain(done=DoneCondition(links=3)), steering=steering)
+    slurm.stock(svc, 1, 2, 3)
+    service = Service(slurm, svc, "fixed:2h")
+    for day in range(1, 8):
+        slurm.lose_release = True
+        service.run(day * 24 * HOUR)
+        service.crash()
+    record = service.run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [link.job_id for link in record.links] == [100, 101, 102]
+
+
+def test_a_chain_without_stock_says_so_and_pauses() -> None:
+    slurm = waiting(1)
+    svc = chain(done=DoneCondition(links=3))
+    slurm.stock(svc, 1)
+    record = Service(slurm, svc, "fixed:2h").run(300 * HOUR)
+    assert record.status is ChainStatus.PAUSED
+    assert "mirage:svc:2" in record.reason or "refused" in record.reason
+    assert ChainId("svc") == record.chain.chain_id
