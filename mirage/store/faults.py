@@ -30,7 +30,7 @@ _SQLITE = {
     sqlite3.SQLITE_FULL: ("the disk is full", "free some space"),
     sqlite3.SQLITE_CANTOPEN: (
         "the database file cannot be opened",
-        "check that its directory exists and belongs to the daemon's user",
+        "check that its directory exists, belongs to the daemon's user and can be written",
     ),
 }
 _SQLITE[sqlite3.SQLITE_LOCKED] = _SQLITE[sqlite3.SQLITE_BUSY]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +62,12 @@ def make_room(file: Path) -> None:
                 f"a database cannot be kept on a network file system ({kind}); name a file on a local disk "
                 f"(such as /var/tmp/{file.name}), or use PostgreSQL",
             )
-        file.touch(mode=0o600, exist_ok=True)
+        if not file.exists():
+            file.touch(mode=0o600)
     except OSError as error:
-        if file.is_file() and os.access(file, os.R_OK):
-            return
-        text = f"{file}: {error.strerror}; let the daemon's user write there, or name another file"
+        text = (
+            f"{file}: {error.strerror} ({error.filename}); let the daemon's user write there, or name another file"
+        )
         raise StoreUnavailable(text) from error
 
 

@@ -62,7 +62,11 @@ def open_store(url: str, patience: float = _PATIENCE) -> Store:
     system, a schema of a newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
     """
     database = Database.at(url, patience)
-    upgrade(database)
+    try:
+        upgrade(database)
+    except BaseException:
+        database.close()
+        raise
     outbox = Outbox(database)
     return Store(
         database,

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 NAMES = ("cpu", "gpu")
 
 
-def seen(time: int, *running: tuple[int, int, int], stale: bool = False) -> Snapshot:
+def seen(time: int, *running: tuple[int, int, int]) -> Snapshot:
     """A snapshot of running jobs (id, submit, start)."""
     table = np.array(running, dtype=np.int64).reshape(-1, 3)
     one = np.ones(len(table), dtype=np.int64)
     columns = JobColumns(table[:, 0], one, one, one, one * 2, one * 60, table[:, 1], table[:, 1], table[:, 2], one)
-    snapshot = replace(Snapshot.unseen(time), running=columns, partition_names=NAMES)
-    return snapshot if stale else replace(snapshot, stale_since=-1)
+    return replace(Snapshot.unseen(time), running=columns, partition_names=NAMES, stale_since=-1)
 
 
 def ids(found: StartedJobs) -> list[int]:
@@ -74,7 +73,7 @@ RUNNING = st.lists(
 @given(RUNNING, RUNNING)
 def test_started_is_the_difference_of_two_sets(
     before: list[tuple[int, int, int]], after: list[tuple[int, int, int]]
-):
+) -> None:
     found = started(seen(100, *before), seen(130, *after))
     known = {(job, start) for job, _, start in before}
     assert ids(found) == [job for job, _, start in after if (job, start) not in known]
