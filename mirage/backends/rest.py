@@ -1,0 +1,173 @@
+"""A Slurm cluster through slurmrestd, whichever versions of its API it offers."""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import quote
+
+from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
+from mirage.domain.job import ABSENT
+from mirage.domain.snapshot import Snapshot
+from mirage.slurm.rest import faults, versions
+from mirage.slurm.rest.history import read_past_links
+from mirage.slurm.rest.lifting import Kind, lift, with_partitions
+from mirage.slurm.rest.nodes import read_partitions
+from mirage.slurm.rest.queue import read_links, read_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.backends.restclient import Answer, RestClient
+    from mirage.domain.job import Job, JobId, JobRequest, Seconds
+    from mirage.domain.snapshot import PartitionState
+    from mirage.ports import Clock
+    from mirage.slurm.rest.fields import Record
+
+_LOOK_BACK = 2 * 86_400
+"""How far back a link whose id is not known is looked for: its submission was tried at most some hours ago."""
+
+
+class RestVersion:
+    """The newest version that a slurmrestd offers and Mirage knows: found out when first needed."""
+
+    def __init__(self, pinned: int | None = None) -> None:
+        self._found = pinned
+        self._pinned = pinned
+
+    def of(self, client: RestClient) -> int:
+        """The version's number, such as 38. Raises ``UnsupportedSlurm`` listing those that are offered."""
+        if self._found is None:
+            self._found = _discover(client)
+        return self._found
+
+    def forget(self) -> None:
+        """Find it out anew: slurmrestd may have been upgraded."""
+        self._found = self._pinned
+
+
+def _discover(client: RestClient) -> int:
+    """Tries the versions, newest first: a ping costs little, the list of all paths megabytes."""
+    for version in versions.KNOWN:
+        if not client.ask("GET", f"/slurm/{versions.spell(version)}/ping").unknown_path:
+            return version
+    paths = client.ask("GET", "/openapi/v3").body.get("paths")
+    offered = versions.offered(paths if isinstance(paths, dict) else ())
+    raise versions.unsupported(f"slurmrestd at {client.address.text}", offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Requests whose paths and errors are understood."""
+
+    client: RestClient
+    version: RestVersion
+
+    def number(self) -> int:
+        """The version in use."""
+        return self.version.of(self.client)
+
+    def ask(self, method: str, path: str, body: Record | None = None, *, family: str = "slurm") -> Answer:
+        """A request to ``/slurm/VERSION/path``. Raises ``ClusterUnavailable`` also where there is no such path."""
+        answer = self.client.ask(method, f"/{family}/{versions.spell(self.number())}/{path}", body)
+        if answer.unknown_path:
+            self.version.forget()
+            self.unavailable(f"{method} {family}/{path}", "no such path: was it upgraded?")
+        return answer
+
+    def records(self, path: str, name: str, *, family: str = "slurm") -> list[Record]:
+        """The list ``name`` in the answer to a question. Raises ``ClusterUnavailable`` unless it is whole."""
+        answer = self.ask("GET", path, family=family)
+        if answer.errors:
+            told = faults.spell(faults.read_faults(answer.errors))
+            self.unavailable(f"GET {path}", f"{told} (asked as {self.client.credentials})")
+        found = answer.body.get(name)
+        if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
+            self.unavailable(f"GET {path}", f"the answer has no list of {name}")
+        return found
+
+    def unavailable(self, what: str, problem: str) -> NoReturn:
+        """Raise ``ClusterUnavailable`` with place and problem."""
+        raise ClusterUnavailable(f"slurmrestd at {self.client.address.text}: {what}: {problem}")
+
+
+class RestCluster:
+    """``Cluster`` through one slurmrestd, in the name of one user.
+
+    A snapshot asks for the jobs, the nodes and, only where expected links are not among the jobs, for them in the
+    accounting. v0.0.36's nodes do not name their partitions: it asks for those once, and its nodes never show
+    that they drain. Slurm's accounting forgets comments unless ``AccountingStoreFlags`` has ``job_comment``:
+    without it a link that has left the queue is found by its id only.
+    """
+
+    def __init__(self, client: RestClient, clock: Clock, version: RestVersion | None = None) -> None:
+        self._rest = Rest(client, version or RestVersion())
+        self._clock = clock
+        self._partitions: list[Record] | None = None
+
+    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+        """The queue and the nodes now. Raises ``ClusterUnavailable``, also where the token is not accepted."""
+        try:
+            return self._snapshot(queue, expected)
+        except NotPermitted as error:
+            raise ClusterUnavailable(str(error)) from None
+        except BadSpelling as error:
+            self._rest.unavailable("an answer is not as expected", str(error))
+
+    def estimate_start(self, request: JobRequest) -> Seconds:
+        """``ABSENT``: up to v0.0.46 slurmrestd cannot tell (``test_only`` of v0.0.38 is accepted but submits)."""
+        del request
+        return ABSENT
+
+    def _snapshot(self, queue: bool, expected: Mapping[str, JobId]) -> Snapshot:
+        jobs = self._lifted(Kind.JOB, self._rest.records("jobs", "jobs"))
+        seen = read_queue(jobs if queue else (), _user_name)
+        links = read_links(jobs, expected, _user_name)
+        missing = {tag: job_id for tag, job_id in expected.items() if tag not in links}
+        partitions = self._nodes() if queue else ()
+        return Snapshot(
+            time=self._clock.now(),
+            pending=seen.pending,
+            running=seen.running,
+            partitions=partitions,
+            users=seen.users,
+            partition_names=seen.partitions,
+            qos_names=seen.qos,
+            links=links | self._past(missing),
+        )
+
+    def _lifted(self, kind: Kind, records: list[Record]) -> list[Record]:
+        number = self._rest.number()
+        return [lift(kind, number, record) for record in records]
+
+    def _nodes(self) -> tuple[PartitionState, ...]:
+        nodes = self._rest.records("nodes", "nodes")
+        if self._rest.number() < 37:
+            if self._partitions is None:
+                self._partitions = self._rest.records("partitions", "partitions")
+            nodes = with_partitions(nodes, self._partitions)
+        return read_partitions(self._lifted(Kind.NODE, nodes))
+
+    def _past(self, missing: Mapping[str, JobId]) -> dict[str, Job]:
+        """The missing links among the jobs that have ended; all of them in one question."""
+        if not missing:
+            return {}
+        if NO_JOB in missing.values():
+            now = self._clock.now()
+            query = f"start_time={self._instant(now - _LOOK_BACK)}&skip_steps=true"
+        else:
+            query = f"step={quote(','.join(str(job_id) for job_id in missing.values()), safe='')}&skip_steps=true"
+        records = self._rest.records(f"jobs?{query}", "jobs", family="slurmdb")
+        return read_past_links(self._lifted(Kind.PAST_JOB, records), missing)
+
+    def _instant(self, seconds: Seconds) -> str:
+        return f"uts{seconds}" if self._rest.number() < 39 else str(seconds)
+
+
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)

@@ -1,0 +1,172 @@
+"""Acting on jobs through slurmrestd, with a token of each job's owner."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.backends.rest import Rest, RestVersion
+from mirage.backends.restclient import Credentials, RestClient
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted, UnknownJob, UnsupportedSlurm
+from mirage.domain.job import JobId, JobState
+from mirage.slurm.rest import faults, versions
+from mirage.slurm.rest.description import describe, describe_change
+from mirage.slurm.rest.faults import Cause
+from mirage.slurm.rest.lifting import Kind, lift
+from mirage.slurm.rest.lowering import lower_change, lower_submission
+from mirage.slurm.rest.queue import job_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.backends.restclient import Address, Answer
+    from mirage.domain.job import JobChange, JobRequest
+    from mirage.ports import Clock
+    from mirage.slurm.rest.faults import Fault
+
+_OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
+_FLAGS_SINCE = 40
+
+
+class Tokens(Protocol):
+    """Who acts for an owner."""
+
+    def of(self, owner: str) -> Credentials:
+        """The owner's credentials. Raises ``NotPermitted`` where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnToken:
+    """One user's credentials, for that user's jobs only."""
+
+    credentials: Credentials
+
+    def of(self, owner: str) -> Credentials:
+        """Raises ``NotPermitted`` for another owner."""
+        if owner != self.credentials.user:
+            raise NotPermitted(f"this service acts for {self.credentials.user} only, not for {owner}")
+        return self.credentials
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDirectory:
+    """A file ``OWNER.jwt`` for each owner who lets Mirage act; taken away, Mirage may no longer."""
+
+    directory: Path
+
+    def of(self, owner: str) -> Credentials:
+        """Raises ``NotPermitted`` naming the file that would be needed."""
+        if not _OWNER.fullmatch(owner):
+            raise NotPermitted(f"{owner!r} is no user name")
+        file = self.directory / f"{owner}.jwt"
+        if not file.is_file():
+            raise NotPermitted(f"no token for {owner}: {file} does not exist (scontrol token username={owner})")
+        return Credentials(owner, str(file))
+
+
+class RestActuator:
+    """``Actuator`` through one slurmrestd: each act is asked for as the job's owner, and Slurm judges it."""
+
+    def __init__(
+        self,
+        address: Address,
+        tokens: Tokens,
+        clock: Clock,
+        version: RestVersion | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self._address = address
+        self._tokens = tokens
+        self._clock = clock
+        self._version = version or RestVersion()
+        self._timeout = timeout
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Submit a batch job.
+
+        Raises ``SubmissionRejected`` also naming an option for which this version has no field.
+        """
+        rest = self._rest(request.user)
+        description = describe(request, self._clock.now())
+        answer = rest.ask("POST", "job/submit", lower_submission(rest.number(), description))
+        job_id = answer.body.get("job_id")
+        if type(job_id) is int and job_id > 0:  # beside it may stand an error that is only a remark: "is held"
+            return JobId(job_id)
+        found = faults.read_faults(answer.errors)
+        if not found:
+            rest.unavailable("POST job/submit", "the answer has neither a job id nor an error")
+        if faults.worst(found) is Cause.UNREACHABLE:
+            rest.unavailable("POST job/submit", faults.spell(found))
+        raise faults.rejection(found)
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """Cancel a job."""
+        rest = self._rest(owner)
+        found = _found(rest.ask("DELETE", f"job/{job_id}"))
+        if found and faults.worst(found) is not Cause.FINISHED:
+            _fail(rest, f"cancel job {job_id}", job_id, found)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Hold, release, nice or put off a pending job; Slurm would let some of it be done to running ones."""
+        rest = self._rest(owner)
+        self._expect(rest, job_id, JobState.PENDING)
+        body = lower_change(rest.number(), describe_change(change))
+        if found := _found(rest.ask("POST", f"job/{job_id}", body)):
+            _fail(rest, f"change job {job_id}", job_id, found)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """Send a signal.
+
+        Raises ``UnsupportedSlurm`` for the batch shell alone before v0.0.40, which can only signal all.
+        """
+        rest = self._rest(owner)
+        self._expect(rest, job_id, JobState.RUNNING)
+        number = rest.number()
+        if batch_only and number < _FLAGS_SINCE:
+            raise UnsupportedSlurm(
+                f"{versions.spell(number)} of slurmrestd cannot signal the batch shell of job {job_id} alone; "
+                f"{versions.spell(_FLAGS_SINCE)} can (Slurm 23.11)"
+            )
+        flags = "&flags=BATCH_JOB" if batch_only else ""
+        if found := _found(rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}")):
+            _fail(rest, f"signal job {job_id}", job_id, found)
+
+    def _rest(self, owner: str) -> Rest:
+        return Rest(RestClient(self._address, self._tokens.of(owner), self._timeout), self._version)
+
+    def _expect(self, rest: Rest, job_id: JobId, state: JobState) -> None:
+        """Raise ``UnknownJob`` unless the job is in that state."""
+        answer = rest.ask("GET", f"job/{job_id}")
+        if found := _found(answer):
+            _fail(rest, f"look at job {job_id}", job_id, found)
+        states = _states(rest, answer)
+        if state not in states:
+            seen = ", ".join(sorted({other.name for other in states})) or "not known to Slurm"
+            raise UnknownJob(f"job {job_id} is not {state.name} but {seen}")
+
+
+def _states(rest: Rest, answer: Answer) -> list[JobState]:
+    jobs = answer.body.get("jobs")
+    if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
+        rest.unavailable("GET job", "the answer has no list of jobs")
+    try:
+        return [job_state(lift(Kind.JOB, rest.number(), job)) for job in jobs]
+    except BadSpelling as error:
+        rest.unavailable("GET job", str(error))
+
+
+def _found(answer: Answer) -> tuple[Fault, ...]:
+    return faults.read_faults(answer.errors)
+
+
+def _fail(rest: Rest, what: str, job_id: JobId, found: tuple[Fault, ...]) -> None:
+    """Raise what the faults amount to."""
+    told = f"{what}: {faults.spell(found)}"
+    match faults.worst(found):
+        case Cause.UNKNOWN_JOB | Cause.FINISHED | Cause.WRONG_STATE:
+            raise UnknownJob(told if str(job_id) in told else f"job {job_id}: {told}")
+        case Cause.DENIED | Cause.REFUSED:
+            raise NotPermitted(f"{told} (asked as {rest.client.credentials})")
+        case Cause.UNREACHABLE:
+            raise ClusterUnavailable(f"slurmrestd at {rest.client.address.text}: {told}")

@@ -1,0 +1,199 @@
+"""Requests to slurmrestd over TCP or a Unix socket, with a token read afresh for each."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from mirage.domain.errors import ClusterUnavailable, ConfigError, NotPermitted
+
+if TYPE_CHECKING:
+    from mirage.slurm.rest.fields import Record
+
+_LARGEST = 1 << 30
+_PIECE = 1 << 16
+_UNKNOWN_PATH = 9006  # ESLURM_REST_UNKNOWN_URL
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who asks. ``token_file`` empty: slurmrestd knows it from the socket (rest_auth/local)."""
+
+    user: str
+    token_file: str = ""
+
+    def headers(self) -> dict[str, str]:
+        """What proves it. The file holds a JWT, or what ``scontrol token`` prints.
+
+        Raises ``NotPermitted`` naming a file that cannot be read or holds no token.
+        """
+        if not self.token_file:
+            return {}
+        try:
+            text = Path(self.token_file).read_text(encoding="ascii").strip().removeprefix("SLURM_JWT=")
+        except (OSError, UnicodeDecodeError) as error:
+            raise NotPermitted(f"no token for {self.user}: cannot read {self.token_file}: {error}") from None
+        if not _TOKEN.fullmatch(text):
+            raise NotPermitted(f"no token for {self.user}: {self.token_file} does not hold exactly one")
+        return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": text}
+
+    def __str__(self) -> str:
+        return f"{self.user}, token of {self.token_file}" if self.token_file else self.user
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where slurmrestd listens."""
+
+    text: str
+    """As configured: ``http://host:port``, ``https://host`` or ``unix:/path``."""
+    scheme: str
+    host: str = ""
+    port: int | None = None
+    path: str = ""
+    """``unix``: the socket. Else what stands before ``/slurm`` in every path (behind a proxy)."""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Raises ``ConfigError`` for anything else."""
+        try:
+            parts = urlsplit(text)
+            found = cls(text, parts.scheme, parts.hostname or "", parts.port, parts.path.rstrip("/"))
+        except ValueError as error:
+            raise ConfigError("slurmrestd", f"{text!r}: {error}") from None
+        usable = found.path.startswith("/") if found.scheme == "unix" else found.host
+        if found.scheme not in ("http", "https", "unix") or not usable or parts.query or parts.username:
+            raise ConfigError(
+                "slurmrestd", f"{text!r}: expected http://host:port, https://host or unix:/path/to/socket"
+            )
+        return found
+
+    def connect(self, timeout: float) -> http.client.HTTPConnection:
+        """A connection, opened at its first use."""
+        if self.scheme == "unix":
+            return _UnixConnection(self.path, timeout)
+        kind = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
+        return kind(self.host, self.port, timeout=timeout)
+
+    def target(self, path: str) -> str:
+        """The request's path."""
+        return path if self.scheme == "unix" else self.path + path
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: Record
+    """Empty where it was no JSON."""
+    text: str = ""
+    """The beginning of what was no JSON."""
+
+    @property
+    def errors(self) -> list[Record]:
+        """The list of errors; one made of the text where a refusal was not JSON."""
+        listed = self.body.get("errors") or []
+        errors = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        if not errors and self.status >= 400:
+            return [{"error": self.text or f"HTTP status {self.status}"}]
+        return errors
+
+    @property
+    def unknown_path(self) -> bool:
+        """Whether slurmrestd has no such path, which is not the same as no such job."""
+        if self.status != 404:
+            return False
+        return not self.body or any(entry.get("error_number") == _UNKNOWN_PATH for entry in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class RestClient:
+    """One slurmrestd in the name of one user. Each request has a connection of its own: polls are far apart."""
+
+    address: Address
+    credentials: Credentials
+    timeout: float = 30.0
+    """Seconds for a whole request, however it trickles in."""
+
+    def ask(self, method: str, path: str, body: Record | None = None) -> Answer:
+        """One request.
+
+        Raises ``ClusterUnavailable`` where nothing whole came back, ``NotPermitted`` where the token is missing
+        or refused.
+        """
+        request = {"Accept": "application/json", **self.credentials.headers()}
+        payload = None if body is None else json.dumps(body).encode()
+        if payload is not None:
+            request["Content-Type"] = "application/json"
+        status, raw = self._exchange(method, self.address.target(path), payload, request)
+        return self._judge(method, path, status, raw)
+
+    def _exchange(
+        self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        deadline = time.monotonic() + self.timeout
+        connection = self.address.connect(self.timeout)
+        try:
+            connection.request(method, target, payload, headers)
+            response = connection.getresponse()
+            return response.status, _read_whole(response, deadline)
+        except (OSError, http.client.HTTPException) as error:
+            told = str(error) or type(error).__name__
+            raise ClusterUnavailable(f"slurmrestd at {self.address.text}: {method} {target}: {told}") from None
+        finally:
+            connection.close()
+
+    def _judge(self, method: str, path: str, status: int, raw: bytes) -> Answer:
+        where = f"slurmrestd at {self.address.text}: {method} {path}: status {status}"
+        if status in (401, 403):
+            raise NotPermitted(f"{where}: it does not accept {self.credentials} (has it expired?)")
+        body = _parsed(raw)
+        if body is not None:
+            return Answer(status, body)
+        shown = " ".join(raw[:200].decode("utf-8", "replace").split())
+        if status < 400 or status == 429 or status >= 500:
+            raise ClusterUnavailable(f"{where}: the answer is no JSON object: {shown!r}")
+        return Answer(status, {}, shown)
+
+
+def _read_whole(response: http.client.HTTPResponse, deadline: float) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := response.read1(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _LARGEST:
+            raise http.client.HTTPException(f"more than {_LARGEST >> 20} MiB")
+        if time.monotonic() > deadline:
+            raise TimeoutError("timed out in the middle of the answer")
+    if response.length:
+        raise http.client.IncompleteRead(b"".join(pieces), response.length)
+    return b"".join(pieces)
+
+
+def _parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
