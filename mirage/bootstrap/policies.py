@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from mirage.config.model import Config, LoopSection
 
 
-def build_policy(config: Config) -> Policy:
-    """The rule of decision and the limits."""
+def build_policy(config: Config, rate: float) -> Policy:
+    """The rule of decision and the limits, for a Slurm whose clock runs ``rate`` times as fast.
+
+    ``settle`` is about how long answers are under way, which no clock of Slurm's makes faster.
+    """
     loop = config.loop
     level = loop.level if loop.level is not None else _cheapest_level(loop)
-    return Policy(DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), loop.settle)
+    return Policy(DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), round(loop.settle * rate))
 
 
 def _cheapest_level(loop: LoopSection) -> float:

@@ -46,7 +46,7 @@ class Service:
         was.
         """
         guards = build_guards(config)
-        self.loop.reconfigure(guards, build_policy(config))
+        self.loop.reconfigure(guards, build_policy(config, self.clock.rate))
         self.guards.close()
         self.pace.pacing = build_pacing(config)
         self.guards, self.config = guards, config
@@ -72,7 +72,7 @@ def build(config: Config) -> Service:
 
 def assemble(config: Config, world: World) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
-    guards, policy = build_guards(config), build_policy(config)
+    guards, policy = build_guards(config), build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url)
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)

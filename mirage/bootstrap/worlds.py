@@ -1,28 +1,24 @@
-"""The side that faces Slurm, one builder a back end."""
+"""The side that faces Slurm: one builder a back end."""
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import dataclass, replace
+import os
+import pwd
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mirage.control.wallclock import AcceleratedClock, WallClock, read_clock
-from mirage.domain.errors import ConfigError, TraceError
-from mirage.domain.job import ABSENT
+from mirage.control.wallclock import WallClock, read_clock
+from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mirage.config.model import ClusterSection, Config, SimulatedSection
+    from mirage.backends.acting.orders import OrderDesk
+    from mirage.config.model import ClusterSection, Config
     from mirage.control.wallclock import RealTimeClock
-    from mirage.domain.job import Seconds
-    from mirage.domain.jobtable import JobTable
     from mirage.ports import Actuator, Cluster, StartEstimator
 
-_WARM_UP = 3 * 86_400
-"""Simulated seconds of background load before the daemon begins: an empty cluster has no queue."""
+_PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
+"""What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +29,40 @@ class World:
     actuator: Actuator
     estimator: StartEstimator
     clock: RealTimeClock
+    desk: OrderDesk | None = None
+    """Where users' agents fetch their orders, in that mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A cluster as the daemon's own user sees it and acts on it."""
+
+    cluster: Cluster
+    actuator: Actuator
+    estimator: StartEstimator
+    clock: RealTimeClock
 
 
 def build_world(config: Config) -> World:
-    """The cluster that the configuration names. Raises ``ConfigError``."""
-    if config.cluster.backend == "simulated":
-        return _simulated(config.cluster.simulated, Path(config.service.state))
-    raise ConfigError("cluster.backend", f"{config.cluster.backend} is not supported")
+    """The cluster that the configuration names, acted on as it says. Raises ``ConfigError``, ``MissingExtra``."""
+    from mirage.bootstrap.acting import act_as_configured
+
+    return act_as_configured(config, build_view(config))
+
+
+def build_view(config: Config) -> View:
+    """The cluster that the configuration names. Raises ``ConfigError`` and ``MissingExtra``."""
+    match config.cluster.backend:
+        case "cli":
+            return _cli(config.cluster)
+        case "rest":
+            return _rest(config.cluster)
+        case "simulated":
+            from mirage.bootstrap.simulated import simulated_view
+
+            return simulated_view(config.cluster.simulated, Path(config.service.state))
+        case other:
+            raise ConfigError("cluster.backend", f"{other} is not supported")
 
 
 def slurm_clock(section: ClusterSection) -> RealTimeClock:
@@ -47,46 +70,36 @@ def slurm_clock(section: ClusterSection) -> RealTimeClock:
     return read_clock(Path(section.clock)) if section.clock else WallClock()
 
 
-def _simulated(section: SimulatedSection, state: Path) -> World:
-    from mirage.backends.paced import PacedCluster
-    from mirage.backends.simulated import SimulatedCluster
-    from mirage.simulator.configuration.clusterfile import read_cluster
-    from mirage.simulator.simulation import Simulation
-
-    clock = _own_clock(state / "simulated-clock.json", section.rate)
-    config, _ = read_cluster(section.cluster)
-    simulation = Simulation(config, _background(section.trace, clock.now()), start=clock.now())
-    cluster = PacedCluster(SimulatedCluster(simulation), clock)
-    return World(cluster, cluster, cluster, clock)
+def own_user() -> str:
+    """The name of the user that this process runs as."""
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
-def _own_clock(file: Path, rate: float) -> AcceleratedClock:
-    """The simulated clock; it goes on where it was when the daemon is started again."""
-    if file.exists() and (clock := read_clock(file)).rate == rate:
-        return clock
-    clock = AcceleratedClock(time.time(), rate)
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps({"t0": clock.t0, "rate": clock.rate}), encoding="utf-8")
-    new.replace(file)
-    return clock
+def command_environment(section: ClusterSection) -> dict[str, str]:
+    """In which Slurm's commands run."""
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return passed_on | ({"SLURM_CONF": section.slurm_conf} if section.slurm_conf else {})
 
 
-def _background(trace: str, now: Seconds) -> JobTable | None:
-    """The load of ``trace`` moved in time, so that it has run for some days by ``now``."""
-    if not trace:
-        return None
-    from mirage.trace.generator import generate
-    from mirage.trace.readers import read_trace
+def _cli(section: ClusterSection) -> View:
+    from mirage.backends.cli import CliCluster
+    from mirage.backends.cli_actuator import CliActuator
+    from mirage.backends.execution import Commands
 
-    kind, _, rest = trace.partition(":")
-    try:
-        preset, _, seed = rest.partition(":")
-        table = generate(preset, int(seed or 0)) if kind == "generated" else read_trace(Path(trace)).table
-    except (TraceError, ValueError) as error:
-        raise ConfigError("cluster.simulated.trace", str(error)) from error
-    return _moved(table, now - _WARM_UP - int(table.submit[0]))
+    clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
+    actuator = CliActuator(commands, own_user())
+    return View(CliCluster(commands, clock), actuator, actuator, clock)
 
 
-def _moved(table: JobTable, by: Seconds) -> JobTable:
-    instants = {name: getattr(table, name) for name in ("submit", "eligible", "start", "end")}
-    return replace(table, **{name: np.where(at == ABSENT, at, at + by) for name, at in instants.items()})
+def _rest(section: ClusterSection) -> View:
+    from mirage.backends.rest import RestCluster, RestVersion
+    from mirage.backends.restactuator import OwnToken, RestActuator
+    from mirage.backends.restclient import Address, Credentials, RestClient
+
+    if not section.rest.url:
+        raise ConfigError("cluster.rest.url", "the back end rest needs it, such as http://127.0.0.1:6820")
+    clock, version, address = slurm_clock(section), RestVersion(), Address.parse(section.rest.url)
+    credentials = Credentials(section.rest.user or own_user(), section.rest.token_file)
+    cluster = RestCluster(RestClient(address, credentials, section.timeout), clock, version)
+    actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
+    return View(cluster, actuator, cluster, clock)

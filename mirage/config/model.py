@@ -122,7 +122,7 @@ class LoopSection(Section):
     slow_answer: Positive = 5
     """When a cycle's questions take longer than this, the interval is doubled."""
     settle: Positive = 120
-    """After so long a link that was sent and that no snapshot shows is sent again."""
+    """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
     predictor: str = "quantile"
     """As "mirage plugins" lists them, such as fixed:6h."""
     budget: AboveZero = 5.0

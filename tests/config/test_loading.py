@@ -52,7 +52,8 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
-    assert build_policy(config) == Policy()
+    assert build_policy(config, rate=1.0) == Policy()
+    assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
     assert build_pacing(config) == Pacing()
     assert Retention(**config.store.retention.model_dump()) == Retention()
 

@@ -1,0 +1,77 @@
+"""In whose name the daemon acts: one builder a mode."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.backends.estimates import WhereAllowed
+from mirage.bootstrap.worlds import World, command_environment
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mirage.backends.acting.orders import Answer
+    from mirage.bootstrap.worlds import View
+    from mirage.config.model import Config
+    from mirage.ports import Actuator
+
+_LOG = logging.getLogger(__name__)
+
+
+def act_as_configured(config: Config, view: View) -> World:
+    """The view with hands. Raises ``ConfigError``."""
+    match config.acting.mode:
+        case "own":
+            return World(view.cluster, view.actuator, view.estimator, view.clock)
+        case "agent":
+            return _agents(config, view)
+        case "release":
+            return _release(config, view)
+        case "sudo":
+            return World(view.cluster, _sudo(config), WhereAllowed(view.estimator), view.clock)
+        case "token":
+            return World(view.cluster, _tokens(config, view), WhereAllowed(view.estimator), view.clock)
+
+
+def _agents(config: Config, view: View) -> World:
+    from mirage.backends.acting.agent import AgentActuator
+    from mirage.backends.acting.orders import OrderDesk, Patience
+
+    desk = OrderDesk(_late, Patience(answer=config.acting.timeout))
+    return World(view.cluster, AgentActuator(desk), WhereAllowed(view.estimator), view.clock, desk)
+
+
+def _late(owner: str, order_id: str, answer: Answer) -> None:
+    """An answer that nobody waited for any more: snapshots tell what became of it."""
+    _LOG.warning("%s's agent answers order %s too late: %s", owner, order_id, answer.verdict.name.lower())
+
+
+def _release(config: Config, view: View) -> World:
+    from mirage.backends.acting.operator import OperatorActuator
+    from mirage.backends.acting.release import ReleaseCluster
+    from mirage.backends.execution import Commands
+
+    operator = OperatorActuator(Commands(command_environment(config.cluster), config.cluster.timeout))
+    both = ReleaseCluster(view.cluster, operator)
+    return World(both, both, WhereAllowed(view.estimator), view.clock)
+
+
+def _sudo(config: Config) -> Actuator:
+    from mirage.backends.acting.sudo import Helper, SudoActuator
+
+    if not Path(config.acting.helper).is_absolute():
+        raise ConfigError("acting.helper", "sudo needs the program's whole path, as sudoers names it")
+    return SudoActuator(Helper(config.acting.helper, answer=config.acting.timeout))
+
+
+def _tokens(config: Config, view: View) -> Actuator:
+    from mirage.backends.restactuator import RestActuator, TokenDirectory
+    from mirage.backends.restclient import Address
+
+    if not config.cluster.rest.url:
+        raise ConfigError("cluster.rest.url", "acting mode token needs it, such as http://127.0.0.1:6820")
+    if not config.acting.tokens:
+        raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
+    address, directory = Address.parse(config.cluster.rest.url), TokenDirectory(Path(config.acting.tokens))
+    return RestActuator(address, directory, view.clock, timeout=config.acting.timeout)

@@ -1,0 +1,68 @@
+"""The cluster that needs no Slurm: a simulation under a background load, in (accelerated) real time."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.backends.paced import PacedCluster
+from mirage.backends.simulated import SimulatedCluster
+from mirage.bootstrap.worlds import View
+from mirage.control.wallclock import AcceleratedClock, read_clock
+from mirage.domain.errors import ConfigError, TraceError
+from mirage.domain.job import ABSENT
+from mirage.simulator.configuration.clusterfile import read_cluster
+from mirage.simulator.simulation import Simulation
+from mirage.trace.generator import generate
+from mirage.trace.readers import read_trace
+
+if TYPE_CHECKING:
+    from mirage.config.model import SimulatedSection
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+
+_WARM_UP = 3 * 86_400
+"""Simulated seconds of background load before the daemon begins: an empty cluster has no queue."""
+
+
+def simulated_view(section: SimulatedSection, state: Path) -> View:
+    """A simulation on a clock of its own, kept in the folder ``state``. Raises ``ConfigError``."""
+    clock = _own_clock(state / "simulated-clock.json", section.rate)
+    config, _ = read_cluster(section.cluster)
+    now = clock.now()
+    cluster = PacedCluster(SimulatedCluster(Simulation(config, _background(section.trace, now), start=now)), clock)
+    return View(cluster, cluster, cluster, clock)
+
+
+def _own_clock(file: Path, rate: float) -> AcceleratedClock:
+    """The simulated clock; it goes on when the daemon is started again."""
+    if file.exists() and (clock := read_clock(file)).rate == rate:
+        return clock
+    clock = AcceleratedClock(time.time(), rate)
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps({"t0": clock.t0, "rate": clock.rate}), encoding="utf-8")
+    new.replace(file)
+    return clock
+
+
+def _background(trace: str, now: Seconds) -> JobTable | None:
+    """The load of ``trace`` moved in time, so that it has run for some days by ``now``."""
+    if not trace:
+        return None
+    kind, _, rest = trace.partition(":")
+    preset, _, seed = rest.partition(":")
+    try:
+        table = generate(preset, int(seed or 0)) if kind == "generated" else read_trace(Path(trace)).table
+    except (TraceError, ValueError) as error:
+        raise ConfigError("cluster.simulated.trace", str(error)) from error
+    return _moved(table, now - _WARM_UP - int(table.submit[0]))
+
+
+def _moved(table: JobTable, by: Seconds) -> JobTable:
+    instants = {name: getattr(table, name) for name in ("submit", "eligible", "start", "end")}
+    return replace(table, **{name: np.where(at == ABSENT, at, at + by) for name, at in instants.items()})
