@@ -19,7 +19,7 @@ from onehost.people import OPERATOR, USERS, ensure_users, myself, person
 from onehost.processes import recorded, recorded_names
 from onehost.programs import check_programs, slurm_version
 from onehost.settings import Settings, read_settings
-from onehost.slurmcommands import cancel_everything, nodes_without_work, set_node, slurm, usable_nodes
+from onehost.slurmcommands import cancel_everything, nodes_without_work, slurm, usable_nodes
 from onehost.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def repair(layout: Layout) -> None:
     cancel_everything(layout)
     for node in settings.node_names():
         if node not in usable_nodes(layout):
-            set_node(layout, node, "resume")
+            services.act_on_node(node, "resume", settings, layout)
     wait_until(lambda: nodes_without_work(layout) >= set(settings.node_names()), NODES_TIMEOUT_S, "idle nodes")
 
 

@@ -167,8 +167,7 @@ def run_service(arguments: argparse.Namespace, layout: Layout) -> None:
 
 def run_node(arguments: argparse.Namespace, layout: Layout) -> None:
     """``testbed node``."""
-    cluster.need_running(layout)
-    slurmcommands.set_node(layout, arguments.name, arguments.action)
+    services.act_on_node(arguments.name, arguments.action, cluster.need_running(layout), layout)
 
 
 def run_token(arguments: argparse.Namespace, layout: Layout) -> None:

@@ -11,7 +11,7 @@ from onehost import accounts, daemons
 from onehost.errors import TestbedError
 from onehost.processes import Process, launch, observe, recorded
 from onehost.processes import end as end_processes
-from onehost.slurmcommands import controller_answers
+from onehost.slurmcommands import controller_answers, node_states, set_node_state, usable_nodes
 from onehost.waiting import listens, wait_until
 
 if TYPE_CHECKING:
@@ -96,6 +96,27 @@ def act(name: str, action: str, settings: Settings, layout: Layout) -> None:
         raise TestbedError(f"service {action!r}: expected start, stop, kill, pause or continue")
 
 
+def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> None:
+    """``down``: the node fails, with all that runs on it; ``resume``: it is back.
+
+    Its slurmd has to go as well: one that registers brings a node of state DOWN back into service.
+    """
+    name = f"slurmd@{node}"
+    daemons.daemon(name, settings, layout)  # refuses unknown names
+    if action == "down":
+        end_processes([name], layout, signal.SIGKILL)
+        end_steps(layout, node)
+        set_node_state(layout, node, "DOWN")
+    elif action == "resume":
+        if recorded(name, layout) is None:
+            start(name, settings, layout)
+        wait_until(lambda: node_states(layout)[node] != "unknown", START_TIMEOUT_S, f"{node} to register")
+        if node not in usable_nodes(layout):
+            set_node_state(layout, node, "RESUME")
+    else:
+        raise TestbedError(f"node {action!r}: expected down or resume")
+
+
 def wake(names: Sequence[str], layout: Layout) -> None:
     """Let paused daemons go on, so that they can be asked and ended."""
     for name in names:
@@ -113,9 +134,10 @@ def state(name: str, layout: Layout) -> str:
     return f"{'paused' if column == 'T' else 'running'} (process {process.pid})"
 
 
-def end_steps(layout: Layout) -> None:
-    """Job steps outlive their slurmd; kill those that cancelling has left, with all they started."""
-    steps = [process for process in map(observe, process_ids()) if process and serves(process.pid, layout)]
+def end_steps(layout: Layout, node: str = "") -> None:
+    """Job steps outlive their slurmd; kill what is left of them (on one node or on all) with all they started."""
+    log = f"{layout.log}/slurmd.{node}"
+    steps = [process for process in map(observe, process_ids()) if process and serves(process.pid, log)]
     for process in [child for step in steps for child in descendants(step)] + steps:
         process.send(signal.SIGKILL)
     wait_until(lambda: not any(step.alive() for step in steps), START_TIMEOUT_S, "the end of left-over job steps")
@@ -126,13 +148,13 @@ def process_ids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are enough
 
 
-def serves(pid: int, layout: Layout) -> bool:
-    """Whether this is a slurmstepd of this testbed: it keeps its node's log open."""
+def serves(pid: int, log: str) -> bool:
+    """Whether this is a slurmstepd that keeps a log open whose path begins so: that of its node."""
     folder = Path(f"/proc/{pid}")
     try:
         if "slurmstepd" not in (folder / "exe").readlink().name:
             return False
-        return any(str(fd.readlink()).startswith(f"{layout.log}/") for fd in (folder / "fd").iterdir())
+        return any(str(fd.readlink()).startswith(log) for fd in (folder / "fd").iterdir())
     except OSError:
         return False
 

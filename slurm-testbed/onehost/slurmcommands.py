@@ -76,15 +76,12 @@ def cancel_everything(layout: Layout) -> None:
         return
 
 
-def set_node(layout: Layout, node: str, action: str) -> None:
-    """Take a node down as if it had failed (its jobs end NODE_FAIL or are requeued), or resume it."""
-    states = {"down": ("State=DOWN", "Reason=test"), "resume": ("State=RESUME",)}
-    if action not in states:
-        raise TestbedError(f"node {action!r}: expected down or resume")
+def set_node_state(layout: Layout, node: str, state: str) -> None:
+    """``DOWN``: its jobs end NODE_FAIL or are requeued; ``RESUME``."""
     try:
-        slurm(layout, "scontrol", "update", f"NodeName={node}", *states[action])
+        slurm(layout, "scontrol", "update", f"NodeName={node}", f"State={state}", "Reason=testbed")
     except subprocess.CalledProcessError as error:
-        raise TestbedError(f"node {node} {action}: {error.stderr.strip()}") from error
+        raise TestbedError(f"node {node} {state}: {error.stderr.strip()}") from error
 
 
 def token(layout: Layout, user: str, lifespan_s: int) -> str:
