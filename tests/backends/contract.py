@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from mirage.domain.job import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from mirage.domain.snapshot import JobColumns, Snapshot
     from mirage.ports import Actuator, Cluster, StartEstimator
@@ -122,6 +123,14 @@ class World(ABC):
         request = self.request(doing, **changes)
         return request, self.actuator.submit(request)
 
+    def update(self, job_id: JobId, change: JobChange, tries: int = 50) -> None:
+        """Change a job; a controller that has just got it may ask to try again, accounting not having it yet."""
+        for _ in range(tries):
+            with suppress(ClusterUnavailable):
+                return self.actuator.update(job_id, self.facts.user, change)
+            self.pass_time()
+        return self.actuator.update(job_id, self.facts.user, change)
+
     def fill(self) -> JobId:
         """A job on all nodes of the partition, seen running."""
         request, job_id = self.submit(nodes=self.facts.nodes, limit=2 * HOUR)
@@ -137,8 +146,7 @@ class World(ABC):
         return self.when(request, lambda job: job.state is state, patience)
 
     def when(self, request: JobRequest, holds: Callable[[Job], bool], patience: int = 3 * HOUR) -> Job:
-        first = self.cluster.snapshot()
-        snapshot = first
+        snapshot = first = self.cluster.snapshot()
         while snapshot.time - first.time <= patience:
             job = snapshot.links.get(request.tag)
             if job is not None and holds(job):
@@ -303,13 +311,13 @@ class Contract:
         assert world.job(request).held
         snapshot = world.cluster.snapshot()
         assert row_of(snapshot.pending, job_id)["eligible"] == NEVER
-        world.actuator.update(job_id, world.facts.user, JobChange(held=False))
+        world.update(job_id, JobChange(held=False))
         world.until(request, JobState.RUNNING)
 
     def test_a_pending_job_can_be_held(self, world: World) -> None:
         filler = world.fill()
         request, job_id = world.submit()
-        world.actuator.update(job_id, world.facts.user, JobChange(held=True))
+        world.update(job_id, JobChange(held=True))
         world.actuator.cancel(filler, world.facts.user)
         first = world.cluster.snapshot().time
         while world.cluster.snapshot().time < first + 10 * MINUTE:
@@ -322,7 +330,7 @@ class Contract:
         request, job_id = world.submit(nice=50)
         seen = [world.job(request).nice]
         for nice in (10_000, 0):
-            world.actuator.update(job_id, world.facts.user, JobChange(nice=nice))
+            world.update(job_id, JobChange(nice=nice))
             seen.append(world.job(request).nice)
         assert seen == [50, 10_000, 0]
 
@@ -346,14 +354,14 @@ class Contract:
         request, job_id = world.submit(begin=begin)
         row = row_of(world.cluster.snapshot().pending, job_id)
         assert row["eligible"] >= begin
-        world.actuator.update(job_id, world.facts.user, JobChange(begin=now + 10 * MINUTE))
+        world.update(job_id, JobChange(begin=now + 10 * MINUTE))
         job = world.until(request, JobState.RUNNING)
         assert now + 10 * MINUTE <= job.start <= now + 10 * MINUTE + world.facts.slack
 
     def test_a_begin_time_can_be_dropped(self, world: World) -> None:
         now = world.cluster.snapshot().time
         request, job_id = world.submit(begin=now + 20 * HOUR)
-        world.actuator.update(job_id, world.facts.user, JobChange(begin=0))
+        world.update(job_id, JobChange(begin=0))
         assert world.until(request, JobState.RUNNING).start <= now + HOUR
 
     def test_what_runs_or_has_ended_cannot_be_changed(self, world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import pytest
 from backends.contract import HOUR, Contract, Doing, Facts, World
@@ -11,6 +11,9 @@ from mirage.backends.simulated import Run, SimulatedCluster
 from mirage.domain.job import JobRequest, JobState
 from mirage.simulator.cluster import ClusterConfig, NodeGroup, Partition, PriorityWeights, SchedulerParameters
 from mirage.simulator.simulation import Simulation
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 CPU = tuple(f"c{i}" for i in range(4))
 GPU = tuple(f"g{i}" for i in range(2))
