@@ -1,0 +1,72 @@
+"""``/api/v1/agent``: users' agents fetch orders and answer them, each only for its own user."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from mirage.api.body import read_body
+from mirage.api.peer import Peer, peer_of
+from mirage.api.problems import BadDocument
+from mirage.backends.acting.orders import Answer
+from mirage.backends.acting.wire import BadOrder
+from mirage.domain.errors import NotPermitted
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.backends.acting.orders import Order, OrderDesk
+
+LONGEST_WAIT = 30.0
+_LOOK = 0.2
+_LARGEST = 1 << 20
+
+Who = Annotated[Peer, Depends(peer_of)]
+
+
+def agent_routes(service: ApiService) -> APIRouter:
+    """The addresses for agents."""
+    routes = APIRouter(prefix="/agent", tags=["agent"])
+
+    @routes.get("/order", response_model=None)
+    async def next_order(
+        peer: Who, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
+    ) -> Response:
+        """The next order for the user who asks, waiting for one for ``wait`` seconds; 204: there is none."""
+        desk = _desk(service)
+        order = await _fetch(desk, peer.name, request, wait)
+        if order is None:
+            return Response(status_code=204)
+        return Response(order.to_text(), media_type="application/json")
+
+    @routes.post("/orders/{order_id}/answer")
+    async def answer_order(peer: Who, request: Request, order_id: str) -> dict[str, bool]:
+        """How an order went; ``awaited``: whether somebody still waited for it."""
+        desk = _desk(service)
+        body = await read_body(request, _LARGEST)
+        try:
+            answer = Answer.from_text(body)
+        except BadOrder as error:
+            raise BadDocument(str(error)) from None
+        return {"awaited": desk.answer(peer.name, order_id, answer)}
+
+    return routes
+
+
+def _desk(service: ApiService) -> OrderDesk:
+    if service.desk is None:
+        raise NotPermitted("this daemon gives no orders to agents: its acting.mode is not agent")
+    return service.desk
+
+
+async def _fetch(desk: OrderDesk, user: str, request: Request, wait: float) -> Order | None:
+    """Looks now and then instead of blocking: an order must not be taken for an agent that has left."""
+    desk.attach(user)
+    end = asyncio.get_running_loop().time() + wait
+    while not await request.is_disconnected():
+        order = desk.next_order(user, 0)
+        if order is not None or asyncio.get_running_loop().time() >= end:
+            return order
+        await asyncio.sleep(_LOOK)
+    return None

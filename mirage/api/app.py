@@ -1,0 +1,44 @@
+"""The application: small pieces put together, nothing of the daemon but the port."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, FastAPI
+
+from mirage import __version__
+from mirage.api.agents import agent_routes
+from mirage.api.chains import chain_routes
+from mirage.api.problems import install_problems
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+
+
+def create_app(service: ApiService) -> FastAPI:
+    """The interface to one daemon."""
+    app = FastAPI(title="Mirage", version=__version__, docs_url=None, redoc_url=None)
+    install_problems(app)
+    routes = APIRouter(prefix="/api/v1")
+    routes.include_router(chain_routes(service))
+    routes.include_router(agent_routes(service))
+    app.include_router(routes)
+    app.include_router(_about(service))
+    return app
+
+
+def _about(service: ApiService) -> APIRouter:
+    routes = APIRouter(tags=["about"])
+
+    @routes.get("/healthz")
+    def health() -> dict[str, object]:
+        """That the process answers, and what its last cycle did."""
+        status = service.status()
+        return {"status": "ok", "cycles": status.cycles, "sentence": status.sentence}
+
+    @routes.get("/version")
+    def version() -> dict[str, str]:
+        """Which Mirage this is."""
+        return {"version": __version__}
+
+    return routes

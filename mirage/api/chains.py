@@ -1,0 +1,107 @@
+"""``/api/v1/chains``: create, look at and command chains. Everybody sees and touches only their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from mirage.api.asking import Petitioner
+from mirage.api.body import read_body
+from mirage.api.definition import read_chain
+from mirage.api.documents import (
+    AnswerDocument,
+    ChainDocument,
+    ChainList,
+    Explanation,
+    chain_document,
+    entry_document,
+    instant,
+)
+from mirage.api.peer import Peer, peer_of
+from mirage.domain.chain import ChainId
+from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
+from mirage.domain.errors import NotPermitted, UnknownChain
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.domain.chain import ChainRecord
+
+LARGEST = 8 << 20
+"""Bytes of a chain's document: a script and an environment, with room to spare."""
+
+Who = Annotated[Peer, Depends(peer_of)]
+
+_COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
+    "pause": PauseChain,
+    "resume": ResumeChain,
+    "cancel": CancelChain,
+}
+
+
+def chain_routes(service: ApiService) -> APIRouter:
+    """The addresses about chains."""
+    routes = APIRouter(prefix="/chains", tags=["chains"])
+    petitioner = Petitioner(service)
+
+    @routes.get("")
+    def list_chains(peer: Who, every: Annotated[bool, Query(alias="all")] = False) -> ChainList:
+        """One's own chains; ``all``: everybody's, for administrators."""
+        if every and not _is_admin(peer, service):
+            raise NotPermitted(f"{peer.name} is no administrator of this daemon and sees only own chains")
+        status = service.status()
+        seen = [record for record in status.chains if every or record.chain.owner == peer.name]
+        return ChainList(
+            time=instant(status.time),
+            sentence=status.sentence,
+            stale_since=instant(status.stale_since),
+            chains=[chain_document(record, status) for record in seen],
+        )
+
+    @routes.post("", status_code=201)
+    async def create_chain(peer: Who, request: Request) -> AnswerDocument:
+        """A new chain; answered once it is stored."""
+        body = await read_body(request, LARGEST)
+        chain = await run_in_threadpool(read_chain, body, peer, service.chain_defaults)
+        return await petitioner.ask(AddChain(chain, peer.name), chain.chain_id)
+
+    @routes.get("/{chain_id}")
+    def show_chain(peer: Who, chain_id: str) -> ChainDocument:
+        """One chain with its links."""
+        return chain_document(_own(chain_id, peer, service), service.status())
+
+    @routes.post("/{chain_id}/{command}")
+    async def command_chain(peer: Who, chain_id: str, command: str) -> AnswerDocument:
+        """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
+        if command not in _COMMANDS:
+            raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
+        record = _own(chain_id, peer, service)
+        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, peer.name), record.chain.chain_id)
+
+    @routes.get("/{chain_id}/explain")
+    def explain_chain(peer: Who, chain_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 20) -> Explanation:
+        """The last decisions about a chain and what led to them, newest first."""
+        record = _own(chain_id, peer, service)
+        entries = service.entries(record.chain.chain_id, limit)
+        return Explanation(
+            id=chain_id,
+            sentence=service.status().explained.get(record.chain.chain_id, ""),
+            entries=[entry_document(entry) for entry in entries],
+        )
+
+    return routes
+
+
+def _is_admin(peer: Peer, service: ApiService) -> bool:
+    return peer.is_root or peer.name in service.admins
+
+
+def _own(chain_id: str, peer: Peer, service: ApiService) -> ChainRecord:
+    """The chain with this id. Raises ``UnknownChain``, and ``NotPermitted`` where it is another user's."""
+    for record in service.status().chains:
+        if record.chain.chain_id == ChainId(chain_id):
+            if record.chain.owner != peer.name and not _is_admin(peer, service):
+                raise NotPermitted(f"chain {chain_id} is not {peer.name}'s")
+            return record
+    raise UnknownChain(f"there is no chain {chain_id[:80]}; `mirage chains` lists yours")

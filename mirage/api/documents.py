@@ -1,0 +1,188 @@
+"""What the interface answers: times are RFC 3339 in UTC, durations are seconds, ``null`` is not known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mirage.domain.chain import NO_JOB
+from mirage.domain.job import ABSENT, NEVER
+
+if TYPE_CHECKING:
+    from mirage.control.status import Status
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
+
+_LAST = 253_402_300_799  # the end of the year 9999
+
+
+class LinkDocument(BaseModel):
+    """One Slurm job of a chain."""
+
+    index: int
+    job_id: int | None
+    state: str
+    job_state: str
+    tag: str
+    submit: str | None
+    start: str | None
+    end: str | None
+    """Running: when its limit ends it."""
+    exit_code: int
+    retired: str | None
+    """When it was told to make way."""
+    reason: str
+    """The sentence that decided its submission."""
+
+
+class RequestDocument(BaseModel):
+    """What each link asks of Slurm; the script and its environment are not shown."""
+
+    job_name: str
+    partition: str
+    account: str
+    qos: str
+    nodes: int
+    limit: int
+    gres_per_node: dict[str, int]
+    options: list[str]
+    directory: str
+
+
+class ChainDocument(BaseModel):
+    """A chain, its links and how they handed over."""
+
+    id: str
+    name: str
+    owner: str
+    status: str
+    reason: str
+    """Why it is paused, done or stopped."""
+    sentence: str
+    """What the last cycle did about it."""
+    predictor: str
+    steering: str
+    handover: str
+    failures: int
+    refusals: int
+    not_before: str | None
+    request: RequestDocument
+    links: list[LinkDocument]
+    handovers: int
+    interruption: int
+    """Seconds without a running link, over all hand-overs."""
+    overlap: int
+    """Seconds with two running links, over all hand-overs."""
+
+
+class ChainList(BaseModel):
+    """Chains in order of creation, and the state of the loop that keeps them."""
+
+    time: str | None
+    sentence: str
+    stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
+    chains: list[ChainDocument]
+
+
+class AnswerDocument(BaseModel):
+    """What came of a command."""
+
+    sentence: str
+    chain: ChainDocument | None
+    """As the next cycle left it; ``null`` where that takes longer than one waits."""
+
+
+class EntryDocument(BaseModel):
+    """One line of the journal."""
+
+    time: str | None
+    kind: str
+    text: str
+    link: int | None
+    predictor: str
+
+
+class Explanation(BaseModel):
+    """Why a chain is as it is: the present sentence, and the journal, newest first."""
+
+    id: str
+    sentence: str
+    entries: list[EntryDocument]
+
+
+def instant(seconds: Seconds) -> str | None:
+    """Epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for what is absent or never."""
+    if seconds in (ABSENT, NEVER) or not 0 <= seconds <= _LAST:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
+    """One chain as ``status`` shows it."""
+    chain, outcomes = record.chain, record.outcomes()
+    return ChainDocument(
+        id=chain.chain_id,
+        name=chain.name,
+        owner=chain.owner,
+        status=record.status,
+        reason=record.reason,
+        sentence=status.explained.get(chain.chain_id, ""),
+        predictor=chain.predictor,
+        steering=chain.steering,
+        handover=chain.handover.policy,
+        failures=record.failures,
+        refusals=record.refusals,
+        not_before=instant(record.not_before) if record.not_before > status.time else None,
+        request=_request(record),
+        links=[_link(link) for link in record.links],
+        handovers=len(outcomes),
+        interruption=sum(outcome.interruption for outcome in outcomes),
+        overlap=sum(outcome.overlap for outcome in outcomes),
+    )
+
+
+def entry_document(entry: Entry) -> EntryDocument:
+    """One line of the journal."""
+    return EntryDocument(
+        time=instant(entry.time),
+        kind=entry.kind,
+        text=entry.text,
+        link=entry.link or None,
+        predictor=entry.predictor,
+    )
+
+
+def _request(record: ChainRecord) -> RequestDocument:
+    request = record.chain.request
+    batch = request.batch
+    return RequestDocument(
+        job_name=request.name,
+        partition=request.partition,
+        account=request.account,
+        qos=request.qos,
+        nodes=request.nodes,
+        limit=request.limit,
+        gres_per_node=dict(request.gres_per_node),
+        options=list(batch.options) if batch else [],
+        directory=batch.directory if batch else "",
+    )
+
+
+def _link(link: Link) -> LinkDocument:
+    return LinkDocument(
+        index=link.index,
+        job_id=link.job_id if link.job_id != NO_JOB else None,
+        state=link.state,
+        job_state=link.job_state.name,
+        tag=link.tag,
+        submit=instant(link.submit),
+        start=instant(link.start),
+        end=instant(link.end),
+        exit_code=link.exit_code,
+        retired=instant(link.retired),
+        reason=link.reason,
+    )

@@ -1,0 +1,75 @@
+"""Errors as RFC 9457 problem details (``application/problem+json``)."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from mirage.domain.errors import (
+    BadSpelling,
+    ClusterUnavailable,
+    ConfigError,
+    MirageError,
+    NotPermitted,
+    PluginNotFound,
+    StoreUnavailable,
+    UnknownChain,
+)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI, Request
+
+
+class BadDocument(MirageError):
+    """What was sent is not what this address takes; the text names the field."""
+
+
+class Busy(MirageError):
+    """The loop has not answered in time; the command stays before it and may still be obeyed."""
+
+
+_STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
+    (NotPermitted, HTTPStatus.FORBIDDEN),
+    (UnknownChain, HTTPStatus.NOT_FOUND),
+    (BadDocument, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (BadSpelling, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (PluginNotFound, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ConfigError, HTTPStatus.CONFLICT),
+    (StoreUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ClusterUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Busy, HTTPStatus.GATEWAY_TIMEOUT),
+)
+
+
+def install_problems(app: FastAPI) -> None:
+    """Answer every error with a problem document."""
+    app.add_exception_handler(MirageError, _mirage)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+
+def problem(status: HTTPStatus, detail: str) -> JSONResponse:
+    """One problem: ``detail`` is for the reader, ``title`` is the status in words."""
+    document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
+    return JSONResponse(document, status.value, media_type="application/problem+json")
+
+
+async def _mirage(_: Request, error: Exception) -> JSONResponse:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
+    return problem(status, str(error))
+
+
+async def _http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return problem(HTTPStatus(error.status_code), str(error.detail))
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{place}: {first['msg']}")
