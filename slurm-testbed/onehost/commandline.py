@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 from onehost import cluster, services, slurmcommands
+from onehost.capture import ASSETS, capture
 from onehost.errors import TestbedError
 from onehost.layout import Layout
 from onehost.processes import observe
 from onehost.settings import Settings, default_directory
 from onehost.waiting import wait_until
+from onehost.zoo import NODES
 
 FOREVER_S = 10 * 365 * 86_400.0
 
@@ -63,6 +65,12 @@ def parser() -> argparse.ArgumentParser:
     token = command("token", "print a JSON Web Token for slurmrestd", run_token)
     token.add_argument("user")
     token.add_argument("--lifespan", type=int, default=86_400, metavar="S", help="in Slurm's seconds")
+    recording = command("capture", "record what this Slurm answers about jobs of every kind", run_capture)
+    recording.set_defaults(dir=str(default_directory()) + "-capture")
+    recording.add_argument(
+        "--to", default=str(ASSETS), metavar="FOLDER", help="a folder per version (default: %(default)s)"
+    )
+    recording.add_argument("--base-port", type=int, default=27000, metavar="P", help="the first port")
     return top
 
 
@@ -99,6 +107,12 @@ def is_privileged(unprivileged: bool) -> bool:
     if unprivileged and os.geteuid() == 0:
         raise TestbedError("--unprivileged as root: slurmrestd refuses root; start it as an ordinary user")
     return os.geteuid() == 0
+
+
+def run_capture(arguments: argparse.Namespace, layout: Layout) -> None:
+    """``testbed capture``."""
+    settings = Settings(str(layout.directory), 60, NODES, arguments.base_port, os.geteuid() == 0)
+    capture(settings, Path(arguments.to).absolute(), say)
 
 
 def say(line: str) -> None:

@@ -1,0 +1,61 @@
+"""Recording what this Slurm answers about a zoo of jobs, for tests of whatever reads it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onehost import cluster
+from onehost.commandrecordings import CELL, LATER, MARK, QUESTIONS, record
+from onehost.errors import TestbedError
+from onehost.layout import Layout
+from onehost.programs import slurm_version
+from onehost.recorder import Recorder
+from onehost.restrecordings import record_rest
+from onehost.zoo import Zoo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onehost.settings import Settings
+
+ASSETS = Path(__file__).resolve().parents[2] / "tests" / "assets"
+
+
+def capture(settings: Settings, target: Path, say: Callable[[str], None]) -> None:
+    """Start a testbed, fill it with the zoo, record every answer into ``target``/VERSION, wipe the testbed."""
+    if not settings.privileged:
+        raise TestbedError("capture records several users and their accounts: it has to be run by root")
+    layout = Layout(Path(settings.directory))
+    if layout.directory.exists():
+        raise TestbedError(
+            f"{layout.directory} exists; capture wants a testbed of its own: wipe it or name another --dir"
+        )
+    cluster.start(settings, say)
+    try:
+        folder = target / slurm_version()
+        shutil.rmtree(folder, ignore_errors=True)
+        say(f"recording into {folder}")
+        record_all(settings, layout, Recorder(folder))
+    finally:
+        cluster.wipe(layout, say)
+
+
+def record_all(settings: Settings, layout: Layout, recorder: Recorder) -> None:
+    """The zoo, then every question about it."""
+    zoo = Zoo(settings, layout)
+    zoo.populate()
+    record(QUESTIONS, zoo.jobs, layout, recorder)
+    versions = record_rest(f"http://127.0.0.1:{settings.base_port + 3}", zoo.jobs, layout, recorder)
+    record(LATER, zoo.jobs, layout, recorder)
+    recorder.finish(
+        {
+            "slurm_version": slurm_version(),
+            "rest_versions": versions,
+            "speed": settings.speed,
+            "cell": CELL,
+            "mark": MARK,
+            "jobs": zoo.jobs,
+        }
+    )
