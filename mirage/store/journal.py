@@ -54,7 +54,7 @@ class SqlJournal:
         details = {name: getattr(entry, name) for name in _REST}
         row = {
             "time": int(entry.time),
-            "chain_id": entry.chain,
+            "chain_id": entry.chain and storable(entry.chain),
             "link": entry.link,
             "kind": entry.kind.value,
             "text": storable(entry.text),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stored_values import CHAIN_IDS, emptied, ran, record, records, reopened
 
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainStatus
+from mirage.domain.chain import ChainId, ChainStatus
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def test_what_was_loaded_before_does_not_change(chain_store: ChainStore) -> None
 SAVES = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), records()), max_size=8)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(saves=SAVES)
 def test_any_records_in_any_order_survive_a_restart(
     shared_store: Store, saves: list[tuple[str, ChainRecord]]
 ) -> None:
     chains, model = reopened(emptied(shared_store)), MemoryStore()
     for name, value in saves:
-        named = replace(value, chain=replace(value.chain, chain_id=name))
+        named = replace(value, chain=replace(value.chain, chain_id=ChainId(name)))
         chains.save(named)
         model.save(named)
         assert chains.load() == model.load()

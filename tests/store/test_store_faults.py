@@ -216,8 +216,10 @@ def test_a_damaged_file(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[4096 * 3 :] = b"\xa5" * (len(data) - 4096 * 3)
     file.write_bytes(data)
+    damaged = open_store(f"sqlite:///{file}")
     with pytest.raises(StoreUnavailable, match=r"mirage\.db: the database file is damaged .*; restore a backup"):
-        open_store(f"sqlite:///{file}").chains.load()
+        damaged.chains.load()
+    damaged.close()
 
 
 # PostgreSQL
@@ -245,7 +247,7 @@ def test_a_server_restarted_under_us(remote: Store, postgres: PostgresServer) ->
 @POSTGRES
 def test_a_connection_cut_in_the_middle_is_tried_once_more(remote: Store, postgres: PostgresServer) -> None:
     """After the connection was found alive and before the transaction is over."""
-    cuts = []
+    cuts: list[int] = []
 
     @event.listens_for(remote.database._engine, "before_cursor_execute")
     def cut(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:

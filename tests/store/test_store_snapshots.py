@@ -30,7 +30,7 @@ def snapshot(time: int, jobs: int = 3) -> Snapshot:
     return replace(Snapshot.unseen(time), pending=columns, users=("alice", "bob"), stale_since=-1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(any_snapshots())
 def test_any_snapshot_comes_back_exactly(value: Snapshot) -> None:
     assert same(unpacked(packed(value), "here"), value)

@@ -30,7 +30,7 @@ def seen(time: int, *running: tuple[int, int, int]) -> Snapshot:
 
 
 def ids(found: StartedJobs) -> list[int]:
-    return found.job_id.tolist()
+    return [int(job) for job in found.job_id]
 
 
 def test_a_job_that_runs_now_and_did_not_has_started() -> None:
