@@ -102,9 +102,9 @@ def read_waits(text: str, mark: str, since: int, until: int) -> tuple[JobTable, 
     table = rows.cut_delimited(text, _WAITS, mark)
     cells = dict(zip(_WAITS, table.columns, strict=True))
     read = {
-        "submit": rows.numbers(cells["Submit"], _time),
-        "start": rows.numbers(cells["Start"], _time),
-        "nodes": rows.numbers(cells["NNodes"], int),
+        "submit": rows.whole_numbers(cells["Submit"], _NO_TIME, ABSENT),
+        "start": rows.whole_numbers(cells["Start"], _NO_TIME, ABSENT),
+        "nodes": rows.whole_numbers(cells["NNodes"]),
         "limit": rows.numbers(cells["TimelimitRaw"], _limit),
     }
     good = np.all([column != UNREADABLE for column in read.values()], axis=0) if len(table) else np.empty(0, bool)

@@ -26,7 +26,7 @@ from mirage.slurm.rows import CELL, UNREADABLE, Int64
 from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 Mask = NDArray[np.bool_]
 
@@ -167,25 +167,25 @@ def _ours(cells: dict[str, tuple[str, ...]], wanted: Collection[JobId]) -> list[
 def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
     state = rows.numbers(cells["State"], _read_state)
     waits = state == JobState.PENDING
-    priority = rows.numbers(cells["PriorityLong"], int)
+    priority = rows.whole_numbers(cells["PriorityLong"])
     barred = rows.numbers(cells["Reason"], lambda text: int(text in _NOT_ELIGIBLE)) == 1
     planned = rows.numbers(cells["Reason"], lambda text: int(text != "BeginTime")) == 1
-    start = rows.numbers(cells["StartTime"], _read_time)
-    eligible = rows.numbers(cells["EligibleTime"], _read_time)
+    start = _times(cells["StartTime"])
+    eligible = _times(cells["EligibleTime"])
     return {
         "State": state,
-        "JobID": rows.numbers(cells["JobID"], int),
+        "JobID": rows.whole_numbers(cells["JobID"]),
         "Tasks": rows.numbers(cells["JobArrayID"], count_tasks),
-        "SubmitTime": rows.numbers(cells["SubmitTime"], _read_time),
+        "SubmitTime": _times(cells["SubmitTime"]),
         "EligibleTime": np.where(
             waits & (eligible != UNREADABLE) & (barred | (eligible == ABSENT) | (priority == 0)), NEVER, eligible
         ),
         "StartTime": np.where(waits & ~planned & (start != UNREADABLE), ABSENT, start),
-        "EndTime": rows.numbers(cells["EndTime"], _read_time),
+        "EndTime": _times(cells["EndTime"]),
         "TimeLimit": rows.numbers(cells["TimeLimit"], parse_limit),
         "NumNodes": rows.numbers(cells["NumNodes"], _read_nodes),
         "PriorityLong": priority,
-        "Nice": rows.numbers(cells["Nice"], int),
+        "Nice": rows.whole_numbers(cells["Nice"]),
         "exit_code": rows.numbers(cells["exit_code"], exit_code_of_status),
     }
 
@@ -257,8 +257,8 @@ def _read_state(text: str) -> int:
     return _IN_QUEUE[text] if text in _IN_QUEUE else int(parse_state(text))
 
 
-def _read_time(text: str) -> int:
-    return ABSENT if text in _NO_TIME else int(text)
+def _times(cells: Sequence[str]) -> Int64:
+    return rows.whole_numbers(cells, _NO_TIME, ABSENT)
 
 
 def _read_nodes(text: str) -> int:

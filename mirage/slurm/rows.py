@@ -7,8 +7,10 @@ so far, the mark at the end that the last row is whole.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,11 +20,13 @@ from numpy.typing import NDArray
 from mirage.domain.errors import BadSpelling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 Int64 = NDArray[np.int64]
 Reader = Callable[[str], int]
 CELL = "\x1f"
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 UNREADABLE = -(1 << 62)
 """Stands for a cell that could not be read; no such number is ever printed."""
@@ -78,6 +82,25 @@ def _read(cell: str, read: Reader) -> int:
         return read(cell)
     except (BadSpelling, ValueError):
         return UNREADABLE
+
+
+def whole_numbers(cells: Sequence[str], words: Collection[str] = (), meaning: int = 0) -> Int64:
+    """Each cell as a number; ``words`` stand for ``meaning``, anything else is ``UNREADABLE``.
+
+    For columns in which nearly every cell is another: they are read as they come.
+    """
+    digits = "".join([cell for cell in cells if cell not in words])
+    if digits.isascii() and digits.isdecimal():
+        with suppress(ValueError, OverflowError):
+            read = (meaning if cell in words else int(cell) for cell in cells)
+            return np.fromiter(read, dtype=np.int64, count=len(cells))
+    return numbers(cells, lambda cell: meaning if cell in words else _whole(cell))
+
+
+def _whole(cell: str) -> int:
+    if _NUMBER.fullmatch(cell) is None:
+        raise BadSpelling(cell, "is not a whole number")
+    return int(cell)
 
 
 def codes(cells: Sequence[str]) -> tuple[Int64, tuple[str, ...]]:
