@@ -8,13 +8,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirage.bench.peer import run_peer
+from mirage.bench.section import Section
 from mirage.domain.job import JobRequest
 from mirage.simulator.cluster import Association
 from mirage.simulator.configuration.clusterfile import load_cluster
@@ -35,14 +36,6 @@ SERVICE = JobRequest("what-if", "what-if", limit=2 * DAY)
 PUBLISHED_KTH_JOBS = 28_481
 """Jobs of the KTH-SP2 log that the published figures belong to; cleaned versions hold fewer."""
 QUEUES = (100, 1_000, 10_000, 100_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One table of the benchmark."""
-
-    title: str
-    rows: tuple[tuple[str, str], ...]
 
 
 def measure_simulator(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator")]
+if TYPE_CHECKING:
+    from mirage.bench.section import Section
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator or daemon")]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
 ]
@@ -16,14 +19,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 
 def bench_command(name: Name, *, traces: Traces = "../shared/traces", as_json: AsJson = False) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    from pathlib import Path
-
-    from mirage.bench.simulator import measure_simulator
-    from mirage.domain.errors import ConfigError
-
-    if name != "simulator":
-        raise ConfigError("bench", f"{name!r} is not a benchmark; there is: simulator")
-    sections = measure_simulator(Path(traces), lambda step: typer.echo(f"... {step}", err=True))
+    sections = _measure(name, traces)
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -32,3 +28,24 @@ def bench_command(name: Name, *, traces: Traces = "../shared/traces", as_json: A
         width = max(len(label) for label, _ in section.rows)
         for label, value in section.rows:
             typer.echo(f"  {label:<{width}}  {value}")
+
+
+def _measure(name: str, traces: str) -> tuple[Section, ...]:
+    from pathlib import Path
+
+    from mirage.domain.errors import ConfigError
+
+    match name:
+        case "simulator":
+            from mirage.bench.simulator import measure_simulator
+
+            return measure_simulator(Path(traces), _say)
+        case "daemon":
+            from mirage.bench.daemon import measure_daemon
+
+            return measure_daemon(_say)
+    raise ConfigError("bench", f"{name!r} is not a benchmark; there are: simulator, daemon")
+
+
+def _say(step: str) -> None:
+    typer.echo(f"... {step}", err=True)
