@@ -164,6 +164,7 @@ class PriorityWeights:
     favor_small: bool = False
     small_relative_to_time: bool = False
     accrue_always: bool = False
+    """Age counts since submission; else while eligible (``enforce_limits``) or since first eligible (without)."""
     fair_share_algorithm: FairShare = FairShare.FAIR_TREE
     dampening: int = 1
 
@@ -203,6 +204,7 @@ class ClusterConfig:
     """Template (shares, limits) for users without a row of their own (``enforce_associations`` off)."""
     enforce_associations: bool = False
     enforce_limits: bool = True
+    """AccountingStorageEnforce has ``limits``. As in slurmctld this also decides what forgets a job's age."""
     scheduler: SchedulerParameters = SchedulerParameters()
     priority: PriorityWeights = PriorityWeights()
     reservations: tuple[Reservation, ...] = ()
