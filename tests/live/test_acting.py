@@ -1,0 +1,369 @@
+"""Acting in users' names on a real Slurm: agents, sudo, tokens, and held links let go by an Operator."""
+
+from __future__ import annotations
+
+import contextlib
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from backends.contract import HOUR, Contract, Doing
+from live_world import TestbedWorld
+
+from mirage.backends.acting.agent import AgentActuator
+from mirage.backends.acting.executor import execute
+from mirage.backends.acting.operator import OperatorActuator
+from mirage.backends.acting.orders import OrderDesk
+from mirage.backends.acting.own import own_links
+from mirage.backends.acting.release import ReleaseCluster
+from mirage.backends.acting.sudo import Helper, SudoActuator
+from mirage.backends.cli import CliCluster
+from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.execution import Commands
+from mirage.backends.restactuator import RestActuator, TokenDirectory
+from mirage.backends.restclient import Address
+from mirage.domain.chain import NO_JOB, Chain, ChainId
+from mirage.domain.errors import NotPermitted, SubmissionRejected
+from mirage.domain.job import ABSENT, JobChange, JobId, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurm_testbed import Testbed
+
+    from mirage.domain.job import Job, JobRequest
+    from mirage.ports import Actuator
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ("squeue", "sinfo", "sacct", "sbatch", "scancel", "scontrol")
+DAEMON, STRANGER = "mirage", "carol"
+"""Who the daemon is to Slurm, and somebody who lets nobody act in her name."""
+TRAP = "must-not-be-seen"
+
+
+@pytest.fixture
+def folder(privileged_testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that every user can look into; the test's own environment holds secrets."""
+    monkeypatch.setenv("SLURM_JWT", TRAP)
+    monkeypatch.setenv("MIRAGE_STORE__URL", TRAP)
+    path = privileged_testbed.directory / "acting"
+    path.mkdir()
+    yield path
+    shutil.rmtree(path)
+
+
+def commands(testbed: Testbed, user: str, folder: Path) -> Commands:
+    """Slurm's commands as ``user`` runs them, on the real clock."""
+    environment = testbed.plain_environment(user)
+    programs = folder / user
+    programs.mkdir(exist_ok=True)
+    become = shlex.join(as_user(user))
+    for command in COMMANDS:
+        real = shutil.which(command, path=environment["PATH"])
+        write_program(programs / command, f'exec {become} {real} "$@"')
+    return Commands(environment | {"PATH": f"{programs}:{environment['PATH']}"}, timeout=20)
+
+
+def as_user(user: str) -> list[str]:
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+# What each mode needs
+
+
+def of_agents(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
+    """An agent each for alice and bob."""
+    desk, over = OrderDesk(lambda user, order_id, answer: None), threading.Event()
+
+    def serve(user: str) -> None:
+        actuator = own_links(commands(testbed, user, folder), user)
+        while not over.is_set():
+            order = desk.next_order(user, 0.2)
+            if order is not None:
+                desk.answer(user, order.order_id, execute(order, actuator))
+
+    for user in ("alice", "bob"):
+        desk.attach(user)
+        thread = threading.Thread(target=serve, args=(user,))
+        thread.start()
+        stack.callback(thread.join)
+    stack.callback(over.set)
+    return AgentActuator(desk)
+
+
+def of_sudo(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
+    """The sample of ``deploy/`` for alice and bob, in a name space of its own, and the real sudo."""
+    del stack
+    return SudoActuator(Helper(str(folder / "mirage-act"), sudo=str(sudo_program(testbed, folder)), start=60))
+
+
+def sudo_program(testbed: Testbed, folder: Path) -> Path:
+    """``sudo`` as the daemon's user, where the sudoers of ``folder`` are those of the machine."""
+    helper = folder / "mirage-act"
+    helper.write_text(
+        f"#!{interpreter('alice')}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from mirage.cli.act import main\nmain()\n"
+    )
+    helper.chmod(0o755)
+    (folder / "act.env").write_text(f"SLURM_CONF={testbed.conf}\n")
+    sample = (ROOT / "deploy" / "sudoers.d" / "mirage").read_text()
+    sudoers = folder / "sudoers.d"
+    sudoers.mkdir()
+    (sudoers / "mirage").write_text(
+        sample.replace("/usr/bin/mirage-act", str(helper))
+        .replace("/etc/mirage/act.env", str(folder / "act.env"))
+        .replace("%mirage-users", "alice, bob")
+    )
+    (sudoers / "mirage").chmod(0o440)
+    inside = f'mount --bind {sudoers} /etc/sudoers.d && exec {shlex.join(as_user(DAEMON))} /usr/bin/sudo "$@"'
+    program = folder / "sudo"
+    write_program(program, f'exec unshare --mount --propagation private sh -c {shlex.quote(inside)} sudo "$@"')
+    return program
+
+
+def interpreter(user: str) -> str:
+    """A Python that this user may run."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        test = [*as_user(user), "/bin/sh", "-c", f"{python} -c 'import sys; assert sys.version_info >= (3, 11)'"]
+        if subprocess.run(test, capture_output=True, check=False).returncode == 0:
+            return python
+    pytest.skip(f"no Python 3.11 that {user} may run")
+
+
+def of_tokens(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
+    """A token each for alice and bob, in a folder that only the daemon reads."""
+    del stack
+    tokens = folder / "tokens"
+    tokens.mkdir(mode=0o700)
+    for user in ("alice", "bob"):
+        (tokens / f"{user}.jwt").write_text(testbed.token(user))
+    clock = TestbedWorld(testbed)
+    return RestActuator(Address.parse(testbed.rest), TokenDirectory(tokens), clock, timeout=60)
+
+
+MODES = {"agent": of_agents, "sudo": of_sudo, "token": of_tokens}
+
+
+class ActingWorld(TestbedWorld):
+    """Seen by the daemon, acted on in its owner's name."""
+
+    __test__ = False
+
+    def __init__(self, testbed: Testbed, folder: Path) -> None:
+        super().__init__(testbed)
+        self.facts = replace(self.facts, other_user=STRANGER)
+        self.cluster = CliCluster(commands(testbed, DAEMON, folder), self)
+
+    def request_of(self, user: str, text: str) -> JobRequest:
+        """A job of ``user`` that runs this script; its environment holds a secret."""
+        request = self.request(user=user)
+        assert request.batch is not None
+        home = pwd.getpwnam(user).pw_dir
+        environment = (("PATH", "/usr/bin:/bin"), ("HOME", home), ("SLURM_JWT", TRAP), ("MINE", "kept"))
+        batch = replace(request.batch, text=f"#!/bin/sh\n{text}\n", environment=environment, directory=home)
+        return replace(request, batch=batch)
+
+
+@pytest.fixture(params=list(MODES))
+def world(request: pytest.FixtureRequest, privileged_testbed: Testbed, folder: Path) -> Iterator[ActingWorld]:
+    with contextlib.ExitStack() as stack:
+        world = ActingWorld(privileged_testbed, folder)
+        world.actuator = MODES[request.param](privileged_testbed, folder, stack)
+        world.facts = replace(world.facts, signals=request.param != "token")
+        yield world
+
+
+class TestActing:
+    """What of the contract is about acting."""
+
+    test_seen = Contract.test_a_submission_is_seen_at_once_as_it_was_asked_for
+    test_pending_cancelled = Contract.test_a_pending_job_is_cancelled
+    test_running_cancelled = Contract.test_a_running_job_is_cancelled
+    test_ended_cancelled = Contract.test_cancelling_what_has_ended_does_nothing
+    test_unknown = Contract.test_unknown_jobs_are_said_to_be
+    test_others = Contract.test_others_jobs_are_not_touched
+    test_released = Contract.test_held_until_released
+    test_nice = Contract.test_nice_goes_up_and_down
+    test_changed_too_late = Contract.test_what_runs_or_has_ended_cannot_be_changed
+    test_signalled = Contract.test_a_signal_reaches_the_batch_script
+    test_signalled_too_early = Contract.test_only_running_jobs_can_be_signalled
+    test_unknown_account = Contract.test_unknown_accounts_are_refused
+
+
+def test_each_user_has_jobs_of_their_own_and_no_secret_in_them(world: ActingWorld) -> None:
+    for user in ("alice", "bob"):
+        told = Path(pwd.getpwnam(user).pw_dir) / "acting-told"
+        told.unlink(missing_ok=True)
+        request = world.request_of(user, f"{{ id -un; env; }} >{told}")
+        job_id = world.actuator.submit(request)
+        assert world.until(request, JobState.COMPLETED).job_id == job_id
+        assert world.job(request).user == user
+        name, *environment = told.read_text().splitlines()
+        told.unlink()
+        assert name == user
+        assert "MINE=kept" in environment
+        assert not any(TRAP in line for line in environment)
+        assert not any(line.startswith(("SLURM_JWT", "SUDO_", "MIRAGE_")) for line in environment)
+        assert world.testbed.token(user)[:20] not in "\n".join(environment), "the head of every token"
+
+
+def test_no_user_reaches_anothers_links(world: ActingWorld) -> None:
+    request = replace(world.request_of("bob", "sleep infinity"), held=True)
+    job_id = world.actuator.submit(request)
+    with pytest.raises(NotPermitted):
+        world.actuator.cancel(job_id, "alice")
+    with pytest.raises(NotPermitted):
+        world.actuator.update(job_id, "alice", JobChange(held=False))
+    assert world.job(request).held
+    world.actuator.update(job_id, "bob", JobChange(held=False))
+    world.until(request, JobState.RUNNING)
+    with pytest.raises(NotPermitted):
+        world.actuator.signal(job_id, "alice", "KILL", batch_only=False)
+    assert world.job(request).state is JobState.RUNNING
+    with pytest.raises(NotPermitted, match=STRANGER):
+        world.actuator.submit(world.request_of(STRANGER, "true"))
+
+
+def test_a_users_other_jobs_are_out_of_reach(privileged_testbed: Testbed, folder: Path) -> None:
+    options = ("--parsable", "-H", "-t10", "-pcpu", "-o/dev/null", "--wrap=true", "--comment=my own")
+    job_id = JobId(int(privileged_testbed.run("alice", ["sbatch", *options]).stdout))
+    with contextlib.ExitStack() as stack:
+        for mode in (of_agents, of_sudo):
+            actuator = mode(privileged_testbed, folder, stack)
+            with pytest.raises(NotPermitted, match=f"job {job_id} is not a link of alice"):
+                actuator.cancel(job_id, "alice")
+            with pytest.raises(NotPermitted, match=f"job {job_id} is not a link of alice"):
+                actuator.update(job_id, "alice", JobChange(nice=7))
+
+
+def test_sudoers_allow_the_helper_and_nothing_else(privileged_testbed: Testbed, folder: Path) -> None:
+    sudo, helper = sudo_program(privileged_testbed, folder), str(folder / "mirage-act")
+    allowed = subprocess.run([sudo, "-n", "-u", "alice", helper], input=b"", capture_output=True, check=False)
+    assert allowed.stdout.startswith(b"mirage-act 1\n")
+    for wish in (
+        ["-u", "root", helper],
+        ["-u", STRANGER, helper],
+        ["-u", "alice", helper, "--help"],
+        ["-u", "alice", "/bin/sh", "-c", helper],
+        ["-u", "alice", "PYTHONPATH=/tmp", helper],
+        ["-E", "-u", "alice", helper],
+    ):
+        refused = subprocess.run([sudo, "-n", *wish], input=b"", capture_output=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, b""), wish
+
+
+# Held links
+
+
+class Released(ActingWorld):
+    """A chain of alice's whose links wait, held."""
+
+    __test__ = False
+
+    def __init__(self, testbed: Testbed, folder: Path) -> None:
+        super().__init__(testbed, folder)
+        self.owner = CliActuator(commands(testbed, "alice", folder), "alice")
+        operator = OperatorActuator(commands(testbed, DAEMON, folder))
+        self.cluster = self.actuator = self.release = ReleaseCluster(self.cluster, operator)
+        name = ChainId(self.tag().split(":")[1])
+        self.chain = Chain(name, "svc", "alice", self.request(Doing(on_usr1=7)))
+
+    def link(self, index: int) -> JobRequest:
+        return self.chain.link_request(index)
+
+    def occupy(self) -> None:
+        """A job of the owner's on all nodes of the partition."""
+        request = self.request(nodes=self.facts.nodes)
+        self.owner.submit(request)
+        self.until(request, JobState.RUNNING)
+
+    def stock(self, *indices: int) -> list[JobId]:
+        """As ``mirage submit --held-links`` does: by the user."""
+        return [self.owner.submit(replace(self.link(index), held=True)) for index in indices]
+
+    def seen(self, index: int, job_id: JobId) -> Job | None:
+        tag = self.chain.tag(index)
+        return self.cluster.snapshot(expected={tag: job_id}).links.get(tag)
+
+
+@pytest.fixture
+def released(privileged_testbed: Testbed, folder: Path) -> Released:
+    return Released(privileged_testbed, folder)
+
+
+def test_held_links_are_let_go_one_at_a_time(released: Released) -> None:
+    first, second = released.stock(1, 2)
+    assert not {released.chain.tag(index) for index in (1, 2)} & released.cluster.snapshot().links.keys()
+    assert [job.job_id for job in released.release.stock(released.chain.chain_id, "alice")] == [first, second]
+    assert released.actuator.submit(released.link(1)) == first
+    assert released.seen(1, NO_JOB) is not None
+    running = released.until(released.link(1), JobState.RUNNING)
+    assert (running.job_id, running.user) == (first, "alice")
+    assert released.seen(2, NO_JOB) is None
+    with pytest.raises(SubmissionRejected, match="no held job"):
+        released.actuator.submit(released.link(3))
+
+
+def test_an_operator_steers_and_cancels_links(released: Released) -> None:
+    released.occupy()
+    first, second = released.stock(1, 2)
+    released.cluster.snapshot()
+    released.actuator.submit(replace(released.link(1), nice=40))
+    job = released.seen(1, first)
+    assert job is not None
+    assert (job.held, job.nice) == (False, 40)
+    released.actuator.update(first, "alice", JobChange(held=True, nice=9))
+    job = released.seen(1, first)
+    assert job is not None, "held by the steering, it is a link all the same"
+    assert (job.held, job.nice, job.reason) == (True, 9, "JobHeldUser")
+    released.owner.update(first, "alice", JobChange(held=False))
+    job = released.seen(1, first)
+    assert job is not None, "what the steering holds its owner can let go"
+    assert not job.held
+    released.actuator.cancel(second, "alice")
+    released.cluster.snapshot()
+    assert released.release.stock(released.chain.chain_id, "alice") == ()
+    released.actuator.cancel(first, "alice")
+    assert released.until(released.link(1), JobState.CANCELLED).start == ABSENT
+
+
+def test_an_operator_signals_a_running_link(released: Released) -> None:
+    (first,) = released.stock(1)
+    released.cluster.snapshot()
+    released.actuator.submit(released.link(1))
+    job = released.until(released.link(1), JobState.RUNNING)
+    while released.now() < job.start + HOUR // 30:  # the shell must have set its trap
+        released.pass_time()
+    released.actuator.signal(first, "alice", "USR1", batch_only=True)
+    assert released.until(released.link(1), JobState.FAILED).exit_code == 7
+
+
+def test_an_administrators_hold_stands(released: Released) -> None:
+    (first,) = released.stock(1)
+    released.testbed.ask("scontrol", "hold", str(first))
+    assert released.seen(1, NO_JOB) is None
+    with pytest.raises(SubmissionRejected, match="JobHeldAdmin"):
+        released.actuator.submit(released.link(1))
+    assert str(first) in released.testbed.queue()
+
+
+def test_without_being_operator_nothing_is_let_go(privileged_testbed: Testbed, folder: Path) -> None:
+    released = Released(privileged_testbed, folder)
+    released.stock(1)
+    as_bob = commands(privileged_testbed, "bob", folder)
+    release = ReleaseCluster(CliCluster(as_bob, released), OperatorActuator(as_bob))
+    release.snapshot()
+    with pytest.raises(NotPermitted, match=r"Access/permission denied|Invalid user id"):
+        release.submit(released.link(1))
