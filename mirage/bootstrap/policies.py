@@ -24,7 +24,9 @@ def build_policy(config: Config, rate: float) -> Policy:
     """
     loop = config.loop
     level = loop.level if loop.level is not None else _cheapest_level(loop)
-    return Policy(DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), round(loop.settle * rate))
+    return Policy(
+        DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), round(loop.settle * rate)
+    )
 
 
 def _cheapest_level(loop: LoopSection) -> float:

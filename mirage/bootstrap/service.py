@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.backends.acting.audit import Audited
 from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
+from mirage.bootstrap.deeds import DeedLog
+from mirage.bootstrap.interface import build_interface
 from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.worlds import build_world
@@ -20,6 +23,10 @@ from mirage.store.opening import open_store
 from mirage.store.retention import Retention
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.api.server import ApiServer
+    from mirage.backends.acting.audit import Deed
     from mirage.bootstrap.worlds import World
     from mirage.config.model import Config
     from mirage.control.guard import Guards
@@ -38,6 +45,8 @@ class Service:
     clock: RealTimeClock
     pace: Pace
     commands: CommandQueue
+    interface: ApiServer | None
+    """Not started; ``None``: not wanted."""
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
@@ -62,23 +71,33 @@ class Service:
         self.store.close()
 
 
-def build(config: Config) -> Service:
-    """The service that ``config`` describes.
+def build(config: Config, alive: Callable[[], None]) -> Service:
+    """The service that ``config`` describes. ``alive`` is called whenever the loop has got on within a cycle.
 
     Raises ``ConfigError``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
     """
-    return assemble(config, build_world(config))
+    return assemble(config, build_world(config), alive)
 
 
-def assemble(config: Config, world: World) -> Service:
+def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
     guards, policy = build_guards(config), build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url)
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
+    deeds = DeedLog(store.audit, world.clock)
+
+    def answered(seconds: float) -> None:
+        pace.answered(seconds)
+        alive()
+
+    def acted(deed: Deed) -> None:
+        deeds.record(deed)
+        alive()
+
     outside = Outside(
-        cluster=RecordingCluster(world.cluster, watch.seen, pace.answered),
-        actuator=world.actuator,
+        cluster=RecordingCluster(world.cluster, watch.seen, answered),
+        actuator=Audited(world.actuator, acted),
         estimator=world.estimator,
         waits=store.waits,
         clock=world.clock,
@@ -88,4 +107,5 @@ def assemble(config: Config, world: World) -> Service:
         commands=commands,
     )
     loop = ControlLoop(outside, guards, policy)
-    return Service(config, loop, guards, store, world.clock, pace, commands)
+    interface = build_interface(config, loop, commands, store, world.desk) if config.api.enabled else None
+    return Service(config, loop, guards, store, world.clock, pace, commands, interface)

@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something to do every so often; it says what it did."""
+    """Something to do every so often."""
 
     name: str
     every: float
@@ -25,6 +25,7 @@ class Chore:
     first: float
     """Real seconds until the first."""
     work: Callable[[], str]
+    """Says what it did; empty: nothing worth a word."""
 
 
 class Housekeeping:
@@ -58,4 +59,5 @@ def _do(chore: Chore) -> None:
     except Exception:
         _LOG.exception("%s: a fault of this program, please report it", chore.name)
     else:
-        _LOG.info("%s: %s", chore.name, said)
+        if said:
+            _LOG.info("%s: %s", chore.name, said)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage import __version__
+from mirage.config.model import Config
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.heartbeat import Heartbeat
 from mirage.daemon.housekeeping import Chore, Housekeeping
@@ -22,20 +24,21 @@ from mirage.daemon.supervision import Supervisor
 from mirage.domain.errors import ConfigError, MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mirage.bootstrap.service import Service
     from mirage.config.loading import Loaded
-    from mirage.config.model import Config
     from mirage.control.loop import Cycle
 
 _LOG = logging.getLogger(__name__)
 
+Build = Callable[[Config, Callable[[], None]], "Service"]
+"""Makes the service of a configuration; what it is given it calls whenever the loop has got on."""
+
 _PRUNE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
+_LOOK_AT_INTERFACE_EVERY = 5.0
 
 
-def run_daemon(load: Callable[[], Loaded], build: Callable[[Config], Service], *, once: bool = False) -> int:
+def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) -> int:
     """Run until told to end (or one cycle, if ``once``); returns the exit status.
 
     ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
@@ -47,12 +50,13 @@ def run_daemon(load: Callable[[], Loaded], build: Callable[[Config], Service], *
     state = _made(Path(config.service.state), 0o700, "service.state")
     _made(Path(config.service.runtime), 0o755, "service.runtime")
     with single_instance(state / "daemon.lock"):
+        notifier = Notifier(os.environ)
         with loaded.explaining():
-            service = build(config)
+            service = build(config, notifier.alive)
         with ExitStack() as closing:
             closing.callback(_close, service)
-            status = _Daemon(service, load).run_once() if once else _run(_Daemon(service, load), closing)
-    return status
+            daemon = _Daemon(service, load, notifier)
+            return daemon.run_once() if once else daemon.run(closing)
 
 
 def leave(status: int) -> None:
@@ -63,56 +67,67 @@ def leave(status: int) -> None:
     raise SystemExit(status)
 
 
-def _run(daemon: _Daemon, closing: ExitStack) -> int:
-    signals = SignalWatch(daemon.ticks.stop, daemon.ask_reload)
-    closing.callback(signals.close)
-    chores = Housekeeping(daemon.chores())
-    closing.callback(chores.close)
-    daemon.run()
-    return 0
-
-
 class _Daemon:
     """One service, its waits, and its word to the outside."""
 
-    def __init__(self, service: Service, load: Callable[[], Loaded]) -> None:
+    def __init__(self, service: Service, load: Callable[[], Loaded], notifier: Notifier) -> None:
         self._service = service
         self._load = load
         self._supervisor = Supervisor(service)
-        self._notifier = Notifier(os.environ)
+        self._notifier = notifier
         self._heartbeat = Heartbeat(Path(service.config.service.state) / "heartbeat")
         self._reload_asked = threading.Event()
         every = self._notifier.watchdog_seconds / 2 or 3_600.0
-        self.ticks = WallTicks(service.clock, service.pace, service.commands, self._notifier.alive, every)
+        self._ticks = WallTicks(service.clock, service.pace, service.commands, self._notifier.alive, every)
 
-    def run(self) -> None:
-        """Cycle until the ticks are stopped."""
+    def run(self, closing: ExitStack) -> int:
+        """Cycle until told to end; what has to be ended then is put on ``closing``."""
         _LOG.info(
             "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
         )
+        closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         cycle = self._cycle()
+        closing.callback(Housekeeping(self._chores()).close)
+        self._open(closing)
         self._notifier.ready()
-        while self.ticks.wait(cycle.wake, cycle.deciding):
+        while self._ticks.wait(cycle.wake, cycle.deciding):
             if self._reload_asked.is_set():
                 self._reload()
             cycle = self._cycle()
         self._notifier.stopping()
         _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", self._service.loop.status.cycles)
+        return 0
 
     def run_once(self) -> int:
         """One cycle; 1 if it failed."""
         self._cycle()
         return 1 if self._supervisor.failures else 0
 
-    def ask_reload(self) -> None:
+    def _ask_reload(self) -> None:
         """Read the configuration again before the next cycle, which comes at once. Any thread."""
         self._reload_asked.set()
         self._service.commands.wake()
 
-    def chores(self) -> tuple[Chore, ...]:
+    def _open(self, closing: ExitStack) -> None:
+        """Answer people, now that there is a cycle to tell of. Raises ``ConfigError``."""
+        if self._service.interface is not None:
+            self._service.interface.start()
+            closing.callback(self._service.interface.stop)
+
+    def _chores(self) -> tuple[Chore, ...]:
         """What is to be done beside the loop."""
         every = max(_SHORTEST_CHORE, _PRUNE_EVERY / self._service.clock.rate)
-        return (Chore("retention", every, min(every, 600.0), self._prune),)
+        retention = Chore("retention", every, min(every, 600.0), self._prune)
+        return (retention, Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen))
+
+    def _reopen(self) -> str:
+        """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
+        interface = self._service.interface
+        if interface is None or interface.running:
+            return ""
+        interface.stop()
+        interface.start()
+        return "it had ended and answers again"
 
     def _cycle(self) -> Cycle:
         cycle = self._supervisor.cycle()

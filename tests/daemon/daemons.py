@@ -48,8 +48,6 @@ state = "{folder}/state"
 runtime = "{folder}/run"
 [cluster]
 clock = "{clock}"
-[api]
-enabled = false
 """
         self.configure('[loop]\npredictor = "reactive"\n')
 
@@ -94,7 +92,7 @@ class Daemon:
             [sys.executable, str(HERE / "fake_daemon.py"), str(of.config), str(of.world), *arguments],
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": path} | environment,
+            env=os.environ | {"PYTHONPATH": path, "MIRAGE_LOOP__SETTLE": "1s"} | environment,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read)

@@ -5,6 +5,7 @@ The cluster's state is a file in FOLDER. Files beside it are what a test asks fo
 - ``down``: the controller does not answer          - ``bug``: a snapshot raises what nobody expects
 - ``die-before-submit``, ``die-after-submit``: the daemon is killed there, once
 - ``die-after-save``: it is killed right after the submission is stored, once
+- ``end-api``: the thread that answers people ends, once
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fakes import FakeCluster, Fate
 
@@ -25,8 +27,8 @@ from mirage.control.wallclock import AcceleratedClock
 from mirage.daemon.process import leave, run_daemon
 from mirage.domain.errors import MirageError
 
-RATE = 3_600
-"""An hour of the scripted cluster is a second."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass
@@ -35,6 +37,7 @@ class LastingCluster(FakeCluster):
 
     folder: Path = Path()
     clock: AcceleratedClock = field(default=AcceleratedClock(0, 1))
+    end_api: Callable[[], None] = lambda: None
 
     def now(self) -> int:
         return self.clock.now()
@@ -42,6 +45,9 @@ class LastingCluster(FakeCluster):
     def snapshot(self, **asked):
         if (self.folder / "bug").exists():
             raise RuntimeError("nobody expects this")
+        if (self.folder / "end-api").exists():
+            (self.folder / "end-api").unlink()
+            self.end_api()
         self.down = (self.folder / "down").exists()
         self._catch_up()
         return super().snapshot(**asked)
@@ -80,12 +86,13 @@ def at_once(request) -> Fate:
     return Fate()
 
 
-def build(config, folder: Path):
+def build(config, alive, folder: Path):
     clock = slurm_clock(config.cluster)
     cluster = LastingCluster(at_once, folder=folder, clock=clock)
-    service = assemble(config, World(cluster, cluster, cluster, clock))
+    service = assemble(config, World(cluster, cluster, cluster, clock), alive)
     if (folder / "die-after-save").exists():
         _die_after_save(service.store.chains, folder / "die-after-save")
+    cluster.end_api = lambda: service.interface._server.handle_exit(signal.SIGTERM, None)
     return service
 
 
@@ -104,7 +111,11 @@ def _die_after_save(chains, file: Path) -> None:
 if __name__ == "__main__":
     file, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
-        leave(run_daemon(lambda: load_config(file), lambda c: build(c, folder), once="--once" in sys.argv))
+        leave(
+            run_daemon(
+                lambda: load_config(file), lambda c, alive: build(c, alive, folder), once="--once" in sys.argv
+            )
+        )
     except MirageError as error:
         sys.stderr.write(f"mirage: {error}\n")
         sys.exit(1)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
+import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -130,7 +134,7 @@ def test_a_bad_file_at_the_start_is_one_line(folder: DaemonFolder) -> None:
     with folder.start() as daemon:
         assert daemon.ended() == 1
     assert len(daemon.lines) == 1
-    assert f"{folder.config}:10: loop.interval: expected a duration" in daemon.text
+    assert f"{folder.config}:8: loop.interval: expected a duration" in daemon.text
 
 
 def test_systemd_hears_of_everything(folder: DaemonFolder, tmp_path: Path) -> None:
@@ -200,3 +204,61 @@ def test_a_store_that_fails_is_a_hold(folder: DaemonFolder) -> None:
     record.check()
     assert len(set(folder.submissions())) == len(folder.submissions())
     assert all(a.end <= b.start for a, b in itertools.pairwise(record.links) if b.started)
+
+
+def asked(folder: DaemonFolder, method: str, path: str, body: bytes = b"") -> tuple[int, dict[str, object]]:
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(folder.folder / "run" / "api.sock"))
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_people_are_answered_and_obeyed(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    with folder.start() as daemon:
+        wait_until((folder.folder / "run" / "api.sock").exists, "the socket")
+        status, health = asked(folder, "GET", "/healthz")
+        assert (status, health["status"]) == (200, "ok")
+        if os.geteuid() == 0:
+            assert asked(folder, "POST", "/api/v1/chains/svc/pause")[0] == 200
+            daemon.wait_for("paused")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.ended() == 0
+    assert not (folder.folder / "run" / "api.sock").exists()
+
+
+def test_the_loop_goes_on_without_its_interface_which_comes_back(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    with folder.start() as daemon:
+        wait_until((folder.folder / "run" / "api.sock").exists, "the socket")
+        folder.ask("end-api")
+        daemon.wait_for("interface: it had ended and answers again")
+        assert asked(folder, "GET", "/healthz")[0] == 200
+        known = len(folder.submissions())
+        wait_until(lambda: len(folder.submissions()) > known, "another link")
+    assert "Traceback" not in daemon.text
+
+
+def test_a_command_is_not_left_hanging_when_the_daemon_ends(folder: DaemonFolder) -> None:
+    """Asked after the last cycle: the one who asked is told."""
+    from mirage.control.commands import CommandQueue
+    from mirage.daemon.process import _close
+    from mirage.domain.chain import ChainId
+    from mirage.domain.command import PauseChain
+    from mirage.domain.errors import MirageError
+
+    class Closed:
+        commands = CommandQueue()
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    answer = Closed.commands.put(PauseChain(ChainId("svc"), "alice"))
+    _close(Closed())
+    with pytest.raises(MirageError, match="the daemon ends"):
+        answer.result(0)

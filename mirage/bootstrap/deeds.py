@@ -1,0 +1,42 @@
+"""The audit of what was done in users' names."""
+
+from __future__ import annotations
+
+import logging
+import pwd
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.job import ABSENT
+from mirage.store.audit import AuditEntry
+
+if TYPE_CHECKING:
+    from mirage.backends.acting.audit import Deed
+    from mirage.ports import Clock
+    from mirage.store.audit import AuditLog
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeedLog:
+    """Puts each act into the audit; one that cannot be written down is logged and has happened all the same."""
+
+    def __init__(self, audit: AuditLog, clock: Clock) -> None:
+        self._audit = audit
+        self._clock = clock
+
+    def record(self, deed: Deed) -> None:
+        """Keep one act."""
+        job = f" as job {deed.job_id}" if deed.job_id and str(deed.job_id) not in deed.act else ""
+        act = f"{deed.act}{job}"
+        try:
+            self._audit.write(AuditEntry(self._clock.now(), deed.owner, _uid(deed.owner), act, None, deed.result))
+        except StoreUnavailable as error:
+            _LOG.warning("not in the audit: %s: %s: %s: %s", deed.owner, act, deed.result, error)
+
+
+def _uid(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return ABSENT

@@ -1,0 +1,46 @@
+"""The socket by which people and agents speak to the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirage.api.port import ApiService
+from mirage.api.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.backends.acting.orders import OrderDesk
+    from mirage.config.model import ChainsSection, Config
+    from mirage.control.commands import CommandQueue
+    from mirage.control.loop import ControlLoop
+    from mirage.domain.chain import ChainId
+    from mirage.domain.journal import Entry
+    from mirage.store.opening import Store
+
+
+def build_interface(
+    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None
+) -> ApiServer:
+    """The server, not started yet."""
+
+    def entries(chain: ChainId, limit: int) -> Sequence[Entry]:
+        return [line.entry for line in store.journal.read(chain, limit=limit)]
+
+    service = ApiService(
+        status=lambda: loop.status,
+        ask=commands.put,
+        entries=entries,
+        desk=desk,
+        admins=frozenset(config.api.admins),
+        chain_defaults=chain_defaults(config.chains),
+    )
+    return ApiServer(service, Path(config.api.socket))
+
+
+def chain_defaults(section: ChainsSection) -> dict[str, Any]:
+    """What a chain gets where its owner does not say, in the form of a chain's document."""
+    signal = {"name": "TERM", "lead": section.grace}
+    handover = {"policy": str(section.handover), "signal": signal, "max_overlap": section.max_overlap}
+    return {"steering": str(section.steering), "handover": handover}
