@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 _CHAIN = TypeAdapter(Chain)
+_BUILT_IN = {"handover": {"signal": {"name": "TERM", "lead": 60}}}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -38,7 +39,8 @@ def read_chain(body: bytes, peer: Peer, defaults: Mapping[str, Any]) -> Chain:
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadDocument("expected an object that describes a chain")
-    chain = _validated(_merged(defaults, {"owner": peer.name} | document))
+    below = _merged(_BUILT_IN, defaults)
+    chain = _validated(_merged(below, {"owner": peer.name} | document))
     _check(chain, peer)
     return replace(chain, request=replace(chain.request, user=chain.owner, tag=""))
 

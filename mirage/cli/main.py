@@ -7,13 +7,16 @@ import sys
 import typer
 
 from mirage import __version__
+from mirage.cli.agent import agent_command
 from mirage.cli.bench import bench_command
+from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
 from mirage.cli.demo import demo_command
 from mirage.cli.plugins import plugins_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
+from mirage.cli.submit import submit_command
 from mirage.cli.trace import trace_app
 from mirage.domain.errors import MirageError
 
@@ -27,6 +30,14 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
+app.command(
+    "submit",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+)(submit_command)
+app.command("chains")(chains_command)
+app.add_typer(chain_app, name="chain")
+app.command("agent")(agent_command)
 app.command("replay")(replay_command)
 app.command("simulate")(simulate_command)
 app.add_typer(trace_app, name="trace")

@@ -138,7 +138,7 @@ def _next(option: Option, word: Word, rest: list[Word]) -> str | None:
     return rest.pop(0).text
 
 
-def _table(takes: Takes, text: str) -> list[Option]:
+def option_table(takes: Takes, text: str) -> list[Option]:
     """Options from ``name``, ``name/x`` (with its letter) and ``name>other`` (another name for it)."""
     options = []
     for item in text.split():
@@ -149,7 +149,7 @@ def _table(takes: Takes, text: str) -> list[Option]:
 
 
 SBATCH = Options(
-    _table(
+    option_table(
         Takes.VALUE,
         """account/A acctg-freq array/a autocomplete batch bb bbf begin/b chdir/D cluster>clusters
         cluster-constraint clusters/M comment constraint/C container container-id context core-spec/S
@@ -162,13 +162,13 @@ SBATCH = Options(
         runtime segment signal sockets-per-node switches tasks-per-node>ntasks-per-node thread-spec
         threads-per-core time/t time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap""",
     )
-    + _table(
+    + option_table(
         Takes.NOTHING,
         """consolidate-segments contiguous external help/h hold/H ignore-pbs no-requeue overcommit/O
         oversubscribe/s parsable quiet/Q reboot spread-job spread-segments stepmgr test-only usage use-min-nodes
         verbose/v version/V wait/W""",
     )
-    + _table(
+    + option_table(
         Takes.PERHAPS,
         "exclusive get-user-env nice no-kill/k oom-kill-step propagate requeue resv-ports",
     )

@@ -1,0 +1,145 @@
+"""Options about the chain: on the command line of ``mirage submit`` and on ``#MIRAGE`` lines."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.errors import BadSpelling
+from mirage.slurm import duration
+from mirage.slurm.sbatchoptions import Options, Takes, option_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from enum import StrEnum
+
+    from mirage.domain.job import WarnSignal
+    from mirage.slurm.sbatchoptions import Given
+
+CHAIN = Options(
+    option_table(
+        Takes.VALUE,
+        """total-time links done-file done-exit-code grace max-overlap handover health-command on-failure retries
+        predictor steering name held-links""",
+    )
+)
+
+Document = dict[str, Any]
+Path = tuple[str, ...]
+"""Names of nested fields."""
+
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+_SUFFIX = 5
+_LONGEST_NAME = 40
+
+
+def new_chain_id(name: str) -> str:
+    """Short, readable, unlike any other, and fit for a tag: ``train-k3q9x``."""
+    readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:_LONGEST_NAME] or "chain"
+    return f"{readable}-{''.join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX))}"
+
+
+def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal | None) -> Document:
+    """What the options say of a chain, in the form that the daemon takes; what they leave open is not there.
+
+    Raises ``BadSpelling`` naming the place of an option that cannot be read.
+    """
+    document: Document = {}
+    for name, read in _READERS.items():
+        if name in given:
+            _put(document, *_read(given[name], read))
+    if "done-file" in given:
+        document["done"]["file"] = _absolute(given["done-file"].value or "", directory)
+    if warn is not None:
+        signal = {"name": warn.name, "batch_only": warn.batch_only}
+        _put(document, ("handover", "signal"), signal | document.get("handover", {}).get("signal", {}))
+    if "health-command" in given:
+        policy = document.setdefault("handover", {}).setdefault("policy", HandoverPolicy.WHEN_READY.value)
+        if policy != HandoverPolicy.WHEN_READY:
+            raise BadSpelling(f"--handover={policy}", "a --health-command is for --handover=when-ready")
+    return document
+
+
+def count(given: Mapping[str, Given], name: str) -> int:
+    """The number that an option gives; 0 where it is not given. Raises ``BadSpelling``."""
+    return 0 if name not in given else int(_read(given[name], lambda text: ((), _number(text)))[1])
+
+
+def _read(given: Given, read: Callable[[str], tuple[Path, Any]]) -> tuple[Path, Any]:
+    try:
+        return read(given.value or "")
+    except BadSpelling as error:
+        raise BadSpelling(given.spelling, f"{given.where}: {error.problem}") from None
+
+
+def _put(document: Document, path: Path, value: Any) -> None:
+    for name in path[:-1]:
+        document = document.setdefault(name, {})
+    if isinstance(value, dict):
+        document.setdefault(path[-1], {}).update(value)
+    else:
+        document[path[-1]] = value
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadSpelling(text, "expected a whole number")
+    return int(text)
+
+
+def _grace(text: str) -> int:
+    """Seconds, as the time of ``--signal`` is; or a duration with its unit."""
+    return int(text) if text.isascii() and text.isdigit() else duration.parse_human(text)
+
+
+def _exit_code(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    code = _number(text)
+    if code > 255:
+        raise BadSpelling(text, "exit codes go up to 255")
+    return code
+
+
+def _on_failure(text: str) -> tuple[Path, Any]:
+    """``retry``, ``continue`` or ``stop`` for failing scripts, or ``node=stop,exit=retry`` for each kind."""
+    policies: Document = {}
+    for item in text.split(","):
+        kind, equals, word = item.rpartition("=")
+        named = kind if equals else FailureKind.EXIT.value
+        if named not in [known.value for known in FailureKind]:
+            raise BadSpelling(text, f"{named!r} is none of {', '.join(FailureKind)}")
+        policies[named] = {"recovery": _choice(Recovery, word)}
+    return ("failures",), policies
+
+
+def _retries(text: str) -> tuple[Path, Any]:
+    return ("failures", "exit"), {"recovery": Recovery.RETRY.value, "retries": _number(text)}
+
+
+def _choice(kind: type[StrEnum], text: str) -> str:
+    if text not in [member.value for member in kind]:
+        raise BadSpelling(text, f"{text!r} is none of {', '.join(kind)}")
+    return text
+
+
+def _absolute(text: str, directory: str) -> str:
+    return text if text.startswith("/") else f"{directory}/{text}"
+
+
+_READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
+    "total-time": lambda text: (("done", "total_time"), duration.parse_human(text)),
+    "links": lambda text: (("done", "links"), _number(text)),
+    "done-file": lambda text: (("done", "file"), text),
+    "done-exit-code": lambda text: (("done", "exit_code"), _exit_code(text)),
+    "grace": lambda text: (("handover", "signal", "lead"), _grace(text)),
+    "max-overlap": lambda text: (("handover", "max_overlap"), duration.parse_human(text)),
+    "handover": lambda text: (("handover", "policy"), _choice(HandoverPolicy, text)),
+    "retries": _retries,
+    "on-failure": _on_failure,
+    "predictor": lambda text: (("predictor",), text),
+    "steering": lambda text: (("steering",), _choice(Steering, text)),
+    "name": lambda text: (("name",), text),
+}

@@ -1,0 +1,175 @@
+"""From a command line and a script to a chain that could be sent: reads, asks and decides, but sends nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirage.cli.chainoptions import CHAIN, chain_document, count, new_chain_id
+from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.slurm import batchscript
+from mirage.slurm.environment import capture
+from mirage.slurm.jobrequest import Sources, Surroundings, read_request
+from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, Word, given_by_environment, option_table
+from mirage.slurm.wrapper import wrap, wrap_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.domain.job import JobRequest, Seconds
+    from mirage.slurm.sbatchoptions import Given
+
+COMMAND_ONLY = (*option_table(Takes.NOTHING, "dry-run json"), *option_table(Takes.VALUE, "socket"))
+COMMAND = Options((*CHAIN.own, *COMMAND_ONLY))
+SUBMIT = Options(SBATCH.own, beside=COMMAND)
+
+_CHAIN_NAMES = frozenset(option.name for option in COMMAND.own)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What stands behind ``mirage submit``."""
+
+    sbatch: tuple[Given, ...]
+    chain: dict[str, Given]
+    script: str
+    """File of the script; empty: standard input, or ``--wrap``."""
+    arguments: tuple[str, ...]
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these options is given."""
+        return any(given.name in names for given in self.sbatch) or any(name in self.chain for name in names)
+
+    def value(self, name: str) -> str | None:
+        """The last value of an option; ``None`` where it is not given."""
+        values = [given.value for given in (*self.sbatch, *self.chain.values()) if given.name == name]
+        return values[-1] if values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a plan takes from the machine."""
+
+    user: str
+    environment: dict[str, str]
+    directory: str
+    now: Seconds
+    default_limit: Callable[[str], Seconds]
+    read_stdin: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A chain, ready to be sent."""
+
+    document: dict[str, Any]
+    """As the daemon takes it."""
+    request: JobRequest
+    held_links: int
+    remarks: tuple[str, ...]
+
+    @property
+    def chain_id(self) -> str:
+        """Its id."""
+        return str(self.document["chain_id"])
+
+
+def read_command_line(argv: Sequence[str]) -> CommandLine:
+    """Options of ``sbatch`` and of chains, then the script and its arguments. Raises ``BadSpelling``."""
+    words = [Word(word, "command line") for word in argv]
+    for word in words:
+        if word.text == ":":
+            raise BadSpelling(":", "a heterogeneous job cannot be a link: Mirage times one job at a time")
+    given, rest = SUBMIT.read(words)
+    chain = {option.name: option for option in given if option.name in _CHAIN_NAMES}
+    sbatch = tuple(option for option in given if option.name not in _CHAIN_NAMES)
+    script, *arguments = [word.text for word in rest] or [""]
+    return CommandLine(sbatch, chain, script, tuple(arguments))
+
+
+def make_plan(line: CommandLine, outside: Outside) -> Plan:
+    """The chain that the command line, its script and the environment describe.
+
+    Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and what ``default_limit`` raises.
+    """
+    text, name = _script(line, outside)
+    label = name if line.script or line.has("wrap") else "stdin"
+    batchscript.check_script(text, label)
+    sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
+    around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
+    request, remarks = read_request(sources, around, text)
+    options = _chain_lines(text, label) | line.chain
+    request = _as_submitted(request, line, options, outside)
+    assert request.batch is not None
+    document = chain_document(options, request.batch.directory, request.warn)
+    document.setdefault("name", request.name)
+    document |= {"chain_id": new_chain_id(document["name"]), "owner": outside.user, "request": _plain(request)}
+    return Plan(document, request, count(options, "held-links"), remarks)
+
+
+def _script(line: CommandLine, outside: Outside) -> tuple[str, str]:
+    """The text of the script, and the name of a job that is given none."""
+    command = line.value("wrap")
+    if command is not None:
+        if line.script:
+            raise BadSpelling(line.script, "a script or its arguments are not permitted with --wrap")
+        return wrap_command(command), "wrap"
+    if not line.script:
+        return outside.read_stdin().decode("utf-8", "surrogateescape"), "sbatch"
+    path = _found(line.script, outside)
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape"), path.name
+    except OSError as error:
+        raise ConfigError(line.script, f"cannot be read: {error.strerror}") from error
+
+
+def _found(script: str, outside: Outside) -> Path:
+    """As ``sbatch`` looks: here, then along ``PATH`` for a bare name."""
+    path = Path(outside.directory, script)
+    if path.exists() or "/" in script:
+        return path
+    return Path(shutil.which(script, os.R_OK, outside.environment.get("PATH")) or path)
+
+
+def _sbatch_lines(text: str, label: str, line: CommandLine) -> tuple[Given, ...]:
+    foreign = batchscript.foreign_line(text)
+    if foreign and not line.has("ignore-pbs"):
+        problem = "directives of another batch system are not read here: write #SBATCH, or give --ignore-pbs"
+        raise BadSpelling(label, f"line {foreign}: {problem}")
+    directives = batchscript.read_directives(text, batchscript.SBATCH_LINE, label)
+    if directives.components:
+        raise BadSpelling("#SBATCH hetjob", f"{directives.components[0]}: a heterogeneous job cannot be a link")
+    return _only_options(SBATCH, directives.words)
+
+
+def _chain_lines(text: str, label: str) -> dict[str, Given]:
+    directives = batchscript.read_directives(text, batchscript.MIRAGE_LINE, label)
+    return {given.name: given for given in _only_options(CHAIN, directives.words)}
+
+
+def _only_options(table: Options, words: Sequence[Word]) -> tuple[Given, ...]:
+    given, rest = table.read(words)
+    if rest:
+        raise BadSpelling(rest[0].text, f"{rest[0].where}: expected an option; a value with blanks needs quotes")
+    return given
+
+
+def _as_submitted(
+    request: JobRequest, line: CommandLine, options: dict[str, Given], outside: Outside
+) -> JobRequest:
+    """With its environment, and in the wrapper where the script needs it."""
+    assert request.batch is not None
+    text = request.batch.text
+    health = options["health-command"].value or "" if "health-command" in options else ""
+    if health or line.arguments:
+        text = wrap(text, line.arguments, health)
+    return replace(request, batch=replace(request.batch, text=text, environment=capture(outside.environment)))
+
+
+def _plain(request: JobRequest) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(request)

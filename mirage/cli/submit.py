@@ -1,0 +1,208 @@
+"""``mirage submit`` and ``mbatch``: a batch script becomes a chain."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from mirage.domain.errors import ClusterUnavailable, MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.backends.execution import Commands
+    from mirage.cli.plan import CommandLine, Outside, Plan
+    from mirage.domain.job import Seconds
+
+USAGE = """\
+Usage: mirage submit [OPTIONS] [SCRIPT [ARGUMENTS]]        (also: mbatch ...)
+
+Makes a chain from an unmodified batch script: its links are submitted with sbatch in your name, one after another,
+each so that it starts as its predecessor ends. Options of sbatch mean what they mean to sbatch, here, on #SBATCH
+lines and in SBATCH_ variables. Without a script it is read from standard input; --wrap works too.
+
+Options about the chain, here or on #MIRAGE lines of the script:
+  --links N             so many links, then the chain is done
+  --total-time TIME     so much running time in all, such as 10-00:00:00 or 240h
+  --done-file FILE      the chain is done once FILE exists
+  --done-exit-code N    a link that exits with N ends the chain (0); none: no exit code does
+  --on-failure WHAT     of a script that fails: retry, continue or stop (retry); or a list such as
+                        exit=stop,node=continue,cancelled=stop
+  --retries N           failures in a row that are still followed by another link (3)
+  --handover WHEN       when a link makes way for its running successor: none, when-ready, on-start
+  --health-command CMD  run by sh beside the script until it succeeds; the link is ready then
+  --signal SIG@TIME     Slurm's; SIG also tells a link to make way for its successor (TERM)
+  --grace SECONDS       between that signal and the end of the link (60)
+  --max-overlap TIME    two links run together no longer than this
+  --predictor NAME      who says when the next link has to be submitted; see mirage plugins
+  --steering HOW        how a link that was submitted early is held back: off, nice, hold
+  --name NAME           the chain's name; the job's if not given
+  --held-links N        submit the first N links now, held, for a daemon that releases them
+
+  --dry-run             show what would be submitted, and submit nothing
+  --json                one JSON document on stdout
+  --parsable            the chain's id alone on stdout
+  --socket FILE         the daemon's socket
+  -h, --help            this page; man sbatch has all other options
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
+"""
+
+
+def submit_command(context: typer.Context) -> None:
+    """Make a chain from a batch script."""
+    submit(context.args)
+
+
+def main() -> None:
+    """``mbatch``."""
+    try:
+        submit(sys.argv[1:])
+    except MirageError as error:
+        typer.echo(f"mbatch: {error}", err=True)
+        sys.exit(1)
+
+
+def submit(argv: Sequence[str]) -> None:
+    """Do what the command line says."""
+    from mirage.cli.connection import exit_codes
+    from mirage.cli.plan import make_plan
+
+    line = _command_line(argv)
+    if line.has("help", "usage"):
+        typer.echo(USAGE, nl=False)
+        return
+    if line.has("version"):
+        from mirage import __version__
+
+        typer.echo(f"mirage {__version__}")
+        return
+    plan = make_plan(line, _outside())
+    for remark in plan.remarks:
+        typer.echo(f"mirage: {remark}", err=True)
+    with exit_codes():
+        if line.has("dry-run"):
+            _show(plan, as_json=line.has("json"))
+        else:
+            _send(plan, line)
+
+
+def _command_line(argv: Sequence[str]) -> CommandLine:
+    from mirage.cli.plan import read_command_line
+    from mirage.domain.errors import BadSpelling
+
+    try:
+        return read_command_line(argv)
+    except BadSpelling as error:
+        typer.echo(f"mirage: {error}\nTry mirage submit --help", err=True)
+        raise SystemExit(2) from None
+
+
+def _outside() -> Outside:
+    from mirage.cli.plan import Outside
+
+    return Outside(
+        user=pwd.getpwuid(os.getuid()).pw_name,
+        environment=dict(os.environ),
+        directory=str(Path.cwd()),
+        now=_slurm_time(),
+        default_limit=_default_limit,
+        read_stdin=sys.stdin.buffer.read,
+    )
+
+
+def _slurm_time() -> Seconds:
+    """Now, on Slurm's clock: a testbed's may run fast."""
+    clock = os.environ.get("MIRAGE_CLOCK")
+    if not clock:
+        return int(time.time())
+    from mirage.control.wallclock import read_clock
+
+    return read_clock(Path(clock)).now()
+
+
+def _default_limit(partition: str) -> Seconds:
+    from mirage.slurm.defaultlimit import read_default_limit
+
+    try:
+        answer = _commands().run(["scontrol", "--oneliner", "show", "partition"])
+        problem = answer.said if answer.status else ""
+    except ClusterUnavailable as error:
+        problem = str(error)
+    if problem:
+        raise ClusterUnavailable(f"there is no --time, and Slurm does not tell the partition's default: {problem}")
+    return read_default_limit(answer.out, partition)
+
+
+def _commands() -> Commands:
+    from mirage.backends.execution import Commands
+
+    return Commands(os.environ)
+
+
+def _send(plan: Plan, line: CommandLine) -> None:
+    from mirage.cli.connection import connect
+
+    answer = connect(line.value("socket") or "").ask("POST", "/chains", plan.document)
+    held = _submit_held(plan)
+    if line.has("json"):
+        typer.echo(json.dumps(answer | ({"held_jobs": held} if held else {})))
+    elif line.has("parsable"):
+        typer.echo(plan.chain_id)
+    elif not line.has("quiet"):
+        typer.echo(f"Submitted chain {plan.chain_id}")
+        if held:
+            typer.echo(f"Submitted {len(held)} held links: jobs {', '.join(map(str, held))}")
+
+
+def _submit_held(plan: Plan) -> list[int]:
+    """The first links, held by their owner, for a daemon that may release them."""
+    if not plan.held_links:
+        return []
+    from mirage.backends.cli_actuator import CliActuator
+    from mirage.domain.chain import NO_JOB, Chain, ChainId
+
+    chain = Chain(ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request)
+    actuator, jobs, previous = CliActuator(_commands(), plan.request.user), [], NO_JOB
+    for index in range(1, plan.held_links + 1):
+        previous = actuator.submit(replace(chain.link_request(index, previous), held=True))
+        jobs.append(int(previous))
+    return jobs
+
+
+def _show(plan: Plan, *, as_json: bool) -> None:
+    from mirage.slurm.sbatch import sbatch_arguments
+
+    request = plan.request
+    assert request.batch is not None
+    arguments = sbatch_arguments(replace(request, tag=f"mirage:{plan.chain_id}:1"))
+    variables = [name for name, _ in request.batch.environment]
+    chain = {name: value for name, value in plan.document.items() if name != "request"}
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {"chain": chain, "sbatch": arguments, "script": request.batch.text, "environment": variables},
+                indent=1,
+            )
+        )
+        return
+    typer.echo("Nothing is submitted. The chain, where it differs from the daemon's defaults:")
+    typer.echo(json.dumps(chain, indent=1))
+    typer.echo("Its first link, and each one after it with another comment:")
+    typer.echo("sbatch " + " \\\n  ".join(_quoted(arguments)))
+    typer.echo(f"with {len(variables)} variables of your environment, MIRAGE_ variables, and the script:")
+    typer.echo(request.batch.text.encode("utf-8", "surrogateescape"), nl=False)
+
+
+def _quoted(arguments: Sequence[str]) -> list[str]:
+    import shlex
+
+    return [shlex.quote(argument) for argument in arguments]
