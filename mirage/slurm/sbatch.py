@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Dependency, JobRequest, Seconds
 
 _NOTHING = "#!/bin/sh\n"
-_PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\s*")
+_PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\n")
 _PLANNED = re.compile(r"\bto start at ([0-9]{1,18}) using\b")
 _DEPENDENCY = {
     DependencyKind.AFTER: "after",
@@ -119,7 +119,10 @@ def sbatch_environment(request: JobRequest, own: Mapping[str, str]) -> dict[str,
 
 
 def read_job_id(text: str) -> JobId:
-    """The answer of ``sbatch --parsable``: ``123`` or ``123;cluster``. Raises ``BadSpelling``."""
+    """The answer of ``sbatch --parsable``: ``123`` or ``123;cluster``. Raises ``BadSpelling``.
+
+    Without the end of the line it may be the beginning of a longer number.
+    """
     match = _PARSABLE.fullmatch(text)
     if match is None:
         raise BadSpelling(text, "expected a job id, as sbatch --parsable prints it")
