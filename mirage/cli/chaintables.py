@@ -58,10 +58,8 @@ def facts(chain: dict[str, Any]) -> list[Row]:
     asked = [f"{request['nodes']} nodes for {spell(request['limit'])}"]
     asked += [f"{what} {request[what]}" for what in ("partition", "account", "qos") if request[what]]
     asked += [f"{name}:{number} on each" for name, number in request["gres_per_node"].items()]
-    handovers = (
-        f"{chain['handovers']}, {spell(chain['interruption'])} without a link, {spell(chain['overlap'])} with two"
-    )
-    rows = [
+    gaps, overlap = spell(chain["interruption"]), spell(chain["overlap"])
+    rows: list[Row] = [
         ("Chain", chain["id"]),
         ("Owner", chain["owner"]),
         ("State", " ".join(filter(None, (chain["status"].upper(), chain["reason"])))),
@@ -70,7 +68,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),
         ("Hand-over", f"{chain['handover']}, steering {chain['steering']}"),
-        ("Hand-overs", handovers),
+        ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
     if chain["failures"] or chain["refusals"]:
         rows.append(("Trouble", f"{chain['failures']} failures and {chain['refusals']} refusals in a row"))

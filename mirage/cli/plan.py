@@ -93,7 +93,8 @@ def read_command_line(argv: Sequence[str]) -> CommandLine:
 def make_plan(line: CommandLine, outside: Outside) -> Plan:
     """The chain that the command line, its script and the environment describe.
 
-    Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and what ``default_limit`` raises.
+    Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit``
+    raises.
     """
     text, name = _script(line, outside)
     label = name if line.script or line.has("wrap") else "stdin"

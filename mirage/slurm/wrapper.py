@@ -34,13 +34,13 @@ _WATCH = """\
 """
 
 _BODY = """\
-file=$(mktemp "${{TMPDIR:-/tmp}}/mirage.XXXXXX") || exit
-cat >"$file" <<'{end}' || exit
+mirage_script=$(mktemp "${{TMPDIR:-/tmp}}/mirage.XXXXXX") || exit
+cat >"$mirage_script" <<'{end}' || exit
 {script}
 {end}
-exec 3<"$file"
-rm -f "$file"
-unset file
+exec 3<"$mirage_script"
+rm -f "$mirage_script"
+unset mirage_script
 {watch}exec {command} /dev/fd/3 {arguments}
 """
 
