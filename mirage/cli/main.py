@@ -13,6 +13,7 @@ from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
 from mirage.cli.demo import demo_command
+from mirage.cli.doctor import doctor_command
 from mirage.cli.plugins import plugins_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
+app.command("doctor")(doctor_command)
 app.command(
     "submit",
     add_help_option=False,

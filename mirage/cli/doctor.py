@@ -1,0 +1,47 @@
+"""``mirage doctor``: whether chains can work here, and what would make them work better."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mirage.daemon.doctor.finding import Finding
+
+ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+_COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}
+
+
+def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
+    """Look at Slurm, this machine and the configuration; say what follows for chains and what to do.
+
+    Exit status 1 if something makes chains impossible.
+    """
+    from pathlib import Path
+
+    from mirage.config.loading import load_config
+    from mirage.daemon.doctor.examination import examine
+
+    findings = []
+    for finding in examine(load_config(Path(config) if config else None).config):
+        findings.append(finding)
+        if not as_json:
+            _show(finding)
+    if as_json:
+        typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1))
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding) -> None:
+    level = typer.style(f"{finding.level:<4}", fg=_COLOURS[finding.level])
+    typer.echo(f"{level}  {finding.check}: {finding.found}")
+    if finding.follows:
+        typer.echo(f"      {finding.follows}")
+    if finding.todo:
+        typer.echo(f"      -> {finding.todo}")

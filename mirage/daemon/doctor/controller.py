@@ -1,0 +1,149 @@
+"""What slurmctld's settings mean for chains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.daemon.doctor.finding import fail, ok, warn
+from mirage.daemon.doctor.reading import parameters, read_version
+from mirage.domain.errors import BadSpelling
+from mirage.slurm import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.daemon.doctor.finding import Finding
+    from mirage.daemon.doctor.reading import Row
+    from mirage.domain.job import Seconds
+
+_DEFAULT_BF_WINDOW = 1_440
+_ANCIENT = (20, 11)
+
+
+def look_at_settings(settings: Row, client: str, interval: Seconds) -> Iterator[Finding]:
+    """The findings about ``scontrol show config``.
+
+    ``client``: what ``scontrol --version`` prints; ``interval``: seconds between two looks of the daemon.
+    """
+    yield _versions(settings["SLURM_VERSION"], client)
+    yield from _priority(settings)
+    yield _backfill(settings)
+    yield _accounting(settings)
+    yield _memory(settings, interval)
+    yield _privacy(settings)
+    yield _rate_limit(settings)
+
+
+def _versions(controller: str, client: str) -> Finding:
+    ours, theirs = read_version(client), read_version(controller)
+    found = f"controller {controller}, commands {client.rsplit(maxsplit=1)[-1]}"
+    if ours > theirs:
+        todo = "use commands of the controller's release or an older one"
+        return fail("versions", found, "slurmctld refuses commands that are newer than itself", todo)
+    if theirs < _ANCIENT:
+        return warn("versions", found, "not tried with Mirage", "expect surprises; 22.05 and later are tried")
+    return ok("versions", found)
+
+
+def _priority(settings: Row) -> Iterator[Finding]:
+    if settings.get("PriorityType", "").removeprefix("priority/") != "multifactor":
+        follows = "jobs run in order of submission: a successor waits for all that is before it"
+        yield ok("priority", f"PriorityType={settings.get('PriorityType')}", follows)
+        return
+    weight = settings.get("PriorityWeightAge", "0")
+    if weight == "0":
+        follows = (
+            "waiting does not raise a successor's priority: submitting early gains a place by fair share only"
+        )
+        yield warn(
+            "age", "PriorityWeightAge=0", follows, "nothing, if the site wants it so; steering gains little"
+        )
+    else:
+        found = f"PriorityWeightAge={weight}, PriorityMaxAge={settings.get('PriorityMaxAge', '')}"
+        yield ok("age", found, "a successor that waits gains priority")
+    yield _accrual(settings)
+
+
+def _accrual(settings: Row) -> Finding:
+    flags = settings.get("PriorityFlags", "")
+    found = f"PriorityFlags={flags or 'none'}"
+    if "ACCRUE_ALWAYS" in flags.upper():
+        return ok("accrual", found, "held and dependent jobs age as well: steering = hold loses nothing")
+    if "limits" in settings.get("AccountingStorageEnforce", ""):
+        follows = "a hold or an open dependency makes a job's age count from anew: steering = nice keeps it"
+        return ok("accrual", f"{found}, limits are enforced", follows)
+    return ok("accrual", f"{found}, limits are not enforced", "a job's age counts on once it was eligible")
+
+
+def _backfill(settings: Row) -> Finding:
+    kind = settings.get("SchedulerType", "").removeprefix("sched/")
+    given = parameters(settings.get("SchedulerParameters", ""))
+    minutes = int(given.get("bf_window") or _DEFAULT_BF_WINDOW)
+    if kind != "backfill":
+        follows = "Slurm makes no plan: the predictor slurm has nothing to go by"
+        return warn("backfill", f"SchedulerType=sched/{kind}", follows, "choose another predictor than slurm")
+    found = f"plans {minutes / 60:g} h ahead (bf_window), every {given.get('bf_interval') or 30} s"
+    return ok("backfill", found, "the predictor slurm knows no starts beyond that")
+
+
+def _accounting(settings: Row) -> Finding:
+    storage = settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
+    if storage in ("", "none"):
+        follows = "how a link ended is known only as long as slurmctld remembers it; waits are learnt by watching"
+        return warn("accounting", "no accounting", follows, "keep MinJobAge well above the interval between looks")
+    flags = settings.get("AccountingStoreFlags", "")
+    if "job_comment" not in flags:
+        follows = "a submission whose answer was lost is found while its job is in the queue, not afterwards"
+        found = f"AccountingStoreFlags={flags or 'none'}"
+        return warn("accounting", found, follows, "add job_comment to AccountingStoreFlags in slurm.conf")
+    return ok("accounting", f"{storage} keeps comments", "links are found by their tag also after their end")
+
+
+def _memory(settings: Row, interval: Seconds) -> Finding:
+    seconds = int(settings.get("MinJobAge", "300").split()[0])
+    found = f"MinJobAge={seconds} s, a look every {interval} s"
+    if seconds and seconds < 2 * interval:
+        follows = "links may end and be forgotten between two looks; their fate is then asked of the accounting"
+        return warn("memory", found, follows, "raise MinJobAge, or lower loop.interval")
+    return ok("memory", found)
+
+
+def _privacy(settings: Row) -> Finding:
+    hidden = settings.get("PrivateData", "none")
+    if "jobs" in hidden:
+        follows = "only own jobs are seen: predictions know nothing of the queue"
+        todo = "run the daemon as an Operator (sacctmgr modify user ... adminlevel=operator)"
+        return warn("privacy", f"PrivateData={hidden}", follows, todo)
+    return ok("privacy", f"PrivateData={hidden}", "the whole queue is seen")
+
+
+def _rate_limit(settings: Row) -> Finding:
+    given = parameters(settings.get("SlurmctldParameters", ""))
+    if "rl_enable" not in given:
+        return ok("rate limit", "none")
+    bucket, refill = given.get("rl_bucket_size") or "30", given.get("rl_refill_rate") or "2"
+    return ok("rate limit", f"{bucket} questions, {refill} more each second", "Mirage asks three a cycle")
+
+
+def look_at_partitions(partitions: list[Row]) -> Iterator[Finding]:
+    """The findings about ``scontrol show partition``."""
+    if not partitions:
+        yield fail("partitions", "none is seen", "nothing can be submitted", "ask the administrators for access")
+        return
+    limits = [f"{row['PartitionName']} {row.get('MaxTime', '')}" for row in partitions]
+    yield ok("partitions", ", ".join(limits), "a link runs no longer than its partition's limit")
+    closed = [row["PartitionName"] for row in partitions if row.get("State") != "UP"]
+    if closed:
+        follows = "links there wait until they are up again"
+        yield warn("partitions", f"not up: {', '.join(closed)}", follows, "submit to another partition meanwhile")
+    short = [row["PartitionName"] for row in partitions if _shorter_than_an_hour(row.get("MaxTime", ""))]
+    if short:
+        follows = "links there change hands more often than waits can be foreseen"
+        yield warn("partitions", f"limits under an hour: {', '.join(short)}", follows, "choose a longer partition")
+
+
+def _shorter_than_an_hour(limit: str) -> bool:
+    try:
+        return duration.parse(limit) < 3_600
+    except BadSpelling:
+        return False

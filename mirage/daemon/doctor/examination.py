@@ -1,0 +1,145 @@
+"""The examination: every question once, each answer looked at by itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.backends.execution import Commands
+from mirage.bootstrap.worlds import build_view, command_environment, own_user, slurm_clock
+from mirage.daemon.doctor import controller, machine, people
+from mirage.daemon.doctor.finding import Level, fail, ok, warn
+from mirage.daemon.doctor.reading import read_controller_time, read_partitions, read_settings, read_table
+from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.config.model import Config
+    from mirage.daemon.doctor.finding import Finding
+    from mirage.daemon.doctor.reading import Row
+
+_BY_COMMANDS = ("cli", "pyslurm")
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """All findings; nothing is changed, and nothing but Slurm's questions is asked."""
+    yield from machine.look_at_state(Path(config.service.state))
+    yield machine.look_at_daemon(config)
+    yield machine.look_at_socket(config)
+    if config.cluster.backend == "simulated":
+        yield ok("cluster", "simulated: no Slurm is looked at")
+        return
+    commands = machine.look_at_commands(command_environment(config.cluster))
+    if commands.level is Level.OK:
+        yield commands
+        yield from _Slurm(config, Commands(command_environment(config.cluster), config.cluster.timeout)).look()
+    elif config.cluster.backend in _BY_COMMANDS:
+        yield commands
+        return
+    else:
+        todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
+        yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
+    yield _snapshot(config)
+    yield from _acting(config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slurm:
+    """Slurm, asked by its own commands."""
+
+    config: Config
+    commands: Commands
+
+    def look(self) -> Iterator[Finding]:
+        try:
+            settings = read_settings(self.ask("scontrol", "show", "config"))
+        except MirageError as error:
+            yield fail("controller", str(error), "chains hold until it answers", "see that slurmctld runs")
+            yield machine.look_at_munge("")
+            return
+        yield ok("controller", f"{settings.get('ClusterName', '')} answers")
+        if settings.get("AuthType", "").endswith("munge"):
+            yield machine.look_at_munge(settings.get("AuthInfo", ""))
+        client = self.ask("scontrol", "--version")
+        yield from controller.look_at_settings(settings, client, self.config.loop.interval)
+        yield from self.guarded("partitions", self.partitions())
+        yield from self.guarded("clock", self.clock())
+        if not settings.get("AccountingStorageType", "").endswith("none"):
+            yield from self.guarded("account", self.people(settings))
+            yield from self.guarded("history", self.history())
+
+    def partitions(self) -> Iterator[Finding]:
+        yield from controller.look_at_partitions(read_partitions(self.ask("scontrol", "-o", "show", "partition")))
+
+    def clock(self) -> Iterator[Finding]:
+        ours = slurm_clock(self.config.cluster)
+        shown = read_controller_time(self.ask("sdiag"))
+        yield machine.look_at_clock(shown, ours.now(), ours.rate)
+
+    def people(self, settings: Row) -> Iterator[Finding]:
+        user = own_user()
+        if self.config.acting.mode == "own":
+            rows = read_table(self.ask("sacctmgr", "-P", "show", "associations", "where", f"user={user}"))
+            enforced = "associations" in settings.get("AccountingStorageEnforce", "")
+            yield from people.look_at_associations(user, rows, enforced=enforced)
+        if self.config.acting.mode == "release":
+            yield people.look_at_operator(user, read_table(self.ask("sacctmgr", "-P", "show", "user", user)))
+
+    def history(self) -> Iterator[Finding]:
+        began = time.monotonic()
+        self.ask("sacct", "-X", "-n", "-P", "--format=JobID", "-S", "now-1hour", "-E", "now")
+        yield ok("history", f"sacct answers within {time.monotonic() - began:.1f} s")
+
+    def guarded(self, check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """The findings, and in the place of an answer that did not come what that means."""
+        try:
+            yield from findings
+        except MirageError as error:
+            yield warn(check, str(error), "this could not be looked at", "see what Slurm says, and ask again")
+
+    def ask(self, *argv: str) -> str:
+        answer = self.commands.run(argv)
+        if answer.status:
+            said = " ".join(answer.said.split())
+            raise ClusterUnavailable(f"{' '.join(argv[:3])}: exit {answer.status}: {said[:300]}")
+        return answer.out
+
+
+def _snapshot(config: Config) -> Finding:
+    """One look with the daemon's own eyes."""
+    began = time.monotonic()
+    try:
+        seen = build_view(config).cluster.snapshot()
+    except ConfigError as error:
+        return fail("cluster", str(error), "the daemon cannot start", "correct the configuration")
+    except MirageError as error:
+        return fail("cluster", str(error), "chains hold until it answers", "see what Slurm says")
+    took = time.monotonic() - began
+    found = f"{len(seen.pending)} pending and {len(seen.running)} running jobs seen in {took:.1f} s"
+    if took > config.loop.slow_answer:
+        follows = "the daemon looks less often while it takes so long"
+        return warn("cluster", found, follows, "ask when Slurm is less busy; see sdiag")
+    return ok("cluster", found)
+
+
+def _acting(config: Config) -> Iterator[Finding]:
+    match config.acting.mode:
+        case "own" if os.geteuid() == 0:
+            follows = "every link would run as root"
+            yield fail("acting", "mode own, as root", follows, "run it as the user whose chains it keeps")
+        case "own":
+            yield ok("acting", f"mode own: links run as {own_user()}")
+        case "agent" if not config.api.enabled:
+            yield fail("acting", "mode agent without interface", "agents cannot be reached", "set api.enabled")
+        case "agent":
+            yield ok("acting", "mode agent", "each user has to run mirage agent")
+        case "sudo":
+            yield from machine.look_at_helper(Path(config.acting.helper))
+        case "token":
+            yield from machine.look_at_tokens(Path(config.acting.tokens))
+        case "release":
+            yield ok("acting", "mode release", "users submit links in advance, held")

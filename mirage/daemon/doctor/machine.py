@@ -1,0 +1,161 @@
+"""What this machine allows: folders, sockets, clock, the means of each acting mode."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.daemon.doctor.finding import fail, ok, warn
+from mirage.daemon.heartbeat import read_beat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mirage.config.model import Config
+    from mirage.daemon.doctor.finding import Finding
+
+_NEEDED = ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct")
+_MUNGE_TTL = 300
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+_AGES = 10
+
+
+def look_at_commands(environment: Mapping[str, str]) -> Finding:
+    """Whether Slurm's commands are there."""
+    path = environment.get("PATH", os.defpath)
+    missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
+    if missing:
+        todo = "install Slurm's client commands here, or add their folder to PATH"
+        return fail("commands", f"not found: {', '.join(missing)}", "the back end cli cannot work", todo)
+    return ok("commands", f"all in {Path(str(shutil.which('squeue', path=path))).parent}")
+
+
+def look_at_state(folder: Path) -> Iterator[Finding]:
+    """Whether the state folder can be used, and is nobody else's business."""
+    if not folder.exists():
+        parent = next(above for above in folder.parents if above.exists())
+        if os.access(parent, os.W_OK | os.X_OK):
+            yield ok("state", f"{folder} will be made")
+        else:
+            follows = "the daemon cannot start"
+            yield fail("state", f"{folder} cannot be made", follows, "name another folder: service.state")
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield fail("state", f"{folder} cannot be written", "the daemon cannot start", "chown it, or name another")
+    elif stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
+        mode = f"{stat.S_IMODE(folder.stat().st_mode):o}"
+        follows = "scripts and environments of chains are kept there and others may get at them"
+        yield warn("state", f"{folder} has mode {mode}", follows, f"chmod 700 {folder}")
+    else:
+        yield ok("state", str(folder))
+
+
+def look_at_daemon(config: Config) -> Finding:
+    """Whether a daemon runs on this state, and is well."""
+    folder = Path(config.service.state)
+    if not _is_locked(folder / "daemon.lock"):
+        follows = "chains are not looked after now"
+        return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
+    beat = read_beat(folder / "heartbeat")
+    if beat is None:
+        return ok("daemon", "runs, and has not completed a cycle yet")
+    age = int(time.time()) - beat.time
+    found = f"process {beat.pid}, last cycle {age} s ago: {beat.sentence[:120]}"
+    if age > _AGES * max(60, config.loop.longest_interval):
+        return fail("daemon", found, "it hangs", "restart it, and report what its log says")
+    return ok("daemon", found)
+
+
+def look_at_socket(config: Config) -> Finding:
+    """Whether the interface answers."""
+    path = config.api.socket
+    if not config.api.enabled:
+        return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
+    with socket.socket(socket.AF_UNIX) as to:
+        try:
+            to.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return warn("interface", f"nobody answers on {path}", "no daemon runs there", "mirage daemon")
+        except OSError as error:
+            todo = "see that everybody may enter its folder (mode 755)"
+            return fail("interface", f"{path}: {error.strerror}", "mirage submit cannot reach the daemon", todo)
+    return ok("interface", f"answers on {path}")
+
+
+def look_at_munge(auth_info: str) -> Finding:
+    """Whether munge, by which Slurm knows who asks, is there."""
+    named = dict(part.partition("=")[::2] for part in auth_info.split(","))
+    path = named.get("socket") or "/run/munge/munge.socket.2"
+    with socket.socket(socket.AF_UNIX) as to:
+        try:
+            to.connect(path)
+        except OSError as error:
+            follows = "Slurm's commands cannot say who asks"
+            return fail("munge", f"{path}: {error.strerror}", follows, "start munged (systemctl start munge)")
+    return ok("munge", f"answers on {path}")
+
+
+def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
+    """Whether both clocks agree; ``rate`` is how fast Slurm's runs."""
+    skew = (ours - controller) / rate
+    found = f"ours is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
+    if abs(skew) >= _MUNGE_TTL:
+        follows = "munge refuses credentials from so far away, and decisions would come at the wrong time"
+        return fail("clock", found, follows, "run chrony or ntpd on both machines")
+    if abs(skew) >= 5:
+        return warn("clock", found, "decisions come early or late by that", "run chrony or ntpd on both machines")
+    return ok("clock", "agrees with the controller's")
+
+
+def look_at_helper(helper: Path) -> Iterator[Finding]:
+    """Whether the sudo helper is there and nobody but root can change it."""
+    if not helper.exists():
+        yield fail("acting", f"{helper} is missing", "nothing can be submitted for others", "install it as root")
+        return
+    about = helper.stat()
+    if about.st_uid != 0 or about.st_mode & _WRITABLE:
+        follows = "whoever can change it acts as everybody"
+        yield fail(
+            "acting", f"{helper} can be changed by others than root", follows, f"chown root {helper}; chmod 755"
+        )
+        return
+    yield ok("acting", f"{helper} is root's", "sudoers must allow it: deploy/sudoers.d/mirage")
+
+
+def look_at_tokens(folder: Path) -> Iterator[Finding]:
+    """Whether the folder of tokens is closed to others and holds any."""
+    if not folder.is_dir():
+        yield fail(
+            "acting", f"acting.tokens: {folder} is no folder", "nothing can be submitted", "make it, mode 700"
+        )
+        return
+    if stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
+        follows = "a token lets whoever reads it act as its user"
+        yield fail("acting", f"{folder} is open to others", follows, f"chmod 700 {folder}")
+    users = sorted(file.stem for file in folder.glob("*.jwt"))
+    if users:
+        yield ok("acting", f"tokens of {', '.join(users[:10])}{' and others' if len(users) > 10 else ''}")
+    else:
+        todo = "scontrol token username=USER > USER.jwt"
+        yield warn("acting", f"{folder} holds no token", "no user has let Mirage act yet", todo)
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

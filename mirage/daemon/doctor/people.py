@@ -1,0 +1,58 @@
+"""What the accounting allows those in whose name links are submitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.daemon.doctor.finding import fail, ok, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.daemon.doctor.finding import Finding
+    from mirage.daemon.doctor.reading import Row
+
+_A_CHAIN_NEEDS = 2
+"""Jobs in the queue at once: the predecessor that runs and the successor that waits."""
+
+
+def look_at_associations(user: str, associations: list[Row], *, enforced: bool) -> Iterator[Finding]:
+    """The findings about ``sacctmgr show associations`` of one user."""
+    own = [row for row in associations if row.get("User") == user]
+    if not own and enforced:
+        todo = "ask the administrators for an account (sacctmgr add user)"
+        yield fail("account", f"{user} has none", "every submission is refused", todo)
+        return
+    accounts = ", ".join(sorted({row["Account"] for row in own})) or "none needed"
+    yield ok("account", f"{user}: {accounts}")
+    for row in own:
+        yield from _limits(row)
+
+
+def _limits(row: Row) -> Iterator[Finding]:
+    where = f"limits of {row['Account']}"
+    submit, running = _lowest(row, "MaxSubmit", "GrpSubmit"), _lowest(row, "MaxJobs", "GrpJobs")
+    if submit is not None and submit < _A_CHAIN_NEEDS:
+        follows = "a successor can never be submitted before its predecessor has ended"
+        todo = "ask for MaxSubmitJobs of at least 2 a chain, or use another account"
+        yield fail(where, f"MaxSubmitJobs={submit}", follows, todo)
+    elif submit is not None:
+        follows = f"room for {submit // _A_CHAIN_NEEDS} chains at once in this account"
+        yield ok(where, f"MaxSubmitJobs={submit}", follows)
+    if running is not None and running < _A_CHAIN_NEEDS:
+        follows = "a successor starts only once its predecessor has ended: no overlap, and a gap each time"
+        yield warn(where, f"MaxJobs={running}", follows, "ask for MaxJobs of at least 2, or use another account")
+
+
+def _lowest(row: Row, *names: str) -> int | None:
+    given = [int(row[name]) for name in names if row.get(name, "").isdigit()]
+    return min(given, default=None)
+
+
+def look_at_operator(user: str, users: list[Row]) -> Finding:
+    """Whether the daemon's account may let go jobs of others (acting mode release)."""
+    level = next((row.get("Admin", "") for row in users if row.get("User") == user), "none")
+    if level in ("Operator", "Administrator"):
+        return ok("acting", f"{user} is {level}", "it may let go held links of everybody")
+    todo = f"sacctmgr modify user {user} set adminlevel=operator"
+    return fail("acting", f"{user} is no Operator ({level})", "held links of others cannot be let go", todo)

@@ -1,0 +1,54 @@
+"""What Slurm's administrative commands print, as mappings of text."""
+
+from __future__ import annotations
+
+import re
+
+from mirage.domain.errors import BadSpelling
+
+Row = dict[str, str]
+
+_SETTING = re.compile(r"^(\w+)\s+= ?(.*?)\s*$", re.MULTILINE)
+_PAIR = re.compile(r"(\w+)=(\S*)")
+_SDIAG = re.compile(r"^sdiag output at .*\((\d+)\)", re.MULTILINE)
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+def read_settings(text: str) -> Row:
+    """``scontrol show config``; Slurm's ``(null)`` is the empty text. Raises ``BadSpelling``."""
+    settings = {key: "" if value in ("(null)", "N/A") else value for key, value in _SETTING.findall(text)}
+    if "SLURM_VERSION" not in settings:
+        raise BadSpelling(text, "expected the answer of scontrol show config")
+    return settings
+
+
+def read_partitions(text: str) -> list[Row]:
+    """``scontrol --oneliner show partition``."""
+    return [dict(_PAIR.findall(line)) for line in text.splitlines() if line.startswith("PartitionName=")]
+
+
+def read_table(text: str) -> list[Row]:
+    """``sacctmgr --parsable2 show ...``: a row of names, then rows."""
+    names, *rows = [line.split("|") for line in text.splitlines() if line] or [[]]
+    return [dict(zip(names, row, strict=False)) for row in rows]
+
+
+def read_controller_time(text: str) -> int:
+    """The instant that ``sdiag`` shows, epoch seconds. Raises ``BadSpelling``."""
+    match = _SDIAG.search(text)
+    if match is None:
+        raise BadSpelling(text, "expected the answer of sdiag")
+    return int(match[1])
+
+
+def read_version(text: str) -> tuple[int, int]:
+    """Year and month of a Slurm release such as ``slurm-wlm 22.05.8``. Raises ``BadSpelling``."""
+    match = _VERSION.search(text)
+    if match is None:
+        raise BadSpelling(text, "expected a version such as slurm 22.05.8")
+    return int(match[1]), int(match[2])
+
+
+def parameters(text: str) -> Row:
+    """``bf_window=4320,bf_continue``: names with their values, empty where there is none."""
+    return {name: value for name, _, value in (part.partition("=") for part in text.split(",") if part)}

@@ -1,0 +1,138 @@
+"""What the doctor makes of Slurm's settings: recorded answers of real Slurms, one setting changed at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirage.daemon.doctor.controller import look_at_partitions, look_at_settings
+from mirage.daemon.doctor.people import look_at_associations, look_at_operator
+from mirage.daemon.doctor.reading import (
+    read_controller_time,
+    read_partitions,
+    read_settings,
+    read_table,
+    read_version,
+)
+from mirage.domain.errors import BadSpelling
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+VERSIONS = sorted(folder.name for folder in ASSETS.iterdir() if (folder / "scontrol.config.txt").exists())
+
+
+def recorded(version: str, name: str) -> str:
+    return (ASSETS / version / name).read_text()
+
+
+def settings(**changes: str) -> dict[str, str]:
+    return read_settings(recorded(VERSIONS[0], "scontrol.config.txt")) | changes
+
+
+def levels(interval: int = 60, client: str = "slurm 22.05.8", **changes: str) -> dict[str, str]:
+    return {f.check: str(f.level) for f in look_at_settings(settings(**changes), client, interval)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_real_testbed_is_well(version: str) -> None:
+    found = list(
+        look_at_settings(
+            read_settings(recorded(version, "scontrol.config.txt")), recorded(version, "scontrol.version.txt"), 60
+        )
+    )
+    assert {str(f.level) for f in found} == {"ok"}, [f for f in found if f.level != "ok"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_recorded_partitions_are_read(version: str) -> None:
+    partitions = read_partitions(recorded(version, "scontrol.partitions-oneline.txt"))
+    assert {"cpu", "v100", "a100", "npu"} <= {row["PartitionName"] for row in partitions}
+    findings = list(look_at_partitions(partitions))
+    assert "cpu 2-00:00:00" in findings[0].found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_controllers_time_is_read(version: str) -> None:
+    assert read_controller_time(recorded(version, "sdiag.txt")) > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "level"),
+    [
+        ({"PriorityType": "priority/basic"}, "priority", "ok"),
+        ({"PriorityWeightAge": "0"}, "age", "warn"),
+        ({"SchedulerType": "sched/builtin"}, "backfill", "warn"),
+        ({"AccountingStoreFlags": ""}, "accounting", "warn"),
+        ({"AccountingStorageType": "accounting_storage/none"}, "accounting", "warn"),
+        ({"MinJobAge": "100 sec"}, "memory", "warn"),
+        ({"MinJobAge": "0 sec"}, "memory", "ok"),
+        ({"PrivateData": "jobs,usage"}, "privacy", "warn"),
+        ({"SlurmctldParameters": "rl_enable,rl_refill_rate=1"}, "rate limit", "ok"),
+        ({"SLURM_VERSION": "19.05.1"}, "versions", "fail"),
+        ({"SLURM_VERSION": "26.05.3"}, "versions", "ok"),
+    ],
+)
+def test_one_setting_changes_one_finding(changes: dict[str, str], check: str, level: str) -> None:
+    assert levels(**changes)[check] == level
+
+
+@pytest.mark.parametrize(
+    ("flags", "enforce", "words"),
+    [
+        ("ACCRUE_ALWAYS", "limits", "age as well"),
+        ("", "associations,limits,qos", "from anew"),
+        ("", "none", "counts on"),
+    ],
+)
+def test_what_ages_under_a_hold(flags: str, enforce: str, words: str) -> None:
+    findings = look_at_settings(
+        settings(PriorityFlags=flags, AccountingStorageEnforce=enforce), "slurm 22.05.8", 60
+    )
+    (accrual,) = [f for f in findings if f.check == "accrual"]
+    assert words in accrual.follows
+
+
+def test_a_partition_that_is_down_or_short_is_named() -> None:
+    rows = [
+        {"PartitionName": "a", "MaxTime": "2-00:00:00", "State": "DOWN"},
+        {"PartitionName": "b", "MaxTime": "00:30:00", "State": "UP"},
+        {"PartitionName": "c", "MaxTime": "UNLIMITED", "State": "UP"},
+    ]
+    findings = list(look_at_partitions(rows))
+    assert [str(f.level) for f in findings] == ["ok", "warn", "warn"]
+    assert findings[1].found.endswith(": a")
+    assert findings[2].found.endswith(": b")
+    assert str(next(look_at_partitions([])).level) == "fail"
+
+
+def test_the_limits_of_the_recorded_users() -> None:
+    rows = read_table(recorded(VERSIONS[0], "sacctmgr.associations.txt"))
+    findings = list(look_at_associations("alice", rows, enforced=True))
+    assert "alice: limited, research" in findings[0].found
+    assert [(str(f.level), f.found) for f in findings[1:]] == [("ok", "MaxSubmitJobs=3"), ("warn", "MaxJobs=1")]
+
+
+@pytest.mark.parametrize(("most", "level"), [("1", "fail"), ("2", "ok"), ("", "")])
+def test_a_chain_needs_two_jobs_in_the_queue(most: str, level: str) -> None:
+    row = {"User": "eve", "Account": "x", "MaxSubmit": most, "GrpSubmit": "100", "MaxJobs": "", "GrpJobs": ""}
+    findings = list(look_at_associations("eve", [row], enforced=True))
+    about = [f for f in findings if "MaxSubmitJobs" in f.found and f.found != "MaxSubmitJobs=100"]
+    assert [str(f.level) for f in about] == ([level] if level else [])
+
+
+def test_a_user_without_account_is_refused_only_where_that_is_enforced() -> None:
+    assert [str(f.level) for f in look_at_associations("eve", [], enforced=True)] == ["fail"]
+    assert [str(f.level) for f in look_at_associations("eve", [], enforced=False)] == ["ok"]
+
+
+def test_who_is_an_operator() -> None:
+    users = read_table(recorded(VERSIONS[0], "sacctmgr.users.txt"))
+    assert str(look_at_operator("mirage", users).level) == "ok"
+    assert str(look_at_operator("alice", users).level) == "fail"
+
+
+@pytest.mark.parametrize("read", [read_settings, read_controller_time, read_version])
+@pytest.mark.parametrize("text", ["", "slurm_load_ctl_conf error: Unable to contact slurm controller"])
+def test_what_is_no_answer_is_not_taken_for_one(read, text: str) -> None:
+    with pytest.raises(BadSpelling):
+        read(text)

@@ -1,0 +1,167 @@
+"""``mirage doctor`` over fake executables and in bad surroundings."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from mirage.cli.main import app
+from mirage.daemon.doctor import machine
+from mirage.daemon.heartbeat import Heartbeat
+from mirage.daemon.lock import single_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets" / "22.05.8"
+
+SCRIPT = """#!/bin/sh
+case "$(basename "$0") $*" in
+  "scontrol --version") cat {assets}/scontrol.version.txt ;;
+  "scontrol show config") {config} ;;
+  "scontrol -o show partition") cat {assets}/scontrol.partitions-oneline.txt ;;
+  sdiag*) echo "sdiag output at Sat Nov 21 15:42:42 2026 ({now})" ;;
+  *associations*) cat {assets}/sacctmgr.associations.txt ;;
+  sacct*) {sacct} ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, list[dict[str, str]]]]:
+    """The findings by check, over a Slurm whose ``config`` and ``sacct`` answer as the test says."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}/usr/bin:/bin")
+
+    def examine(
+        config: str = f"cat {ASSETS}/scontrol.config.txt", sacct: str = "true", mode: str = "own", now: int = 0
+    ):
+        text = SCRIPT.format(assets=ASSETS, config=config, sacct=sacct, now=now or int(time.time()))
+        for name in ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag"):
+            (commands / name).write_text(text)
+            (commands / name).chmod(0o755)
+        file = tmp_path / "mirage.toml"
+        file.write_text(
+            f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}"\n[acting]\nmode = "{mode}"\n'
+        )
+        result = CliRunner().invoke(app, ["doctor", "--json", "--config", str(file)], catch_exceptions=False)
+        findings = json.loads(result.stdout)["findings"]
+        assert (result.exit_code == 1) == any(f["level"] == "fail" for f in findings)
+        by_check: dict[str, list[dict[str, str]]] = {}
+        for finding in findings:
+            by_check.setdefault(finding["check"], []).append(finding)
+        return by_check
+
+    return examine
+
+
+def test_every_part_is_looked_at(examined) -> None:
+    found = examined()
+    expected = {"state", "daemon", "interface", "commands", "controller", "versions", "age", "accrual", "backfill"}
+    expected |= {
+        "accounting",
+        "memory",
+        "privacy",
+        "rate limit",
+        "partitions",
+        "clock",
+        "history",
+        "cluster",
+        "acting",
+    }
+    assert expected <= set(found)
+    assert found["controller"][0]["level"] == "ok"
+
+
+def test_every_complaint_says_what_follows_and_what_to_do(examined) -> None:
+    for findings in examined(mode="sudo", sacct="exit 1").values():
+        for finding in findings:
+            assert finding["level"] == "ok" or (finding["follows"] and finding["todo"]), finding
+
+
+def test_a_silent_controller_is_a_failure_and_the_rest_is_still_said(examined) -> None:
+    found = examined(config="echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert found["controller"][0]["level"] == "fail"
+    assert "Unable to contact slurm controller" in found["controller"][0]["found"]
+    assert "acting" in found
+
+
+def test_a_silent_accounting_is_a_warning(examined) -> None:
+    assert examined(sacct="echo 'Connection refused' >&2; exit 1")["history"][0]["level"] == "warn"
+
+
+def test_a_clock_that_is_off_is_measured(examined) -> None:
+    (clock,) = examined(now=int(time.time()) - 1_000)["clock"]
+    assert clock["level"] == "fail"
+    assert "ahead of" in clock["found"]
+
+
+def test_a_missing_command_is_named(examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    (commands,) = examined()["commands"]
+    assert commands["level"] == "fail"
+    assert "squeue" in commands["found"]
+
+
+def test_a_configuration_that_cannot_work_is_a_failure(tmp_path: Path) -> None:
+    file = tmp_path / "mirage.toml"
+    file.write_text("[loop]\ninterval = -1\n")
+    result = CliRunner().invoke(app, ["doctor", "--config", str(file)])
+    assert result.exit_code == 1
+    assert "loop.interval" in str(result.exception)
+
+
+def test_a_state_folder_open_to_others_is_a_warning(tmp_path: Path) -> None:
+    for mode, level in ((0o700, "ok"), (0o755, "warn"), (0o770, "warn")):
+        tmp_path.chmod(mode)
+        assert [str(f.level) for f in machine.look_at_state(tmp_path)] == [level]
+    assert [str(f.level) for f in machine.look_at_state(tmp_path / "new" / "one")] == ["ok"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_state_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert [str(f.level) for f in machine.look_at_state(tmp_path)] == ["fail"]
+    assert [str(f.level) for f in machine.look_at_state(tmp_path / "x")] == ["fail"]
+
+
+def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
+    from mirage.config.model import Config, ServiceSection
+
+    config = Config(service=ServiceSection(state=str(tmp_path)))
+    assert machine.look_at_daemon(config).found == "none runs"
+    with single_instance(tmp_path / "daemon.lock"):
+        assert "not completed a cycle yet" in machine.look_at_daemon(config).found
+        Heartbeat(tmp_path / "heartbeat").beat(7, "held everything")
+        assert "held everything" in machine.look_at_daemon(config).found
+        (tmp_path / "heartbeat").write_text('{"pid": 1, "time": 5, "cycles": 1, "sentence": "long ago"}')
+        assert str(machine.look_at_daemon(config).level) == "fail"
+    assert machine.look_at_daemon(config).found == "none runs"
+
+
+def test_a_helper_that_others_can_change_is_a_failure(tmp_path: Path) -> None:
+    helper = tmp_path / "mirage-act"
+    assert [str(f.level) for f in machine.look_at_helper(helper)] == ["fail"]
+    helper.touch()
+    helper.chmod(0o777)
+    assert [str(f.level) for f in machine.look_at_helper(helper)] == ["fail"]
+    if os.geteuid() == 0:
+        helper.chmod(0o755)
+        assert [str(f.level) for f in machine.look_at_helper(helper)] == ["ok"]
+
+
+def test_tokens_are_counted_and_kept_from_others(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["warn"]
+    (tmp_path / "alice.jwt").touch()
+    assert [f.found for f in machine.look_at_tokens(tmp_path)] == ["tokens of alice"]
+    tmp_path.chmod(0o755)
+    assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["fail", "ok"]
