@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import pwd
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
+from mirage.backends.cli_links import Fates, LinkMemory
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
 from mirage.domain.snapshot import Snapshot
-from mirage.slurm.rest import faults, versions
-from mirage.slurm.rest.history import read_past_links
+from mirage.slurm.rest import versions
+from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.history import read_past_jobs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
-from mirage.slurm.rest.queue import read_links, read_queue
+from mirage.slurm.rest.queue import read_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
     from mirage.domain.snapshot import PartitionState
     from mirage.ports import Clock
+    from mirage.slurm.queuetext import Queue
     from mirage.slurm.rest.fields import Record
+
+_log = logging.getLogger(__name__)
 
 _LOOK_BACK = 2 * 86_400
 """How far back a link whose id is not known is looked for: its submission was tried at most some hours ago."""
@@ -81,7 +87,7 @@ class Rest:
         """The list ``name`` in the answer to a question. Raises ``ClusterUnavailable`` unless it is whole."""
         answer = self.ask("GET", path, family=family)
         if answer.errors:
-            told = faults.spell(faults.read_faults(answer.errors))
+            told = Faults.read(answer.errors).line
             self.unavailable(f"GET {path}", f"{told} (asked as {self.client.credentials})")
         found = answer.body.get(name)
         if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
@@ -97,15 +103,17 @@ class RestCluster:
     """``Cluster`` through one slurmrestd, in the name of one user.
 
     A snapshot asks for the jobs, the nodes and, only where expected links are not among the jobs, for them in the
-    accounting. v0.0.36's nodes do not name their partitions: it asks for those once, and its nodes never show
-    that they drain. Slurm's accounting forgets comments unless ``AccountingStoreFlags`` has ``job_comment``:
-    without it a link that has left the queue is found by its id only.
+    accounting; what that cannot tell stays as it was last seen. v0.0.36's nodes do not name their partitions: it
+    asks for those once, and its nodes never show that they drain. Slurm's accounting forgets comments unless
+    ``AccountingStoreFlags`` has ``job_comment``: without it a link that has left the queue is found by id only.
     """
 
     def __init__(self, client: RestClient, clock: Clock, version: RestVersion | None = None) -> None:
         self._rest = Rest(client, version or RestVersion())
         self._clock = clock
         self._partitions: list[Record] | None = None
+        self._memory = LinkMemory()
+        self._told = ""
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now. Raises ``ClusterUnavailable``, also where the token is not accepted."""
@@ -122,21 +130,46 @@ class RestCluster:
         return ABSENT
 
     def _snapshot(self, queue: bool, expected: Mapping[str, JobId]) -> Snapshot:
+        now = self._clock.now()
         jobs = self._lifted(Kind.JOB, self._rest.records("jobs", "jobs"))
-        seen = read_queue(jobs if queue else (), _user_name)
-        links = read_links(jobs, expected, _user_name)
-        missing = {tag: job_id for tag, job_id in expected.items() if tag not in links}
+        seen = read_queue(jobs, _user_name, set(expected.values()) - {NO_JOB}, columns=queue)
+        self._tell(seen.unreadable)
         partitions = self._nodes() if queue else ()
         return Snapshot(
-            time=self._clock.now(),
+            time=now,
             pending=seen.pending,
             running=seen.running,
             partitions=partitions,
             users=seen.users,
             partition_names=seen.partitions,
             qos_names=seen.qos,
-            links=links | self._past(missing),
+            links=self._links(seen, expected, now),
         )
+
+    def _links(self, seen: Queue, expected: Mapping[str, JobId], now: Seconds) -> dict[str, Job]:
+        last = self._memory.last
+        links = self._memory.account(seen, expected, self._fates, now)
+        return {tag: _with_known_exit(job, last.get(tag)) for tag, job in links.items()}
+
+    def _fates(self, ids: Collection[JobId]) -> Fates:
+        """What accounting tells of these jobs, or of all recent ones: one question."""
+        if ids:
+            which = f"step={quote(','.join(str(job_id) for job_id in ids), safe='')}"
+        else:
+            which = f"start_time={self._instant(self._clock.now() - _LOOK_BACK)}"
+        try:
+            records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
+        except ClusterUnavailable as trouble:
+            _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
+            return Fates({}, answered=False)
+        return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
+
+    def _tell(self, unreadable: Sequence[str]) -> None:
+        """Say once which jobs are left out."""
+        example = unreadable[0] if unreadable else ""
+        if example and example != self._told:
+            _log.warning("slurmrestd: %d jobs cannot be read, left out; the first: %s", len(unreadable), example)
+        self._told = example
 
     def _lifted(self, kind: Kind, records: list[Record]) -> list[Record]:
         number = self._rest.number()
@@ -150,20 +183,15 @@ class RestCluster:
             nodes = with_partitions(nodes, self._partitions)
         return read_partitions(self._lifted(Kind.NODE, nodes))
 
-    def _past(self, missing: Mapping[str, JobId]) -> dict[str, Job]:
-        """The missing links among the jobs that have ended; all of them in one question."""
-        if not missing:
-            return {}
-        if NO_JOB in missing.values():
-            now = self._clock.now()
-            query = f"start_time={self._instant(now - _LOOK_BACK)}&skip_steps=true"
-        else:
-            query = f"step={quote(','.join(str(job_id) for job_id in missing.values()), safe='')}&skip_steps=true"
-        records = self._rest.records(f"jobs?{query}", "jobs", family="slurmdb")
-        return read_past_links(self._lifted(Kind.PAST_JOB, records), missing)
-
     def _instant(self, seconds: Seconds) -> str:
         return f"uts{seconds}" if self._rest.number() < 39 else str(seconds)
+
+
+def _with_known_exit(job: Job, last: Job | None) -> Job:
+    """Before v0.0.40 accounting does not tell exit codes: the one that the queue showed, if it did."""
+    if job.exit_code == ABSENT and last is not None and last.job_id == job.job_id and last.state is job.state:
+        return replace(job, exit_code=last.exit_code)
+    return job
 
 
 def _user_name(user_id: int) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from mirage.backends.rest import Rest, RestVersion
 from mirage.backends.restclient import Credentials, RestClient
-from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted, UnknownJob, UnsupportedSlurm
+from mirage.domain.errors import BadSpelling, MirageError, NotPermitted, UnknownJob, UnsupportedSlurm
 from mirage.domain.job import JobId, JobState
-from mirage.slurm.rest import faults, versions
+from mirage.slurm.rest import versions
 from mirage.slurm.rest.description import describe, describe_change
-from mirage.slurm.rest.faults import Cause
+from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.lifting import Kind, lift
 from mirage.slurm.rest.lowering import lower_change, lower_submission
 from mirage.slurm.rest.queue import job_state
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirage.backends.restclient import Address, Answer
     from mirage.domain.job import JobChange, JobRequest
     from mirage.ports import Clock
-    from mirage.slurm.rest.faults import Fault
+    from mirage.slurm.rest.fields import Record
 
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
 _FLAGS_SINCE = 40
@@ -93,27 +93,24 @@ class RestActuator:
         job_id = answer.body.get("job_id")
         if type(job_id) is int and job_id > 0:  # beside it may stand an error that is only a remark: "is held"
             return JobId(job_id)
-        found = faults.read_faults(answer.errors)
-        if not found:
+        if not answer.errors:
             rest.unavailable("POST job/submit", "the answer has neither a job id nor an error")
-        if faults.worst(found) is Cause.UNREACHABLE:
-            rest.unavailable("POST job/submit", faults.spell(found))
-        raise faults.rejection(found)
+        raise Faults.read(answer.errors).of_submission(f"submission as {rest.client.credentials}")
 
     def cancel(self, job_id: JobId, owner: str) -> None:
         """Cancel a job."""
         rest = self._rest(owner)
-        found = _found(rest.ask("DELETE", f"job/{job_id}"))
-        if found and faults.worst(found) is not Cause.FINISHED:
-            _fail(rest, f"cancel job {job_id}", job_id, found)
+        errors = rest.ask("DELETE", f"job/{job_id}").errors
+        if errors and not Faults.read(errors).already_ended:
+            raise _fault(rest, f"cancel job {job_id}", errors)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         """Hold, release, nice or put off a pending job; Slurm would let some of it be done to running ones."""
         rest = self._rest(owner)
         self._expect(rest, job_id, JobState.PENDING)
         body = lower_change(rest.number(), describe_change(change))
-        if found := _found(rest.ask("POST", f"job/{job_id}", body)):
-            _fail(rest, f"change job {job_id}", job_id, found)
+        if errors := rest.ask("POST", f"job/{job_id}", body).errors:
+            raise _fault(rest, f"change job {job_id}", errors)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
         """Send a signal.
@@ -129,8 +126,8 @@ class RestActuator:
                 f"{versions.spell(_FLAGS_SINCE)} can (Slurm 23.11)"
             )
         flags = "&flags=BATCH_JOB" if batch_only else ""
-        if found := _found(rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}")):
-            _fail(rest, f"signal job {job_id}", job_id, found)
+        if errors := rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}").errors:
+            raise _fault(rest, f"signal job {job_id}", errors)
 
     def _rest(self, owner: str) -> Rest:
         return Rest(RestClient(self._address, self._tokens.of(owner), self._timeout), self._version)
@@ -138,8 +135,8 @@ class RestActuator:
     def _expect(self, rest: Rest, job_id: JobId, state: JobState) -> None:
         """Raise ``UnknownJob`` unless the job is in that state."""
         answer = rest.ask("GET", f"job/{job_id}")
-        if found := _found(answer):
-            _fail(rest, f"look at job {job_id}", job_id, found)
+        if answer.errors:
+            raise _fault(rest, f"look at job {job_id}", answer.errors)
         states = _states(rest, answer)
         if state not in states:
             seen = ", ".join(sorted({other.name for other in states})) or "not known to Slurm"
@@ -156,17 +153,5 @@ def _states(rest: Rest, answer: Answer) -> list[JobState]:
         rest.unavailable("GET job", str(error))
 
 
-def _found(answer: Answer) -> tuple[Fault, ...]:
-    return faults.read_faults(answer.errors)
-
-
-def _fail(rest: Rest, what: str, job_id: JobId, found: tuple[Fault, ...]) -> None:
-    """Raise what the faults amount to."""
-    told = f"{what}: {faults.spell(found)}"
-    match faults.worst(found):
-        case Cause.UNKNOWN_JOB | Cause.FINISHED | Cause.WRONG_STATE:
-            raise UnknownJob(told if str(job_id) in told else f"job {job_id}: {told}")
-        case Cause.DENIED | Cause.REFUSED:
-            raise NotPermitted(f"{told} (asked as {rest.client.credentials})")
-        case Cause.UNREACHABLE:
-            raise ClusterUnavailable(f"slurmrestd at {rest.client.address.text}: {told}")
+def _fault(rest: Rest, what: str, errors: list[Record]) -> MirageError:
+    return Faults.read(errors).of_act(f"{what} as {rest.client.credentials}")

@@ -7,7 +7,6 @@ import json
 import os
 import urllib.request
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +16,14 @@ from live_world import TestbedWorld
 from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator, TokenDirectory
 from mirage.backends.restclient import Address, Credentials, RestClient
+from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnsupportedSlurm
 from mirage.domain.job import ABSENT, BatchScript, JobChange, JobState, WarnSignal
 from mirage.slurm.rest import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from slurm_testbed import Testbed
 
@@ -47,11 +48,11 @@ class RestWorld(TestbedWorld):
             file.unlink()
         (tokens / f"{user}.jwt").write_text(testbed.token(user))
         address = Address.parse(testbed.rest)
-        client = RestClient(address, Credentials(user, str(tokens / f"{user}.jwt")), timeout=90)
+        self.client = RestClient(address, Credentials(user, str(tokens / f"{user}.jwt")), timeout=90)
         self.version = RestVersion(version)
-        self.number = self.version.of(client)
+        self.number = self.version.of(self.client)
         self.tokens = tokens
-        self.cluster = RestCluster(client, self, self.version)
+        self.cluster = RestCluster(self.client, self, self.version)
         self.actuator = RestActuator(address, TokenDirectory(tokens), self, self.version, timeout=90)
 
 
@@ -67,16 +68,6 @@ class RestContract(Contract):
         world.until(request, JobState.RUNNING)
         with pytest.raises(UnsupportedSlurm, match=str(job_id)):
             world.actuator.signal(job_id, world.facts.user, "USR1", batch_only=True)
-
-    def test_a_job_that_has_ended_is_found_long_after(self, world: RestWorld) -> None:  # type: ignore[override]
-        if world.number >= EXIT_CODES_SINCE:
-            super().test_a_job_that_has_ended_is_found_long_after(world)
-            return
-        request, job_id = world.submit(Doing(runs=MINUTE, exit_code=4))
-        before = world.until(request, JobState.FAILED)
-        world.forget(job_id)
-        after = world.cluster.snapshot(expected={request.tag: job_id}).links[request.tag]
-        assert after == replace(before, exit_code=ABSENT, reason="")
 
 
 @pytest.fixture
@@ -231,12 +222,26 @@ def test_a_stopped_slurmrestd_is_no_empty_queue(world: RestWorld) -> None:
 
 
 def test_accounting_that_is_down_is_no_lost_link(world: RestWorld) -> None:
-    request, job_id = world.submit(Doing(runs=MINUTE))
-    world.until(request, JobState.COMPLETED)
+    request, job_id = world.submit(Doing(runs=MINUTE, exit_code=3))
+    before = world.until(request, JobState.FAILED)
     world.forget(job_id)
+    newcomer = RestCluster(world.client, world, world.version)
     world.testbed.service("slurmdbd", "stop")
     try:
-        with pytest.raises(ClusterUnavailable):
-            world.cluster.snapshot(expected={request.tag: job_id})
+        with pytest.raises(ClusterUnavailable, match="slurmdbd"):
+            newcomer.snapshot(expected={request.tag: job_id})
+        assert world.cluster.snapshot(expected={request.tag: job_id}).links[request.tag] == before
     finally:
         world.testbed.service("slurmdbd", "start")
+
+
+def test_a_link_that_ended_unseen_is_found_in_the_accounting(world: RestWorld) -> None:
+    request, job_id = world.submit(Doing(runs=MINUTE, exit_code=3))
+    world.until(request, JobState.FAILED)
+    world.forget(job_id)
+    newcomer = RestCluster(world.client, world, world.version)
+    job = newcomer.snapshot(expected={request.tag: job_id}).links[request.tag]
+    assert job.state is JobState.FAILED
+    assert job.exit_code == (3 if world.number >= EXIT_CODES_SINCE else ABSENT)
+    by_tag = newcomer.snapshot(expected={request.tag: NO_JOB}).links[request.tag]
+    assert by_tag.job_id == job_id

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LONG_AGO = 1_000_000
 """A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
 
-_SECRETS = ("SLURM_JWT",)
-"""Variables that no job's environment may have: they would let it act as a daemon does."""
+_SECRET = ("SLURM_JWT", "SLURMRESTD_")
+"""Beginnings of the names of variables that no job may have: they would let it act as a daemon does."""
 
 _LEAST_ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 """Slurm refuses an empty one."""
@@ -99,5 +99,5 @@ def _dependency(dependency: Dependency) -> str:
 
 def _environment(batch: BatchScript) -> list[str]:
     """``NAME=value`` each, without secrets, never empty."""
-    own = [f"{name}={value}" for name, value in batch.environment if name not in _SECRETS]
+    own = [f"{name}={value}" for name, value in batch.environment if not name.startswith(_SECRET)]
     return own or list(_LEAST_ENVIRONMENT)

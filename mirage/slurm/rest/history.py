@@ -9,30 +9,25 @@ from mirage.slurm.rest.fields import Record, part, text, whole
 from mirage.slurm.rest.queue import exit_code, job_state, limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 _NO_NODES = ("", "None assigned")
 
 
-def read_past_links(records: Iterable[Record], missing: Mapping[str, JobId]) -> dict[str, Job]:
-    """The ``missing`` links among the accounting's jobs, by tag: by id, or by comment where the id is not known.
+def read_past_jobs(records: Iterable[Record]) -> dict[JobId, Job]:
+    """The accounting's jobs by id, with their comments as tags.
 
-    Of several under one tag the last submitted counts: a requeued job has a record for each run. Raises
-    ``BadSpelling``.
+    A requeued job has a record for each run: the last submitted counts. Raises ``BadSpelling``.
     """
-    tag_of = {job_id: tag for tag, job_id in missing.items() if job_id}
-    found: dict[str, Job] = {}
+    found: dict[JobId, Job] = {}
     for record in records:
-        tag = tag_of.get(JobId(whole(record, "job_id"))) or text(part(record, "comment"), "job")
-        if tag not in missing:
-            continue
-        job = _read(record, tag)
-        if tag not in found or job.submit >= found[tag].submit:
-            found[tag] = job
+        job = _read(record)
+        if job.job_id not in found or job.submit >= found[job.job_id].submit:
+            found[job.job_id] = job
     return found
 
 
-def _read(record: Record, tag: str) -> Job:
+def _read(record: Record) -> Job:
     times = part(record, "time")
     state = job_state(part(record, "state"), "current")
     ran = text(record, "nodes") not in _NO_NODES
@@ -48,5 +43,5 @@ def _read(record: Record, tag: str) -> Job:
         start=whole(times, "start") or ABSENT if ran else ABSENT,
         end=whole(times, "end") or ABSENT,
         exit_code=exit_code(record),
-        tag=tag,
+        tag=text(part(record, "comment"), "job"),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.slurm import hostlist
 from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, wrong
+from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,17 +86,14 @@ def _node_39(node: Record) -> None:
 
 
 def _job_40(job: Record) -> None:
-    """Up to v0.0.39 the state is one word, instants are plain, and the exit code is what wait(2) gives.
-
-    The word is COMPLETING where that flag is set and hides what the job came to, so it counts as running still.
-    """
+    """Up to v0.0.39 the state is one word, instants are plain, and the exit code is what wait(2) gives."""
     job["job_state"] = _one_state(job, "job_state")
     for name in ("submit_time", "eligible_time", "start_time", "end_time"):
         job[name] = _numbered(job, name, UNSET)
     status = job["exit_code"]["number"] if type(job["exit_code"]) is dict else job["exit_code"]
     if type(status) is not int:
         raise wrong(job, "exit_code", "a wait status")
-    job["exit_code"] = _exit(status >> 8 & 0xFF, status & 0x7F)
+    job["exit_code"] = exit_record(status >> 8 & 0xFF, status & 0x7F)
 
 
 def _past_job_40(job: Record) -> None:
@@ -110,7 +108,7 @@ def _past_job_40(job: Record) -> None:
     code, number = told.get("return_code"), signal.get("signal_id", 0)
     job["state"] = state
     unknown = not code and not number and "FAILED" in state["current"]
-    job["exit_code"] = _exit(None if unknown or number else code or 0, number)
+    job["exit_code"] = exit_record(None if unknown or number else code or 0, number)
 
 
 def _numbered(record: Record, name: str, absent: Record) -> Record:
@@ -128,10 +126,20 @@ def _one_state(record: Record, name: str) -> list[str]:
     value = record.get(name)
     if type(value) is not str:
         raise wrong(record, name, "a state")
-    return ["RUNNING", value] if value.upper() == "COMPLETING" else [value]
+    return state_words(value)
 
 
-def _exit(code: int | None, signal: int) -> Record:
+def state_words(word: str) -> list[str]:
+    """One word for a job's state as the list that newer versions have: a flag's, where one stands in its place.
+
+    COMPLETING hides what the job came to, so it counts as running still. Raises ``BadSpelling``.
+    """
+    upper = word.upper()
+    return list(_FLAG_ALONE[upper]) if upper in _FLAG_ALONE else [parse_state(upper).name]
+
+
+def exit_record(code: int | None, signal: int) -> Record:
+    """An exit code in the newest shape; ``None``: not known."""
     return {
         "return_code": UNSET if code is None else set_number(code),
         "signal": {"id": set_number(signal) if signal else UNSET},
@@ -144,6 +152,14 @@ def _inside(record: Record, name: str) -> dict[str, Any]:
         raise wrong(record, name, "an object")
     return value
 
+
+_FLAG_ALONE = {
+    "COMPLETING": ("RUNNING", "COMPLETING"),
+    "STAGE_OUT": ("RUNNING", "COMPLETING"),
+    "REQUEUED": ("PENDING",),
+    "REQUEUE_FED": ("PENDING",),
+}
+"""Flags that up to v0.0.39 stand in place of the state."""
 
 _NO_VAL, _INFINITE = 0xFFFFFFFE, 0xFFFFFFFF
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,20 +13,20 @@ from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
+from mirage.slurm.queuetext import Queue, QueuedJob
 from mirage.slurm.rest.fields import Record, instant, number, part, text, texts, whole, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Sequence
 
-TAG = "mirage:"
-"""What every link's comment begins with."""
+_TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 
 UserName = Callable[[int], str]
 """The name of a user id, for versions that leave the name empty."""
 
 _HELD = ("JobHeldUser", "JobHeldAdmin")
 _NOT_ELIGIBLE = (*_HELD, "Dependency", "DependencyNeverSatisfied")
-_PLANNED = (JobState.RUNNING, JobState.SUSPENDED)
+_HOLDS_NODES = (JobState.RUNNING, JobState.SUSPENDED)
 _STATES = {state.name: state for state in JobState}
 
 
@@ -45,17 +46,6 @@ class Vocabulary:
         return tuple(self._codes)[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """The controller's jobs."""
-
-    pending: JobColumns
-    running: JobColumns
-    users: tuple[str, ...]
-    partitions: tuple[str, ...]
-    qos: tuple[str, ...]
-
-
 @dataclass(slots=True)
 class _Rows:
     """Columns while they grow."""
@@ -66,26 +56,45 @@ class _Rows:
     pending: list[tuple[int, ...]] = field(default_factory=list)
     running: list[tuple[int, ...]] = field(default_factory=list)
 
-
-def read_queue(records: Iterable[Record], user_name: UserName) -> Queue:
-    """Pending and running jobs as columns; a pending array has a row for each task that is still in its record.
-
-    Suspended jobs are among the running ones. A job asked for several partitions counts for the first. Raises
-    ``BadSpelling``.
-    """
-    rows = _Rows()
-    for record in records:
+    def add(self, record: Record, user_name: UserName) -> None:
+        """One more job, where it pends or runs."""
         state = job_state(record)
         if state is JobState.PENDING:
-            rows.pending.extend([_row(rows, record, user_name, pending=True)] * tasks(record))
-        elif state in _PLANNED:
-            rows.running.append(_row(rows, record, user_name, pending=False))
+            self.pending.extend([_row(self, record, user_name, pending=True)] * tasks(record))
+        elif state in _HOLDS_NODES or "COMPLETING" in texts(record, "job_state"):
+            self.running.append(_row(self, record, user_name, pending=False))
+
+
+def read_queue(
+    records: Sequence[Record], user_name: UserName, wanted: Collection[JobId] = (), *, columns: bool = True
+) -> Queue:
+    """Pending jobs in order of priority, an array once for each task; running ones by the ends their limits set.
+
+    Suspended and completing jobs are among the running ones. A job that asks for several partitions counts for
+    the first. Ours are those with a tag as comment, and the ``wanted`` ones; without ``columns`` only they are
+    read. Records that cannot be read are left out and said; raises ``BadSpelling`` where none can.
+    """
+    rows = _Rows()
+    ours: list[QueuedJob] = []
+    unreadable: list[str] = []
+    for record in records:
+        try:
+            if columns:
+                rows.add(record, user_name)
+            if record["job_id"] in wanted or _TAG.fullmatch(text(record, "comment")):
+                ours.append(_queued_job(record, user_name))
+        except BadSpelling as fault:
+            unreadable.append(str(fault))
+            if len(unreadable) == len(records):
+                raise
     return Queue(
-        pending=_columns(rows.pending),
-        running=_columns(rows.running),
+        pending=_columns(rows.pending, key=lambda row: (-row[-1], row[0])),
+        running=_columns(rows.running, key=lambda row: row[8] + row[5]),
         users=rows.users.words,
         partitions=rows.partitions.words,
         qos=rows.qos.words,
+        ours=tuple(job for job in ours if not _refused_at_once(job.job)),
+        unreadable=tuple(unreadable),
     )
 
 
@@ -104,39 +113,17 @@ def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> 
     )
 
 
-def _columns(rows: list[tuple[int, ...]]) -> JobColumns:
+def _columns(rows: list[tuple[int, ...]], key: Callable[[tuple[int, ...]], object]) -> JobColumns:
     if not rows:
         return JobColumns.none()
-    return JobColumns(*np.array(rows, dtype=np.int64).T.copy())
+    return JobColumns(*np.array(sorted(rows, key=key), dtype=np.int64).T.copy())  # type: ignore[arg-type]
 
 
-def read_links(records: Iterable[Record], expected: Mapping[str, JobId], user_name: UserName) -> dict[str, Job]:
-    """Jobs that carry a tag, or that ``expected`` knows under one although their comment was changed, by tag.
-
-    Of several under one tag the expected one counts, else one that has not ended, else the last submitted.
-    Raises ``BadSpelling``.
-    """
-    tag_of = {job_id: tag for tag, job_id in expected.items() if job_id}
-    links: dict[str, Job] = {}
-    for record in records:
-        comment = text(record, "comment")
-        tag = tag_of.get(JobId(whole(record, "job_id"))) or (comment if comment.startswith(TAG) else "")
-        if tag:
-            job = read_job(record, tag, user_name)
-            links[tag] = max(links.get(tag, job), job, key=lambda job, tag=tag: _rank(job, expected.get(tag)))  # type: ignore[misc]
-    return links
-
-
-def _rank(job: Job, expected: JobId | None) -> tuple[bool, bool, int]:
-    return (job.job_id == expected, not job.state.finished, job.submit)
-
-
-def read_job(record: Record, tag: str, user_name: UserName) -> Job:
-    """One job of the controller. Raises ``BadSpelling``."""
+def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
     state = job_state(record)
     pending = state is JobState.PENDING
     ran = not pending and bool(text(record, "nodes"))  # one that never ran has the instant of its end as its start
-    return Job(
+    job = Job(
         job_id=JobId(whole(record, "job_id")),
         name=text(record, "name"),
         user=owner(record, user_name),
@@ -147,13 +134,20 @@ def read_job(record: Record, tag: str, user_name: UserName) -> Job:
         submit=instant(record, "submit_time"),
         start=instant(record, "start_time") if ran else ABSENT,
         end=ABSENT if pending else instant(record, "end_time"),
-        exit_code=exit_code(record),
+        exit_code=exit_code(record) if state.finished else 0,
         reason=_reason(record),
-        tag=tag,
+        tag=text(record, "comment"),
         expected_start=_planned_start(record) if pending else ABSENT,
-        held=pending and _reason(record) in _HELD,
+        held=pending and _reason(record) == "JobHeldUser",
         nice=whole(record, "nice"),
     )
+    return QueuedJob(job, completing=state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state"))
+
+
+def _refused_at_once(job: Job) -> bool:
+    """What remains of a refused submission: the controller keeps a record of a job that never was one."""
+    no_time = job.start == ABSENT and job.end - job.submit <= 1
+    return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
 
 
 def job_state(record: Record, name: str = "job_state") -> JobState:
