@@ -1,0 +1,187 @@
+"""``mirage chains``, ``mirage chain`` and ``mirage agent`` as processes, on a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from api_world import START, definition, world
+
+from mirage.backends.acting.orders import Answer, CancelJob, Verdict
+from mirage.domain.chain import ChainStatus, Link, LinkState
+from mirage.domain.job import JobId, JobState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from api_world import World
+
+__all__ = ["world"]
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+def mirage(world: World, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/", "TZ": "UTC", "MIRAGE_SOCKET": str(world.socket)}
+    return subprocess.run(
+        [sys.executable, "-m", "mirage", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | variables,
+    )
+
+
+@pytest.fixture
+def running(world: World) -> World:
+    """One chain whose second link runs while its third one waits."""
+    from dataclasses import replace
+
+    world.call("POST", "/api/v1/chains", definition())
+    (record,) = world.loop.records
+    tag = record.chain.tag
+    first = Link(
+        1, tag(1), START - 9_000, LinkState.ENDED, JobId(101), START - 9_000, START - 8_000, START - 4_400,
+        JobState.TIMEOUT, 0, "the first link",
+    )  # fmt: skip
+    second = Link(
+        2, tag(2), START - 7_000, LinkState.RUNNING, JobId(102), START - 7_000, START - 4_340, START + 3_600,
+        JobState.RUNNING,
+    )  # fmt: skip
+    third = Link(3, tag(3), START - 60, LinkState.PENDING, JobId(103), START - 60, reason="it would start in time")
+    world.loop.records = [replace(record, links=(first, second, third))]
+    world.loop.cycle()
+    return world
+
+
+def test_the_list_is_as_squeues(running: World) -> None:
+    heading, row = mirage(running, "chains").stdout.splitlines()
+    shown = dict(zip(heading.split(), row.split(None, 9), strict=True))
+    assert shown == {
+        "CHAIN": "train-k3q9",
+        "USER": ME,
+        "STATE": "ACTIVE",
+        "LINKS": "3",
+        "JOBID": "102",
+        "TIME_LEFT": "01:00:00",
+        "NEXT": "103",
+        "GAPS": "00:01:00",
+        "OVERLAP": "00:00:00",
+        "REASON": "hold: it is early",
+    }
+    document = json.loads(mirage(running, "chains", "--json").stdout)
+    assert document["chains"][0]["links"][1]["job_id"] == 102
+
+
+def test_a_chain_that_is_over_is_listed_on_demand(running: World) -> None:
+    from dataclasses import replace
+
+    (record,) = running.loop.records
+    running.loop.records = [replace(record, status=ChainStatus.DONE, links=record.links[:1])]
+    running.loop.cycle()
+    assert "train-k3q9" not in mirage(running, "chains").stdout
+    assert "train-k3q9" in mirage(running, "chains", "--all").stdout
+
+
+def test_one_chain_is_shown_with_its_links(running: World) -> None:
+    text = mirage(running, "chain", "show", "train-k3q9").stdout
+    assert "1, 00:01:00 without a link, 00:00:00 with two" in text
+    first, second, third = text.splitlines()[-3:]
+    assert first.split()[:3] == ["1", "101", "TIMEOUT"]
+    assert first.endswith("the first link")
+    assert "2023-11-14T21:01:00" in second
+    assert third.split()[1:3] == ["103", "PENDING"]
+    assert json.loads(mirage(running, "chain", "show", "train-k3q9", "--json").stdout)["id"] == "train-k3q9"
+
+
+def test_commands_say_what_was_done(running: World) -> None:
+    assert mirage(running, "chain", "pause", "train-k3q9").stdout == f"chain train-k3q9 paused by {ME}\n"
+    assert running.loop.records[0].status is ChainStatus.PAUSED
+    assert (
+        json.loads(mirage(running, "chain", "resume", "train-k3q9", "--json").stdout)["chain"]["status"]
+        == "active"
+    )
+    assert mirage(running, "chain", "cancel", "train-k3q9").returncode == 0
+    assert running.loop.records[0].status is ChainStatus.STOPPED
+
+
+def test_explain_tells_the_story(running: World) -> None:
+    mirage(running, "chain", "pause", "train-k3q9")
+    lines = mirage(running, "chain", "explain", "train-k3q9").stdout.splitlines()
+    assert lines[0].endswith(f"chain train-k3q9 added by {ME}")
+    assert lines[1].endswith(f"chain train-k3q9 paused by {ME}")
+    assert lines[2] == "now: hold: it is early"
+
+
+@pytest.mark.parametrize("command", ["show", "pause", "resume", "cancel", "explain"])
+def test_exit_codes(world: World, command: str) -> None:
+    done = mirage(world, "chain", command, "nix/../x y")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("\n") == 1
+    gone = mirage(world, "chain", command, "nix", MIRAGE_SOCKET="/nowhere.sock")
+    assert (gone.returncode, "mirage daemon &" in gone.stderr) == (5, True)
+    assert mirage(world, "chain", command).returncode == 2
+
+
+def test_another_users_chain_is_refused(world: World) -> None:
+    if os.getuid() != 0:
+        pytest.skip("speaking as several users needs root")
+    world.call("POST", "/api/v1/chains", definition("of-one"), user="nobody")
+    code = f"""
+import contextlib, os, sys
+from mirage.cli.main import main
+with contextlib.suppress(SystemExit):  # loads what the other user may not read
+    sys.argv = ["mirage", "chains", "--socket", "{world.socket}"]
+    main()
+os.setgid(1), os.setuid(1)
+sys.argv = ["mirage", "chain", "cancel", "of-one", "--socket", "{world.socket}"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "is not daemon's" in done.stderr
+
+
+SCANCEL = """\
+#!/bin/sh
+echo "scancel $*" >>"$0.log"
+"""
+SQUEUE = """\
+#!/bin/sh
+echo "$(id -un) mirage:train-k3q9:1"
+"""
+
+
+def test_an_agent_does_what_it_is_told_for_its_own_user(world: World, tmp_path: Path) -> None:
+    for name, text in (("scancel", SCANCEL), ("squeue", SQUEUE)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    assert mirage(world, "agent", "--once", PATH=path).returncode == 0
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(world.desk.ask(ME, CancelJob(JobId(7)))))
+    thread.start()
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "mirage", "agent"],
+        env={"PATH": path, "HOME": "/", "MIRAGE_SOCKET": str(world.socket), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    thread.join()
+    agent.terminate()
+    said, _ = agent.communicate()
+    assert answers[0].verdict is Verdict.DONE, answers
+    assert f"cancel job 7 for {ME}: done" in said
+    assert "7" in (tmp_path / "scancel.log").read_text()
+
+
+def test_an_agent_without_a_daemon_says_so(world: World) -> None:
+    done = mirage(world, "agent", MIRAGE_SOCKET="/nowhere.sock")
+    assert done.returncode == 5
+    assert "no daemon answers" in done.stderr

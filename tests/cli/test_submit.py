@@ -1,0 +1,278 @@
+"""``mirage submit`` as a process: dry runs without a daemon, and chains made through a real socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_world import world
+
+from mirage.cli.chainoptions import new_chain_id
+from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.job import WarnSignal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from api_world import World
+
+__all__ = ["world"]
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --nodes=2 --gres=gpu:a100:4
+#SBATCH -t 2-00:00:00
+#MIRAGE --links 8   # not for ever
+srun train
+"""
+ME = pwd.getpwuid(os.getuid()).pw_name
+SCONTROL = """\
+#!/bin/sh
+echo "PartitionName=cpu Default=YES DefaultTime=NONE MaxTime=1-00:00:00"
+echo "PartitionName=gpu Default=NO DefaultTime=01:00:00 MaxTime=2-00:00:00"
+"""
+
+
+EVERYTHING = """
+--total-time=10-00:00:00 --done-file=done --done-exit-code=none --signal=B:USR1@300 --grace=90 --name=svc
+--max-overlap=30m --handover=on-start --on-failure=stop,node=retry --steering=hold --predictor=reactive
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Holds a batch script, and a scontrol that knows two partitions."""
+    (tmp_path / "train.sh").write_text(SCRIPT)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scontrol").write_text(SCONTROL)
+    (tmp_path / "bin" / "scontrol").chmod(0o755)
+    return tmp_path
+
+
+def submit(
+    folder: Path, *arguments: str, stdin: bytes = b"", program: str = "submit", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run it in ``folder``; no daemon can be found unless ``MIRAGE_SOCKET`` is given."""
+    environment = {
+        "PATH": f"{folder}/bin:/usr/bin:/bin",
+        "HOME": str(folder),
+        "MIRAGE_SOCKET": f"{folder}/none.sock",
+    }
+    code = "from mirage.cli.submit import main; main()"
+    argv = [sys.executable, "-c", code] if program == "mbatch" else [sys.executable, "-m", "mirage", program]
+    done = subprocess.run(
+        [*argv, *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
+    )
+    out, err = done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode()
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def plan(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
+    """What a dry run would submit."""
+    done = submit(folder, "--dry-run", "--json", *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_a_dry_run_shows_the_first_link_and_sends_nothing(folder: Path) -> None:
+    document = plan(folder, "train.sh")
+    assert document["chain"] | {"chain_id": ""} == {
+        "chain_id": "",
+        "name": "train.sh",
+        "owner": ME,
+        "done": {"links": 8},
+    }
+    assert document["script"] == SCRIPT
+    assert {"--nodes=2", "--time=2-00:00:00", "--gres=gpu:a100:4", "--job-name=train.sh"} <= set(
+        document["sbatch"]
+    )
+    assert f"--comment=mirage:{document['chain']['chain_id']}:1" in document["sbatch"]
+    text = submit(folder, "--dry-run", "train.sh").stdout
+    assert text.startswith("Nothing is submitted")
+    assert text.endswith(SCRIPT)
+
+
+def test_flags_count_more_than_lines_of_the_script(folder: Path) -> None:
+    document = plan(folder, "--links=3", "-N1", "train.sh", SBATCH_TIMELIMIT="60", SBATCH_PARTITION="gpu")
+    assert document["chain"]["done"] == {"links": 3}
+    assert "--nodes=1" in document["sbatch"]
+    assert {"--time=01:00:00", "--partition=gpu"} <= set(document["sbatch"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"), [((), "1-00:00:00"), (("-p", "gpu"), "01:00:00"), (("-p", "cpu,gpu"), "01:00:00")]
+)
+def test_without_a_limit_the_partitions_counts(folder: Path, arguments: tuple[str, ...], limit: str) -> None:
+    assert f"--time={limit}" in plan(folder, *arguments, "--wrap", "sleep 1")["sbatch"]
+
+
+def test_an_unknown_partition_and_a_slurm_that_is_not_there(folder: Path) -> None:
+    done = submit(folder, "--dry-run", "-p", "nix", "--wrap", "true")
+    assert (done.returncode, "there are: cpu, gpu" in done.stderr) == (1, True)
+    (folder / "bin" / "scontrol").unlink()
+    done = submit(folder, "--dry-run", "--wrap", "true", PATH=str(folder / "bin"))
+    assert (done.returncode, "there is no --time" in done.stderr) == (1, True)
+
+
+def test_scripts_from_standard_input_and_wrap(folder: Path) -> None:
+    done = submit(folder, "--dry-run", "--json", stdin=SCRIPT.encode() + b"# caf\xe9\n")
+    document = json.loads(done.stdout)
+    assert document["script"] == SCRIPT + "# caf\udce9\n"
+    assert "--job-name=sbatch" in document["sbatch"]
+    document = plan(folder, "--wrap", "sleep 1")
+    assert document["script"].splitlines()[0] == "#!/bin/sh"
+    assert document["script"].splitlines()[-1] == "sleep 1"
+    assert "--job-name=wrap" in document["sbatch"]
+
+
+def test_arguments_and_a_health_command_need_the_wrapper(folder: Path) -> None:
+    assert SCRIPT in plan(folder, "train.sh", "--epochs", "3")["script"]
+    assert plan(folder, "train.sh", "--epochs", "3")["script"].endswith("exec /bin/bash /dev/fd/3 --epochs 3\n")
+    document = plan(folder, "--health-command", "curl -f http://localhost/ok", "train.sh")
+    assert "sh -c 'curl -f http://localhost/ok'" in document["script"]
+    assert document["chain"]["handover"] == {"policy": "when-ready"}
+
+
+def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
+    names = plan(folder, "train.sh", SLURM_JWT="t", SLURM_JOB_ID="1", SLURM_NTASKS="2", MINE="3")["environment"]
+    assert "MINE" in names
+    assert not {"SLURM_JWT", "SLURM_JOB_ID", "SLURM_NTASKS", "MIRAGE_SOCKET"} & set(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--no-such",), 2, "there is no option --no-such"),
+        (("--nodes",), 2, "needs a value"),
+        (("-N1", ":", "-N2", "train.sh"), 2, "heterogeneous"),
+        (("nix.sh",), 1, "No such file"),
+        (("--array=1-3", "train.sh"), 1, "one chain for each task"),
+        (("--dependency=singleton", "train.sh"), 1, "every link would carry it"),
+        (("--test-only", "train.sh"), 1, "--dry-run"),
+        (("--wait", "train.sh"), 1, "mirage chains"),
+        (("--wrap=true", "train.sh"), 1, "not permitted with --wrap"),
+        (("--total-time=10", "train.sh"), 1, "command line: expected a number with its unit"),
+        (("--links=x", "train.sh"), 1, "whole number"),
+        (("--handover=soon", "train.sh"), 1, "none, when-ready, on-start"),
+        (("--handover=none", "--health-command=true", "train.sh"), 1, "--handover=when-ready"),
+        (("--on-failure=shrug", "train.sh"), 1, "continue, retry, stop"),
+        (("--on-failure=fire=stop", "train.sh"), 1, "exit, node, cancelled"),
+        (("--steering=left", "train.sh"), 1, "off, nice, hold"),
+        (("--done-exit-code=300", "train.sh"), 1, "255"),
+    ],
+)
+def test_mistakes_are_one_line_and_the_right_code(
+    folder: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = submit(folder, "--dry-run", *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#MIRAGE --lynx 8", "bad.sh:2: there is no option --lynx"),
+        ("#MIRAGE --dry-run", "bad.sh:2: there is no option --dry-run"),
+        ("#MIRAGE 8", "bad.sh:2: expected an option"),
+        ("#SBATCH --array=1", "bad.sh:2: cannot work in a chain"),
+        ("#SBATCH hetjob", "bad.sh:2: a heterogeneous job"),
+        ("#PBS -l walltime=1:00:00", "line 2: directives of another batch system"),
+        ('#SBATCH -J "x', "bad.sh:2: the"),
+    ],
+)
+def test_mistakes_in_the_script_name_the_line(folder: Path, line: str, words: str) -> None:
+    (folder / "bad.sh").write_text(f"#!/bin/sh\n{line}\ntrue\n")
+    done = submit(folder, "--dry-run", "-t", "1:00:00", "bad.sh")
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_without_a_daemon_it_says_how_to_start_one(folder: Path) -> None:
+    done = submit(folder, "train.sh")
+    assert done.returncode == 5
+    assert "mirage daemon &" in done.stderr
+
+
+def test_what_answers_is_no_daemon(folder: Path) -> None:
+    import socket
+    import threading
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/none.sock")
+        listening.listen()
+
+        def answer() -> None:
+            connected, _ = listening.accept()
+            connected.recv(1 << 20)
+            connected.sendall(b"220 mail.example.org ESMTP\r\n")
+            connected.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = submit(folder, "train.sh")
+        thread.join()
+    assert done.returncode == 5
+
+
+def test_the_chain_reaches_the_loop_as_it_was_described(folder: Path, world: World) -> None:
+    done = submit(folder, *shlex.split(EVERYTHING), "train.sh", MIRAGE_SOCKET=str(world.socket), MINE="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = world.loop.records
+    chain = record.chain
+    assert done.stdout == f"Submitted chain {chain.chain_id}\n"
+    assert chain.owner == chain.request.user == ME
+    assert (chain.name, chain.steering, chain.predictor) == ("svc", Steering.HOLD, "reactive")
+    assert (chain.done.links, chain.done.total_time) == (8, 864_000)
+    assert (chain.done.file, chain.done.exit_code) == (f"{folder}/done", None)
+    assert chain.handover.policy is HandoverPolicy.ON_START
+    assert chain.handover.signal == WarnSignal("USR1", 90, batch_only=True)
+    assert chain.handover.max_overlap == 1_800
+    assert chain.failures.exit.recovery is Recovery.STOP
+    assert chain.failures.node.recovery is Recovery.RETRY
+    assert chain.failures.of(FailureKind.CANCELLED).recovery is Recovery.STOP
+    assert chain.request.warn == WarnSignal("USR1", 300, batch_only=True)
+    assert chain.request.batch is not None
+    assert chain.request.batch.text == SCRIPT
+    assert chain.request.batch.directory == str(folder)
+    assert dict(chain.request.batch.environment)["MINE"] == "1"
+
+
+def test_other_forms_of_the_answer(folder: Path, world: World) -> None:
+    socket = str(world.socket)
+    parsable = submit(folder, "--parsable", "train.sh", MIRAGE_SOCKET=socket)
+    assert parsable.stdout.strip() == world.loop.records[0].chain.chain_id
+    as_json = submit(folder, "--json", "train.sh", "--socket", program="mbatch", MIRAGE_SOCKET=socket)
+    assert json.loads(as_json.stdout)["chain"]["id"] == world.loop.records[1].chain.chain_id
+    elsewhere = submit(folder, "--quiet", "--socket", socket, "train.sh", program="mbatch")
+    assert (elsewhere.returncode, elsewhere.stdout) == (0, "")
+    assert len(world.loop.records) == 3
+
+
+def test_help_is_there_without_heavy_imports(folder: Path) -> None:
+    done = submit(folder, "--help")
+    assert done.returncode == 0
+    assert "--total-time" in done.stdout
+    code = "import sys; from mirage.cli.main import app; from mirage.cli.submit import submit; submit(['--help'])"
+    heavy = "print(sorted({'fastapi', 'uvicorn', 'pydantic', 'sqlalchemy', 'numba', 'rich'} & set(sys.modules)))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{code}; {heavy}"], capture_output=True, text=True, check=True, cwd=folder
+    )
+    assert loaded.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("train", "train-"), ("my train/1", "my-train-1-"), ("", "chain-"), ("ü" * 90, "chain-")]
+)
+def test_chain_ids_are_readable_unlike_and_fit_for_tags(name: str, start: str) -> None:
+    ids = {new_chain_id(name) for _ in range(50)}
+    assert len(ids) == 50
+    assert all(chain_id.startswith(start) and ":" not in chain_id and len(chain_id) <= 64 for chain_id in ids)
