@@ -277,8 +277,12 @@ def _was_warned(record: ChainRecord, link: Link) -> bool:
 
 
 def _go_on(record: ChainRecord) -> ChainRecord:
-    """After a link that ended as links do: done when there were enough of them."""
-    record = replace(record, failures=0)
+    """After a link that ended as links do."""
+    return _done_if_enough(replace(record, failures=0))
+
+
+def _done_if_enough(record: ChainRecord) -> ChainRecord:
+    """Done when there were enough links, or enough running time; however the last one ended."""
     final = [link for link in record.links if link.started and link.final]
     done = record.chain.done
     if done.links and len(final) >= done.links:
@@ -293,4 +297,4 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
     if policy.gives_up(failures):
         text = f"link {link.index} failed ({kind}), failure {failures} in a row"
         return replace(record, status=ChainStatus.STOPPED, reason=text, failures=failures)
-    return replace(record, failures=failures, not_before=now + policy.pause(failures))
+    return _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))

@@ -201,3 +201,11 @@ def test_the_chain_ends_with_its_owner() -> None:
     service.cycle(48 * HOUR + MIN)
     assert service.record.status is ChainStatus.STOPPED
     assert all(job.state is JobState.CANCELLED for job in service.cluster.jobs.values())
+
+
+def test_a_last_link_that_fails_is_the_last_all_the_same() -> None:
+    cluster = FakeCluster(lambda request: Fate(runtime=HOUR, state=JobState.FAILED, exit_code=3))
+    service = Service(cluster, chain_=chain(done=DoneCondition(links=2)))
+    record = service.run(500 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert record.reason == "2 links have run"

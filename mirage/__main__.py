@@ -1,0 +1,5 @@
+"""``python -m mirage``."""
+
+from mirage.cli.main import main
+
+main()
