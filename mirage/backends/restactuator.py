@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
 _FLAGS_SINCE = 40
+_TELLS_UNKNOWN_JOBS = 37
+"""v0.0.36 says "unknown job" of every question about one job that fails, also where slurmctld is down."""
 
 
 class Tokens(Protocol):
@@ -134,23 +136,32 @@ class RestActuator:
 
     def _expect(self, rest: Rest, job_id: JobId, state: JobState) -> None:
         """Raise ``UnknownJob`` unless the job is in that state."""
-        answer = rest.ask("GET", f"job/{job_id}")
+        alone = rest.number() >= _TELLS_UNKNOWN_JOBS
+        answer = rest.ask("GET", f"job/{job_id}" if alone else "jobs")
         if answer.errors:
             raise _fault(rest, f"look at job {job_id}", answer.errors)
-        states = _states(rest, answer)
+        states = _states(rest, answer, job_id)
         if state not in states:
             seen = ", ".join(sorted({other.name for other in states})) or "not known to Slurm"
             raise UnknownJob(f"job {job_id} is not {state.name} but {seen}")
 
 
-def _states(rest: Rest, answer: Answer) -> list[JobState]:
+def _states(rest: Rest, answer: Answer, job_id: JobId) -> list[JobState]:
     jobs = answer.body.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         rest.unavailable("GET job", "the answer has no list of jobs")
     try:
-        return [job_state(lift(Kind.JOB, rest.number(), job)) for job in jobs]
+        lifted = [lift(Kind.JOB, rest.number(), job) for job in jobs if job_id in (job.get("job_id"), _array(job))]
+        return [job_state(job) for job in lifted]
     except BadSpelling as error:
         rest.unavailable("GET job", str(error))
+
+
+def _array(job: Record) -> int | None:
+    """The array whose task it is."""
+    array = job.get("array_job_id")
+    number = array.get("number") if isinstance(array, dict) else array
+    return number if isinstance(number, int) else None
 
 
 def _fault(rest: Rest, what: str, errors: list[Record]) -> MirageError:

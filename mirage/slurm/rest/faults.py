@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.errors import ClusterUnavailable, MirageError, UnknownJob
+from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.slurm import wording
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ class Faults:
         """The error for what was not done to a job; ``what`` names the act and the job."""
         if self._unanswered:
             return ClusterUnavailable(f"{what}: {self.line}")
-        if "unknown job" in self.text.lower():  # v0.0.36 and a question about one job
-            return UnknownJob(f"{what}: {self.line}")
         return wording.refused_act(self.text, what)
 
     @property

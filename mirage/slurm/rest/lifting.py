@@ -1,7 +1,7 @@
 """Records of every version lifted to the newest shape, step by step.
 
 Each step takes the fields that Mirage reads from one version to the next; steps at which these do not change are
-not there (37, 38 and 41 to 46 read alike: they add fields, rename none of these). Steps change their record in
+not there (41 to 46 add fields, and rename none of these). Steps change their record in
 place: ``lift`` gives them one of their own, and never more than the fields it needs.
 """
 
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from mirage.slurm import hostlist
-from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, wrong
+from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, whole, wrong
 from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ def with_partitions(nodes: Sequence[Record], partitions: Sequence[Record]) -> li
 def _node_37(node: Record) -> None:
     """v0.0.36 has no flags beside a node's state, so a drained node is not told from an idle one."""
     node["state_flags"] = []
+
+
+def _past_job_38(job: Record) -> None:
+    """Up to v0.0.37 the start that accounting tells is the instant of eligibility; the time it ran is right."""
+    times = dict(_inside(job, "time"))
+    end, elapsed, suspended = (whole(times, name) for name in ("end", "elapsed", "suspended"))
+    job["time"] = times | {"start": end - elapsed - suspended if end else times.get("start")}
 
 
 def _job_39(job: Record) -> None:
@@ -165,7 +172,7 @@ _NO_VAL, _INFINITE = 0xFFFFFFFE, 0xFFFFFFFF
 
 _STEPS: dict[Kind, tuple[tuple[int, Step], ...]] = {
     Kind.JOB: ((39, _job_39), (40, _job_40)),
-    Kind.PAST_JOB: ((39, _past_job_39), (40, _past_job_40)),
+    Kind.PAST_JOB: ((38, _past_job_38), (39, _past_job_39), (40, _past_job_40)),
     Kind.NODE: ((37, _node_37), (39, _node_39)),
 }
 """For each kind the steps in order, each with the version to which it leads."""

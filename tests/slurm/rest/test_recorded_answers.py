@@ -1,0 +1,193 @@
+"""Answers of real slurmrestds, every version of every recorded Slurm, against what squeue and sinfo told then."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mirage.domain.chain import NO_JOB
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
+from mirage.slurm import nodetext, queuetext
+from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.history import read_past_jobs
+from mirage.slurm.rest.lifting import Kind, lift, with_partitions
+from mirage.slurm.rest.nodes import read_partitions
+from mirage.slurm.rest.queue import read_queue
+
+if TYPE_CHECKING:
+    from mirage.slurm.queuetext import Queue
+    from mirage.slurm.rest.fields import Record
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+RECORDED = sorted(ASSETS.glob("*/rest/v0.0.*"))
+
+
+@pytest.fixture(params=RECORDED, ids=lambda folder: f"{folder.parts[-3]}-{folder.name}")
+def folder(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def answer(folder: Path, name: str) -> Record:
+    found: Record = json.loads((folder / f"{name}.json").read_text())
+    return found
+
+
+def number(folder: Path) -> int:
+    return int(folder.name.rpartition(".")[2])
+
+
+def lifted(folder: Path, kind: Kind, file: str, name: str) -> list[Record]:
+    return [lift(kind, number(folder), record) for record in answer(folder, file)[name]]
+
+
+def index(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder.parents[1] / "index.json").read_text())
+    return found
+
+
+def id_of(folder: Path, name: str) -> int:
+    return int(index(folder)["jobs"][name])
+
+
+def queue(folder: Path, *wanted: int) -> Queue:
+    return read_queue(lifted(folder, Kind.JOB, "jobs", "jobs"), str, wanted)
+
+
+def told_by_squeue(folder: Path) -> Queue:
+    text = (folder.parents[1] / "squeue.mirage.epoch.txt").read_text()
+    return queuetext.read_queue(text, index(folder)["mark"])
+
+
+def test_there_are_recordings() -> None:
+    assert RECORDED
+
+
+@pytest.mark.parametrize("which", ["pending", "running"])
+def test_the_queue_is_squeues(folder: Path, which: str) -> None:
+    assert rows(folder, queue(folder), which) == rows(folder, told_by_squeue(folder), which)
+
+
+def rows(folder: Path, seen: Queue, which: str) -> list[tuple[int, ...]]:
+    """Id, nodes, limit, submission and whether it may start, of what the recorder left alone between the two."""
+    jobs = getattr(seen, which)
+    known = jobs.job_id <= max(int(job_id) for job_id in index(folder)["jobs"].values())
+    known &= jobs.job_id != id_of(folder, "name-empty")  # cancelled through slurmrestd
+    barred = jobs.eligible == NEVER
+    columns = (column[known].tolist() for column in (jobs.job_id, jobs.nodes, jobs.limit, jobs.submit, barred))
+    return sorted(zip(*columns, strict=True))
+
+
+def test_the_links_are_squeues(folder: Path) -> None:
+    ours = {found.job.tag: found.job for found in queue(folder).ours if found.job.name != "by-rest"}
+    theirs = {found.job.tag: found.job for found in told_by_squeue(folder).ours}
+    assert set(ours) == set(theirs) >= {"mirage:abc:1", "mirage:abc:2"}
+    if number(folder) >= 37:  # before, names of users are not told
+        assert ours == theirs
+
+
+def test_names_of_partitions_and_qos(folder: Path) -> None:
+    seen, told = queue(folder), told_by_squeue(folder)
+    assert set(seen.partitions) == set(told.partitions)
+    assert set(seen.qos) == set(told.qos)
+    assert seen.unreadable == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "exit_code"),
+    [
+        ("completed", JobState.COMPLETED, 0),
+        ("failed", JobState.FAILED, 3),
+        ("killed-by-signal", JobState.FAILED, 137),
+        ("timeout", JobState.TIMEOUT, 143),
+        ("cancelled-pending", JobState.CANCELLED, 0),
+        ("node-fail", JobState.NODE_FAIL, 0),
+        ("requeued", JobState.PENDING, 0),
+        ("suspended", JobState.SUSPENDED, 0),
+    ],
+)
+def test_what_became_of_a_job(folder: Path, name: str, state: JobState, exit_code: int) -> None:
+    job_id = id_of(folder, name)
+    (job,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
+    assert (job.state, job.name) == (state, name)
+    if name != "timeout":  # its signal differs between releases
+        assert job.exit_code == exit_code
+    assert (job.start == ABSENT) == (name in ("cancelled-pending", "requeued"))
+
+
+def test_a_completing_job_holds_its_nodes(folder: Path) -> None:
+    job_id = id_of(folder, "completing")
+    assert job_id in queue(folder).running.job_id
+    (found,) = [found for found in queue(folder, job_id).ours if found.job.job_id == job_id]
+    assert found.completing or found.job.state.finished
+
+
+def test_no_limit_is_unlimited(folder: Path) -> None:
+    running = queue(folder).running
+    (limit,) = running.limit[running.job_id == id_of(folder, "running-unlimited")]
+    assert limit == UNLIMITED
+
+
+def test_partitions_are_sinfos(folder: Path) -> None:
+    records = answer(folder, "nodes")["nodes"]
+    if number(folder) == 36:
+        records = with_partitions(records, answer(folder, "partitions")["partitions"])
+    ours = {
+        part.name: part for part in read_partitions([lift(Kind.NODE, number(folder), node) for node in records])
+    }
+    text = (folder.parents[1] / "sinfo.mirage.txt").read_text()
+    theirs = {part.name: part for part in nodetext.read_partitions(text, index(folder)["mark"]) if part.total}
+    assert {name: part.total for name, part in ours.items()} == {name: part.total for name, part in theirs.items()}
+    if number(folder) >= 37:  # before, a node's state is told without its flags
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["completed", "failed", "killed-by-signal", "node-fail"])
+def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> None:
+    job_id = id_of(folder, name)
+    (now,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
+    then = read_past_jobs(lifted(folder, Kind.PAST_JOB, "db.jobs", "jobs"))[now.job_id]
+    assert (then.state, then.submit, then.end, then.limit) == (now.state, now.submit, now.end, now.limit)
+    assert (then.partition, then.name) == (now.partition, now.name)
+    assert then.start == now.start
+    assert then.exit_code in ((now.exit_code,) if number(folder) >= 40 else (now.exit_code, ABSENT))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("account", "InvalidAccount"),
+        ("gres", "BadConstraints"),
+        ("limit", "PartitionTimeLimit"),
+        ("partition", "PartitionInvalid"),
+        ("field", "Refused"),
+    ],
+)
+def test_refusals_have_a_reason(folder: Path, name: str, reason: str) -> None:
+    error = Faults.read(answer(folder, f"error.submit-{name}")["errors"]).of_submission("submission")
+    assert isinstance(error, SubmissionRejected)
+    assert error.reason == reason
+
+
+def test_acts_on_others_jobs_and_on_none(folder: Path) -> None:
+    foreign = Faults.read(answer(folder, "error.cancel-foreign")["errors"]).of_act("cancel job 40")
+    unknown = Faults.read(answer(folder, "error.cancel-unknown")["errors"]).of_act("cancel job 999999")
+    assert isinstance(foreign, NotPermitted)
+    assert isinstance(unknown, UnknownJob)
+    assert "999999" in str(unknown)
+
+
+@pytest.mark.parametrize("name", ["bad-token", "expired-token"])
+def test_a_refused_token_is_nobodys_fault_but_the_tokens(folder: Path, name: str) -> None:
+    text = (folder / f"error.{name}.json").read_text()
+    if not text.startswith("{"):
+        pytest.skip("said by the status alone")
+    error = Faults.read(json.loads(text)["errors"]).of_act("look at job 1")
+    assert isinstance(error, ClusterUnavailable)
+
+
+def test_no_id_is_no_job() -> None:
+    assert read_queue([], str, {NO_JOB}).ours == ()
