@@ -257,11 +257,12 @@ def _with_sums(request: JobRequest, options: dict[str, Given]) -> JobRequest:
     """The request with what the options passed on amount to on each node, where that is certain."""
     amounts = {name: _amount(options[name]) for name in _SAID_OPTIONS & options.keys()}
     changes: dict[str, Any] = {}
-    if "nodes" not in options and amounts.get("ntasks-per-node") and amounts.get("ntasks"):
-        request = replace(request, nodes=-(-amounts["ntasks"] // amounts["ntasks-per-node"]))
-    if cpus := _cpus(amounts, request.nodes):
+    nodes = _nodes_for_certain(amounts, options)
+    if nodes:
+        changes["nodes"] = nodes
+    if cpus := _cpus(amounts, nodes):
         changes["cpus_per_node"] = cpus
-    if gpus := _gpus(options, request.nodes):
+    if gpus := _gpus(options, nodes):
         changes["gres_per_node"] = (*request.gres_per_node, gpus)
     if "mem-per-cpu" in options and cpus:
         changes["memory_mb_per_node"] = cpus * tres.memory_mb(options["mem-per-cpu"].value or "")
@@ -272,20 +273,32 @@ def _amount(given: Given) -> int:
     return int(given.value) if given.value and given.value.isascii() and given.value.isdigit() else 0
 
 
+def _nodes_for_certain(amounts: dict[str, int], options: dict[str, Given]) -> int:
+    """How many nodes Slurm will give; 0 where it may choose."""
+    if "nodes" in options:
+        return _amount(options["nodes"])
+    if amounts.get("ntasks-per-node") and amounts.get("ntasks"):
+        return -(-amounts["ntasks"] // amounts["ntasks-per-node"])
+    chooses = amounts.get("ntasks", 1) != 1 or options.keys() & set(_SAID["nodes"]) - {"ntasks"}
+    return 0 if chooses else 1
+
+
 def _cpus(amounts: dict[str, int], nodes: int) -> int:
     each = amounts.get("cpus-per-task", 1)
     if "ntasks-per-node" in amounts:
         tasks = amounts["ntasks-per-node"]
-    else:
+    elif nodes:
         tasks, left = divmod(amounts.get("ntasks", nodes if "cpus-per-task" in amounts else 0), nodes)
         tasks = 0 if left else tasks
+    else:
+        tasks = 0
     return max(tasks * each, amounts.get("mincpus", 0))
 
 
 def _gpus(options: dict[str, Given], nodes: int) -> tuple[str, int] | None:
     for name, share in (("gpus-per-node", 1), ("gpus", nodes)):
         text = options[name].value if name in options else None
-        if not text:
+        if not text or not share:
             continue
         kind, _, count = text.rpartition(":")
         if count.isascii() and count.isdigit() and int(count) % share == 0:

@@ -207,6 +207,9 @@ def test_time_limits_are_whole_minutes(text: str, limit: int) -> None:
         ("--ntasks-per-node=4 -c 8 -N 2", 32, 2),
         ("-n 8 -N 2", 4, 2),
         ("-n 7 -N 2", 0, 2),
+        ("-n 100", 0, 1),
+        ("-n 4 -N 1-2", 0, 1),
+        ("-n 1 -c 4", 4, 1),
         ("-n 8 --ntasks-per-node=2", 2, 4),
         ("--mincpus=16", 16, 1),
         ("", 0, 1),
@@ -223,6 +226,7 @@ def test_what_options_say_is_not_to_be_rendered_twice() -> None:
     assert said_by_options(found) == {"gres_per_node", "cpus_per_node", "nodes"}
     assert said_by_options(request("--gres=gpu:4 --mem=1G")) == frozenset()
     assert request("--gpus=8 -N 2").gres_per_node == (("gpu", 4),)
+    assert request("--gpus=8").gres_per_node == ()
 
 
 @pytest.mark.parametrize("option", sorted(REFUSED))
