@@ -1,0 +1,120 @@
+"""The daemon as a plain account, chains of two users, on a real Slurm: by held links and by sudo."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from acting_modes import DAEMON, ROOT, as_user, interpreter, sudo_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from slurm_testbed import Testbed
+
+PACKAGES = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
+LINKS = 2
+SCRIPT = "#!/bin/sh\nsleep 120\n"
+OPTIONS = ("--links", str(LINKS), "--done-exit-code", "none", "-t10", "-pcpu", "-o/dev/null")
+
+
+def by_release(testbed: Testbed, folder: Path) -> tuple[str, list[str]]:
+    """The acting section, and how the daemon is started."""
+    del testbed, folder
+    return 'mode = "release"', as_user(DAEMON)
+
+
+def by_sudo(testbed: Testbed, folder: Path) -> tuple[str, list[str]]:
+    """The acting section, and how the daemon is started: where the sudoers are the sample's."""
+    sudo_program(testbed, folder)
+    inside = f'mount --bind {folder}/sudoers.d /etc/sudoers.d && exec "$@"'
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside, "sh", *as_user(DAEMON)]
+    return f'mode = "sudo"\nhelper = "{folder}/mirage-act"', argv
+
+
+class Service:
+    """One daemon, and the command line of its users."""
+
+    def __init__(self, testbed: Testbed, folder: Path, acting: str, start: list[str]) -> None:
+        self.testbed = testbed
+        self.socket = str(folder / "run" / "api.sock")
+        self._folder = folder
+        for name in ("run", "state"):
+            (folder / name).mkdir()
+            shutil.chown(folder / name, DAEMON, DAEMON)
+        (folder / "mirage.toml").write_text(
+            f'[service]\nstate = "{folder}/state"\nruntime = "{folder}/run"\n'
+            f'[cluster]\nslurm_conf = "{testbed.conf}"\nclock = "{testbed.clock}"\n'
+            f'[acting]\n{acting}\n[loop]\ninterval = "60s"\npredictor = "reactive"\n'
+            f'[api]\nsocket = "{self.socket}"\n'
+        )
+        argv = [interpreter(DAEMON), "-m", "mirage", "daemon", "--config", str(folder / "mirage.toml")]
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*start, *argv], env=self._environment(DAEMON), cwd="/", stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+    def ask(self, user: str, *argv: str, input: str | None = None) -> Any:  # noqa: A002
+        """The document that a command of the user's prints; ``None`` where it fails."""
+        command = [interpreter(user), "-m", "mirage", *argv, "--json"]
+        done = self.testbed.run(user, command, input, env=self._environment(user), plain=True, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+    def _environment(self, user: str) -> dict[str, str]:
+        settings = {"PYTHONPATH": PACKAGES, "MIRAGE_SOCKET": self.socket}
+        return self.testbed.plain_environment(user) | settings
+
+
+@pytest.fixture
+def start(privileged_testbed: Testbed) -> Iterator[Callable[..., Service]]:
+    folder = privileged_testbed.directory / "service"
+    folder.mkdir()
+    services: list[Service] = []
+
+    def start(mode: Callable[[Testbed, Path], tuple[str, list[str]]]) -> Service:
+        service = Service(privileged_testbed, folder, *mode(privileged_testbed, folder))
+        services.append(service)
+        privileged_testbed.wait_until(lambda: service.ask("alice", "chains") is not None, 60, "the daemon")
+        return service
+
+    yield start
+    for service in services:
+        service.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("mode", "stock"), [(by_release, ("--held-links", str(LINKS))), (by_sudo, ())], ids=["release", "sudo"]
+)
+def test_chains_of_two_users_run_to_their_end(
+    start: Callable[..., Service], privileged_testbed: Testbed, mode: Any, stock: tuple[str, ...]
+) -> None:
+    service = start(mode)
+    ids = {}
+    for user in ("alice", "bob"):
+        made = service.ask(user, "submit", *OPTIONS, *stock, input=SCRIPT)
+        assert made is not None, service.log()
+        ids[user] = made["chain"]["id"]
+
+    def ended() -> bool:
+        return all(service.ask(user, "chain", "show", ids[user])["status"] == "done" for user in ids)
+
+    privileged_testbed.wait_until(ended, 240, "the chains' end")
+    jobs = privileged_testbed.ask("squeue", "-h", "-a", "-t", "all", "-o", "%u %T %k").splitlines()
+    for user, chain_id in ids.items():
+        links = [f"{user} COMPLETED mirage:{chain_id}:{index}" for index in range(1, LINKS + 1)]
+        assert sorted(job for job in jobs if chain_id in job) == links
+    assert service.ask("bob", "chain", "show", ids["alice"]) is None, "chains are their owner's"
