@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,10 @@ _LOG = logging.getLogger(__name__)
 
 def act_as_configured(config: Config, view: View) -> World:
     """The view with hands. Raises ``ConfigError``."""
+    return replace(_with_hands(config, view), history=view.history)
+
+
+def _with_hands(config: Config, view: View) -> World:
     match config.acting.mode:
         case "own":
             return World(view.cluster, view.actuator, view.estimator, view.clock)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mirage.api.server import ApiServer
     from mirage.backends.acting.audit import Deed
-    from mirage.bootstrap.worlds import World
+    from mirage.bootstrap.worlds import History, World
     from mirage.config.model import Config
     from mirage.control.guard import Guards
     from mirage.control.wallclock import RealTimeClock
@@ -47,6 +47,8 @@ class Service:
     commands: CommandQueue
     interface: ApiServer | None
     """Not started; ``None``: not wanted."""
+    history: History | None
+    """What the accounting knows of waits; ``None``: it is not asked."""
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
@@ -108,4 +110,5 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     )
     loop = ControlLoop(outside, guards, policy)
     interface = build_interface(config, loop, commands, store, world.desk) if config.api.enabled else None
-    return Service(config, loop, guards, store, world.clock, pace, commands, interface)
+    history = world.history if config.store.history else None
+    return Service(config, loop, guards, store, world.clock, pace, commands, interface, history)

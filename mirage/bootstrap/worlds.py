@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,22 @@ from mirage.control.wallclock import WallClock, read_clock
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirage.backends.acting.orders import OrderDesk
+    from mirage.backends.execution import Commands
     from mirage.config.model import ClusterSection, Config
     from mirage.control.wallclock import RealTimeClock
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.ports import Actuator, Cluster, StartEstimator
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
 """What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
+
+
+History = Callable[["Seconds", "Seconds", Callable[[], None]], "Iterator[JobTable]"]
+"""Jobs that started between two instants, by the accounting: several tables, a pause called between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +41,7 @@ class World:
     clock: RealTimeClock
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
+    history: History | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,7 @@ class View:
     actuator: Actuator
     estimator: StartEstimator
     clock: RealTimeClock
+    history: History | None = None
 
 
 def build_world(config: Config) -> World:
@@ -61,8 +73,8 @@ def build_view(config: Config) -> View:
             from mirage.bootstrap.simulated import simulated_view
 
             return simulated_view(config.cluster.simulated, Path(config.service.state))
-        case other:
-            raise ConfigError("cluster.backend", f"{other} is not supported")
+        case "pyslurm":
+            return _pyslurm(config.cluster)
 
 
 def slurm_clock(section: ClusterSection) -> RealTimeClock:
@@ -88,7 +100,16 @@ def _cli(section: ClusterSection) -> View:
 
     clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
     actuator = CliActuator(commands, own_user())
-    return View(CliCluster(commands, clock), actuator, actuator, clock)
+    return View(CliCluster(commands, clock), actuator, actuator, clock, _sacct(commands))
+
+
+def _sacct(commands: Commands) -> History:
+    from mirage.backends.cli_history import WINDOW, seed_waits
+
+    def history(start: Seconds, end: Seconds, pause: Callable[[], None]) -> Iterator[JobTable]:
+        return seed_waits(commands, start, end, WINDOW, pause)
+
+    return history
 
 
 def _rest(section: ClusterSection) -> View:
@@ -103,3 +124,16 @@ def _rest(section: ClusterSection) -> View:
     cluster = RestCluster(RestClient(address, credentials, section.timeout), clock, version)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
     return View(cluster, actuator, cluster, clock)
+
+
+def _pyslurm(section: ClusterSection) -> View:
+    from mirage.backends.cli_actuator import CliActuator
+    from mirage.backends.execution import Commands
+    from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
+
+    if section.slurm_conf:
+        os.environ["SLURM_CONF"] = section.slurm_conf  # libslurm knows no other way
+    clock, libslurm, user = slurm_clock(section), Libslurm.load(), own_user()
+    commands = Commands(command_environment(section), section.timeout)
+    actuator = LibslurmActuator(libslurm, user, clock)
+    return View(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, _sacct(commands))

@@ -14,6 +14,7 @@ from mirage import __version__
 from mirage.config.model import Config
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.heartbeat import Heartbeat
+from mirage.daemon.history import AccountingImport
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
 from mirage.daemon.logs import set_up_logging
@@ -33,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 Build = Callable[[Config, Callable[[], None]], "Service"]
 """Makes the service of a configuration; what it is given it calls whenever the loop has got on."""
 
-_PRUNE_EVERY = 6 * 3_600
+_KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
 _LOOK_AT_INTERFACE_EVERY = 5.0
 
@@ -77,6 +78,7 @@ class _Daemon:
         self._notifier = notifier
         self._heartbeat = Heartbeat(Path(service.config.service.state) / "heartbeat")
         self._reload_asked = threading.Event()
+        self._ended = threading.Event()
         every = self._notifier.watchdog_seconds / 2 or 3_600.0
         self._ticks = WallTicks(service.clock, service.pace, service.commands, self._notifier.alive, every)
 
@@ -88,6 +90,7 @@ class _Daemon:
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         cycle = self._cycle()
         closing.callback(Housekeeping(self._chores()).close)
+        closing.callback(self._ended.set)
         self._open(closing)
         self._notifier.ready()
         while self._ticks.wait(cycle.wake, cycle.deciding):
@@ -116,9 +119,18 @@ class _Daemon:
 
     def _chores(self) -> tuple[Chore, ...]:
         """What is to be done beside the loop."""
-        every = max(_SHORTEST_CHORE, _PRUNE_EVERY / self._service.clock.rate)
-        retention = Chore("retention", every, min(every, 600.0), self._prune)
-        return (retention, Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen))
+        service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
+        chores = [
+            Chore("retention", every, min(every, 600.0), self._prune),
+            Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen),
+        ]
+        if service.history is not None:
+            marker, span = Path(service.config.service.state) / "history.json", service.config.store.history
+            found = AccountingImport(
+                service.history, service.store.waits, service.clock, marker, span, self._ended
+            )
+            chores.append(Chore("history", every, 0.0, found.run))
+        return tuple(chores)
 
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""

@@ -1,0 +1,71 @@
+"""The files under ``deploy``: systemd and sudo accept them, and they agree with the daemon."""
+
+from __future__ import annotations
+
+import configparser
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+
+def read_unit(file: Path) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(file)
+    return unit
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def needs(program: str) -> None:
+    if shutil.which(program, path="/usr/bin:/usr/sbin:/bin:/sbin") is None:
+        pytest.skip(f"{program} is not installed")
+
+
+@pytest.mark.parametrize("file", UNITS, ids=lambda file: file.name)
+def test_units_speak_to_the_daemon_as_it_listens(file: Path) -> None:
+    service = read_unit(file)["Service"]
+    assert service["Type"] == "notify"
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert int(service["WatchdogSec"]) >= 3 * 30 + 30, "three questions that time out are no reason to be killed"
+
+
+def test_systemd_accepts_the_system_unit(tmp_path: Path) -> None:
+    needs("systemd-analyze")
+    unit = tmp_path / "mirage.service"
+    unit.write_text((DEPLOY / "systemd" / "mirage.service").read_text().replace("/usr/bin/mirage", "/bin/true"))
+    checked = run("systemd-analyze", "verify", str(unit))
+    assert "mirage.service" not in checked.stderr, checked.stderr
+
+
+def test_the_system_unit_is_hardened() -> None:
+    needs("systemd-analyze")
+    unit = DEPLOY / "systemd" / "mirage.service"
+    checked = run("systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit))
+    assert checked.returncode == 0, checked.stdout[-200:]
+
+
+def test_sudo_accepts_its_rules() -> None:
+    needs("visudo")
+    checked = run("visudo", "-cf", str(DEPLOY / "sudoers.d" / "mirage"))
+    assert "parsed OK" in checked.stdout
+
+
+def test_the_account_and_the_folders_are_accepted(tmp_path: Path) -> None:
+    needs("systemd-sysusers")
+    account = run("systemd-sysusers", "--dry-run", str(DEPLOY / "sysusers.d" / "mirage.conf"))
+    assert account.returncode == 0, account.stderr
+    lines = (DEPLOY / "tmpfiles.d" / "mirage.conf").read_text().replace(" mirage mirage ", " - - ")
+    mine = tmp_path / "mirage.conf"
+    mine.write_text(lines.replace("root root", "- -"))
+    folders = run("systemd-tmpfiles", f"--root={tmp_path}", "--create", str(mine))
+    assert folders.returncode == 0, folders.stderr
+    assert (tmp_path / "etc/mirage/conf.d").is_dir()
+    assert (tmp_path / "etc/mirage/tokens").stat().st_mode & 0o777 == 0o700
