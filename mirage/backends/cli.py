@@ -10,7 +10,7 @@ from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.domain.snapshot import Snapshot
 from mirage.slurm import accounting, nodetext, queuetext
-from mirage.slurm.rows import new_mark
+from mirage.slurm.rows import CELL, new_mark
 from mirage.slurm.wording import one_line
 
 if TYPE_CHECKING:
@@ -100,15 +100,16 @@ class CliCluster:
         return _checked(argv, answer.status, answer.out, answer.said)
 
     def _tell(self, unreadable: Sequence[str]) -> None:
-        """Say once which rows are left out."""
+        """Say once, not in every cycle, which rows are left out."""
         example = unreadable[0] if unreadable else ""
-        if example and example != self._told:
+        job_id = example.partition(CELL)[0]
+        if example and job_id != self._told:
             _log.warning(
                 "squeue: %d rows are not what Slurm writes and are left out; the first: %r",
                 len(unreadable),
                 example[:200],
             )
-        self._told = example
+        self._told = job_id
 
 
 def _checked(argv: Sequence[str], status: int, out: str, said: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -59,9 +60,11 @@ class LinkMemory:
         """Every link that is known, by tag; asks at most one question.
 
         Links whose id is not known are asked for only when those with an id are accounted for: if they are not in
-        the queue they do not run, so that there is no hurry. Raises ``ClusterUnavailable`` when a link has left
-        the queue, accounting cannot be asked and the link was never seen; but only for ``GRACE`` seconds, since
-        one link must not hold up the others for long.
+        the queue they do not run, so that there is no hurry. A link whose row in the queue could not be read is
+        there all the same: it stays as it was last seen, for as long as that lasts.
+
+        Raises ``ClusterUnavailable`` when a link has left the queue, accounting cannot be asked and the link was
+        never seen; but only for ``GRACE`` seconds, since one link must not hold up the others for long.
         """
         seen = _by_tag(queue.ours, expected)
         links = {tag: found.job for tag, found in seen.items()}
@@ -72,6 +75,8 @@ class LinkMemory:
             fates = ask({expected[tag] for tag in missing} - {NO_JOB} | set(completing))
             for job_id, tag in completing.items():
                 links[tag] = _end_of(links[tag], fates.jobs.get(job_id))
+            shown = {row.partition(CELL)[0] for row in queue.unreadable}
+            self.missing_since |= {tag: now for tag in missing if str(expected[tag]) in shown}
             links |= self._missing(missing, expected, fates, now)
         self.last = links
         return dict(links)

@@ -108,7 +108,7 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
 
     Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and told.
     """
-    table = rows.cut(text, FIELDS, mark)
+    table = rows.cut(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
     if not columns:
         table = rows.Rows(_our_rows(table, wanted), ())

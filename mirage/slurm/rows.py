@@ -1,8 +1,8 @@
 """Rows of columns that Slurm's commands print in a format of ours, told apart from what users write into them.
 
 Cells end in ``CELL``, rows in a mark that is drawn anew for each question: a job whose name or comment holds line
-breaks, cell ends or a whole forged row spoils its own row and no other. The heading proves that the command came
-so far, the mark at the end that the last row is whole.
+breaks, cell ends or a whole forged row changes nothing but what is read as its name. The heading proves that the
+command came so far, the mark at the end that the last row is whole.
 """
 
 from __future__ import annotations
@@ -49,23 +49,32 @@ class Rows:
         return len(self.columns[0])
 
 
-def cut(text: str, fields: Sequence[str], mark: str, *, heading: bool = True) -> Rows:
-    """Cut what a command printed into ``fields``. Raises ``BadSpelling`` when it is not whole."""
-    end = f"{mark}\n"
+def cut(text: str, fields: Sequence[str], mark: str, free: int = 0) -> Rows:
+    """Cut what a command printed, heading first, into ``fields``. Raises ``BadSpelling`` when it is not whole.
+
+    The last ``free`` fields are users' own text. Where that holds ends of cells, the first of those fields has all
+    of it and the others are empty; the fields before are Slurm's and stay true.
+    """
+    end, width = f"{mark}\n", len(fields)
     *pieces, rest = text.split(end)
     if rest:
         raise BadSpelling(rest, "the answer is cut off, or not in the format asked for")
-    if heading:
-        if not pieces or pieces[0].count(CELL) != len(fields) - 1:
-            raise BadSpelling(text[:200], f"expected a heading of {len(fields)} columns")
-        del pieces[0]
+    if not pieces or pieces[0].count(CELL) != width - 1:
+        raise BadSpelling(text[:200], f"expected a heading of {width} columns")
+    del pieces[0]
     rows = [piece.split(CELL) for piece in pieces]
-    width = len(fields)
+    if free:
+        rows = [cells if len(cells) <= width else _gathered(cells, width, free) for cells in rows]
     broken = [piece for piece, cells in zip(pieces, rows, strict=True) if len(cells) != width]
     if broken:
         rows = [cells for cells in rows if len(cells) == width]
     columns = tuple(zip(*rows, strict=True)) if rows else ((),) * width
     return Rows(columns, tuple(broken))
+
+
+def _gathered(cells: list[str], width: int, free: int) -> list[str]:
+    certain = width - free
+    return [*cells[:certain], CELL.join(cells[certain:]), *([""] * (free - 1))]
 
 
 def numbers(cells: Sequence[str], read: Reader) -> Int64:

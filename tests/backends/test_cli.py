@@ -12,6 +12,7 @@ from fake_slurm.fake import CPU, FakeSlurm, Fault
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.cli_history import seed_waits
 from mirage.backends.execution import Commands
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
@@ -260,15 +261,14 @@ def test_of_two_jobs_with_one_tag_the_expected_one_counts(world: FakeWorld) -> N
     assert world.cluster.snapshot(expected={request.tag: NO_JOB}).links[request.tag].job_id == second
 
 
-def test_a_job_that_forges_rows_spoils_only_its_own(world: FakeWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_job_that_forges_rows_is_one_job(world: FakeWorld) -> None:
     request, job_id = world.submit()
     _, forger = world.submit()
     world.slurm.set_comment(forger, "x\n\x1f" + "\x1f".join(["1"] * 17) + f"\x1f{request.tag}")
     snapshot = world.cluster.snapshot()
     assert snapshot.links[request.tag].job_id == job_id
-    shown = set(snapshot.pending.job_id.tolist()) | set(snapshot.running.job_id.tolist())
-    assert (job_id in shown, forger in shown) == (True, False)
-    assert "squeue: 1 rows are not what Slurm writes" in caplog.text
+    shown = [*snapshot.pending.job_id.tolist(), *snapshot.running.job_id.tolist()]
+    assert sorted(shown) == [job_id, forger]
 
 
 def test_a_requeued_link_pends_again(world: FakeWorld) -> None:
@@ -282,3 +282,43 @@ def test_a_requeued_link_pends_again(world: FakeWorld) -> None:
 def test_whoever_else_asks_is_told_to_become_the_user(world: FakeWorld) -> None:
     with pytest.raises(NotPermitted, match=r"for bob: Mirage runs as alice"):
         world.actuator.update(JobId(1), "bob", JobChange(nice=1))
+
+
+# History
+
+
+def test_the_waits_of_the_past_come_in_windows(world: FakeWorld) -> None:
+    first = world.slurm.now()
+    for _ in range(6):
+        world.submit(Doing(runs=8 * HOUR), nodes=3)
+    world.slurm.advance(60 * HOUR)
+    pauses: list[int] = []
+    commands = Commands(world.slurm.environment("alice"))
+    tables = list(seed_waits(commands, first, world.slurm.now(), 10 * HOUR, lambda: pauses.append(1)))
+    assert (len(tables), len(pauses), world.slurm.count("sacct")) == (6, 5, 6)
+    found = {int(row): int(wait) for table in tables for row, wait in zip(table.job_id, table.wait, strict=True)}
+    assert found == {job.job_id: job.start - job.submit for job in world.slurm.jobs()}
+    starts = [start for table in reversed(tables) for start in sorted(table.start.tolist())]
+    assert starts == sorted(starts)
+    assert {name for table in tables for name in table.user.decode()} == {"alice"}
+
+
+def test_history_that_cannot_be_had_is_said(world: FakeWorld) -> None:
+    world.slurm.accounting_down = True
+    with pytest.raises(ClusterUnavailable, match="sacct: exit 1: Problem talking to the database"):
+        next(seed_waits(Commands(world.slurm.environment("alice")), 0, HOUR))
+
+
+# A row of squeue that cannot be read
+
+
+def test_a_row_that_cannot_be_read_is_told_once(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, job_id = world.submit()
+    known = world.job(request)
+    monkeypatch.setattr("fake_slurm.answers._limit", lambda seconds: "how long?")
+    for _ in range(3):
+        assert world.cluster.snapshot(expected={request.tag: job_id}).links[request.tag] == known
+        world.slurm.advance(20 * 60)
+    assert caplog.text.count("squeue: 1 rows are not what Slurm writes") == 1

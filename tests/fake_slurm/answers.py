@@ -31,6 +31,26 @@ REFUSALS = {
     "BadConstraints": "Requested node configuration is not available",
     "ReqNodeNotAvail": "Requested node configuration is not available",
 }
+HEADINGS = {
+    "JobID": "JOBID",
+    "JobArrayID": "JOBID",
+    "State": "STATE",
+    "UserName": "USER",
+    "SubmitTime": "SUBMIT_TIME",
+    "EligibleTime": "ELIGIBLE_TIME",
+    "StartTime": "START_TIME",
+    "EndTime": "END_TIME",
+    "TimeLimit": "TIME_LIMIT",
+    "NumNodes": "NODES",
+    "Partition": "PARTITION",
+    "QOS": "QOS",
+    "PriorityLong": "PRIORITY",
+    "Nice": "NICE",
+    "exit_code": "EXIT_CODE",
+    "Reason": "REASON",
+    "Name": "NAME",
+    "Comment": "COMMENT",
+}
 _LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 _INVALID_ID = "Invalid job id specified"
 
@@ -66,7 +86,7 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
         assert option(call, "--format") == "%T"
         return Answer("".join(f"{row['State']}\n" for row in rows))
     columns = [word.partition(":") for word in option(call, "--Format").split(",")]
-    heading = "".join(f"{name.upper()}{suffix}" for name, _, suffix in columns)
+    heading = "".join(f"{HEADINGS[name]}{suffix}" for name, _, suffix in columns)
     lines = ["".join(f"{row[name]}{suffix}" for name, _, suffix in columns) for row in rows]
     shown = lines if "--noheader" in call.arguments else [heading, *lines]
     return Answer("".join(f"{line}\n" for line in shown))

@@ -8,12 +8,17 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from backends.contract import Contract, World
+from backends.contract import HOUR, MINUTE, Contract, Doing, World
 from live_world import TestbedWorld
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.cli_history import seed_waits
 from mirage.backends.execution import Commands
+from mirage.domain.chain import NO_JOB
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import JobId, JobState
+from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +35,10 @@ class CliWorld(TestbedWorld):
         super().__init__(testbed)
         user = self.facts.user
         environment = testbed.plain_environment(user)
-        commands = Commands(environment | {"PATH": run_as(user, programs, environment["PATH"])}, timeout=5)
-        self.cluster = CliCluster(commands, self)
-        self.actuator = self.estimator = CliActuator(commands, user)
+        path = run_as(user, programs, environment["PATH"])
+        self.commands = Commands(environment | {"PATH": path}, timeout=5)
+        self.cluster = CliCluster(self.commands, self)
+        self.actuator = self.estimator = CliActuator(self.commands, user)
 
 
 def run_as(user: str, programs: Path, path: str) -> str:
@@ -53,3 +59,63 @@ class TestCli(Contract):
     @pytest.fixture
     def world(self, privileged_testbed: Testbed, tmp_path: Path) -> World:
         return CliWorld(privileged_testbed, tmp_path)
+
+
+@pytest.fixture
+def world(privileged_testbed: Testbed, tmp_path: Path) -> CliWorld:
+    return CliWorld(privileged_testbed, tmp_path)
+
+
+def test_a_refused_submission_leaves_no_link(world: CliWorld) -> None:
+    """The controller keeps a record of it, with its tag, as a job that failed."""
+    request = world.request(gres_per_node=(("gpu:h100", 1),))
+    with pytest.raises(SubmissionRejected):
+        world.actuator.submit(request)
+    assert request.tag not in world.cluster.snapshot(expected={request.tag: NO_JOB}).links
+
+
+def test_rows_forged_in_names_and_comments_are_names_and_comments(world: CliWorld) -> None:
+    request, job_id = world.submit(held=True)
+    forged = CELL.join([str(job_id), str(job_id), "COMPLETED", world.facts.user, *["1"] * 13, request.tag])
+    options = [
+        "--parsable",
+        "-H",
+        "-o/dev/null",
+        f"--job-name=x\n{forged}\n",
+        f"--comment={forged}",
+        "--wrap=true",
+    ]
+    forger = JobId(int(world.testbed.run(world.facts.other_user, ["sbatch", *options]).stdout))
+    snapshot = world.cluster.snapshot(expected={request.tag: job_id})
+    assert snapshot.links[request.tag].state is JobState.PENDING
+    assert sorted(snapshot.pending.job_id.tolist()) == sorted([job_id, forger])
+
+
+def test_the_past_is_asked_of_accounting(world: CliWorld) -> None:
+    before = world.now() - MINUTE
+    request, job_id = world.submit(Doing(runs=MINUTE))
+    job = world.until(request, JobState.COMPLETED)
+    (table,) = seed_waits(world.commands, before, world.now() + HOUR, 12 * HOUR)
+    found = dict(zip(table.job_id.tolist(), table.wait.tolist(), strict=True))
+    assert found[str(job_id)] == job.start - job.submit
+    assert table.user.decode() == [world.facts.user] * len(table)
+
+
+def test_links_stay_as_they_were_while_slurmdbd_is_down(world: CliWorld) -> None:
+    request, job_id = world.submit(Doing(runs=MINUTE))
+    world.until(request, JobState.COMPLETED)
+    world.forget(job_id)
+    expected = {request.tag: job_id}
+    world.testbed.service("slurmdbd", "stop")
+    try:
+        assert world.cluster.snapshot(expected=expected).links[request.tag].state is JobState.COMPLETED
+    finally:
+        world.testbed.service("slurmdbd", "start")
+    assert world.cluster.snapshot(expected=expected).links[request.tag].state is JobState.COMPLETED
+
+
+def test_a_link_whose_id_was_never_learnt_is_found_in_accounting(world: CliWorld) -> None:
+    request, job_id = world.submit(Doing(runs=MINUTE))
+    world.until(request, JobState.COMPLETED)
+    world.forget(job_id)
+    assert world.cluster.snapshot(expected={request.tag: NO_JOB}).links[request.tag].job_id == job_id
