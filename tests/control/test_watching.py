@@ -1,0 +1,96 @@
+"""What passes by is kept: starts between two answers, now and then a whole snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mirage.backends.recording import RecordingCluster
+from mirage.control.watching import SnapshotWatch
+from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
+from mirage.domain.snapshot import JobColumns, Snapshot
+
+
+def queue_at(time: int, running: dict[int, int], pending: tuple[int, ...] = ()) -> Snapshot:
+    """``running``: start by job id; every job was submitted at 0."""
+
+    def columns(ids: list[int], starts: list[int]) -> JobColumns:
+        one = np.ones(len(ids), dtype=np.int64)
+        job_id, start = np.array(ids, dtype=np.int64), np.array(starts, dtype=np.int64)
+        return JobColumns(job_id, one * 0, one * 0, one * 0, one, one * 3_600, one * 0, one * 0, start, one)
+
+    return Snapshot(
+        time,
+        columns(list(pending), [-1] * len(pending)),
+        columns(list(running), list(running.values())),
+        (),
+        ("u",),
+        ("p",),
+        ("q",),
+    )
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+        self.times: list[int] = []
+        self.away = False
+
+    def add(self, jobs) -> None:
+        self._check()
+        self.jobs += jobs.job_id.tolist()
+
+    def write(self, snapshot: Snapshot) -> None:
+        self._check()
+        self.times.append(snapshot.time)
+
+    def _check(self) -> None:
+        if self.away:
+            raise StoreUnavailable("locked")
+
+
+class Shown:
+    """A cluster that shows one snapshot after the other; ``None``: it does not answer."""
+
+    def __init__(self, *snapshots: Snapshot | None) -> None:
+        self.snapshots = list(snapshots)
+
+    def snapshot(self, **asked) -> Snapshot:
+        assert asked["queue"], "starts are learnt from the queue, whatever the predictor wants"
+        shown = self.snapshots.pop(0)
+        if shown is None:
+            raise ClusterUnavailable("no route to host")
+        return shown
+
+
+def test_starts_are_noted_between_answers_however_far_apart() -> None:
+    kept, took = Kept(), []
+    shown = Shown(
+        queue_at(100, {1: 50}, (2, 3)), queue_at(160, {1: 50, 2: 130}, (3,)), None, queue_at(280, {2: 130, 3: 200})
+    )
+    cluster = RecordingCluster(shown, SnapshotWatch(kept, kept, 100).seen, took.append)
+    for answered in (True, True, False, True):
+        if answered:
+            cluster.snapshot(queue=False)
+        else:
+            with pytest.raises(ClusterUnavailable):
+                cluster.snapshot(queue=False)
+    assert kept.jobs == [2, 3]
+    assert kept.times == [100, 280]
+    assert len(took) == 4
+
+
+def test_a_store_that_is_away_does_not_hide_the_cluster() -> None:
+    kept = Kept()
+    kept.away = True
+    shown = Shown(queue_at(100, {}, (2,)), queue_at(160, {2: 130}))
+    cluster = RecordingCluster(shown, SnapshotWatch(kept, kept, 100).seen, lambda seconds: None)
+    assert [cluster.snapshot().time, cluster.snapshot().time] == [100, 160]
+
+
+def test_the_clock_set_back_archives_rather_than_waits() -> None:
+    kept = Kept()
+    watch = SnapshotWatch(kept, kept, 600)
+    for time in (10_000, 10_100, 5_000, 5_100, 5_700):
+        watch.seen(None, queue_at(time, {}))
+    assert kept.times == [10_000, 5_000, 5_700]

@@ -1,0 +1,294 @@
+"""Small parts of the daemon: word to systemd, logs, lock, heartbeat, housekeeping, reload, failing cycles."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import shlex
+import socket
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes import FakeCluster, chain
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.bootstrap.service import assemble
+from mirage.bootstrap.worlds import World
+from mirage.config.loading import load_config
+from mirage.control.wallclock import JumpWatch
+from mirage.daemon.heartbeat import Heartbeat, read_beat
+from mirage.daemon.housekeeping import Chore, Housekeeping
+from mirage.daemon.lock import AlreadyRunning, single_instance
+from mirage.daemon.logs import JsonLines, KeyValues
+from mirage.daemon.notify import Notifier
+from mirage.daemon.reload import plan_reload
+from mirage.daemon.supervision import Supervisor
+from mirage.domain.chain import ChainRecord, DoneCondition
+from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.bootstrap.service import Service
+    from mirage.config.model import Config
+
+
+# Word to systemd
+
+
+def test_without_a_manager_nothing_is_said() -> None:
+    notifier = Notifier({})
+    notifier.ready()
+    notifier.alive()
+    assert notifier.watchdog_seconds == 0
+
+
+def test_a_manager_that_has_gone_or_does_not_listen_is_no_trouble(tmp_path: Path) -> None:
+    Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(tmp_path / "deaf"))
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "deaf")})
+        for _ in range(10_000):
+            notifier.ready()
+
+
+def test_an_abstract_socket_is_understood() -> None:
+    name = f"mirage-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + name)
+        Notifier({"NOTIFY_SOCKET": "@" + name}).status("two\nlines")
+        assert manager.recv(100) == b"STATUS=two lines"
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({"WATCHDOG_USEC": "3000000"}, 3.0),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, 0.0),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 3.0),
+        ({"WATCHDOG_USEC": "soon"}, 0.0),
+    ],
+)
+def test_the_watchdog_is_fed_only_where_it_watches_us(environ: dict[str, str], seconds: float) -> None:
+    assert Notifier(environ).watchdog_seconds == seconds
+
+
+# Logs
+
+
+def record(text: str, **fields: object) -> logging.LogRecord:
+    made = logging.LogRecord("mirage.journal", logging.INFO, "f", 1, "%s", (text,), None)
+    made.fields = fields
+    return made
+
+
+@given(st.text(), st.text())
+def test_a_line_can_be_taken_apart_again(text: str, value: str) -> None:
+    line = KeyValues().format(record(text, chain=value))
+    assert "\n" not in line
+    document = json.loads(JsonLines().format(record(text, chain=value)))
+    assert (document["text"], document["chain"], document["from"]) == (text, value, "journal")
+
+
+def test_a_line_reads_as_a_shell_would_read_it() -> None:
+    line = KeyValues().format(record('submitted link 3 as job 7: it said "now"', chain="svc", link=3))
+    assert shlex.split(line)[3:] == ['text=submitted link 3 as job 7: it said "now"', "chain=svc", "link=3"]
+
+
+# Lock
+
+
+def test_the_lock_is_free_afterwards_and_not_inherited(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    for _ in range(2):
+        with single_instance(file):
+            assert file.read_text().strip() == str(os.getpid())
+            with pytest.raises(AlreadyRunning, match=str(os.getpid())), single_instance(file):
+                pass
+
+
+def test_of_many_that_start_at_once_one_gets_the_lock(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    results, go = spawn.Queue(), spawn.Event()
+    starters = [spawn.Process(target=_try_lock, args=(tmp_path / "lock", results, go)) for _ in range(4)]
+    for starter in starters:
+        starter.start()
+    outcomes = [results.get(timeout=120) for _ in starters]
+    go.set()
+    for starter in starters:
+        starter.join(120)
+    assert sorted(outcomes) == ["held", "refused", "refused", "refused"]
+
+
+def _try_lock(file: Path, results, go) -> None:
+    try:
+        with single_instance(file):
+            results.put("held")
+            go.wait(120)
+    except AlreadyRunning:
+        results.put("refused")
+
+
+def test_a_lock_that_cannot_be_made_names_the_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"service\.state"), single_instance(tmp_path / "no" / "lock"):
+        pass
+
+
+# Heartbeat
+
+
+def test_the_heartbeat_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "heartbeat"
+    assert read_beat(file) is None
+    Heartbeat(file).beat(3, "held")
+    assert (read_beat(file).cycles, read_beat(file).sentence, read_beat(file).pid) == (3, "held", os.getpid())
+    for text in ("", "[]", '{"pid": 1}'):
+        file.write_text(text)
+        assert read_beat(file) is None
+
+
+def test_a_heartbeat_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    heart = Heartbeat(tmp_path / "no" / "heartbeat")
+    heart.beat(1, "a")
+    heart.beat(2, "b")
+    assert len([r for r in caplog.records if "no heartbeat" in r.getMessage()]) == 1
+
+
+# Housekeeping
+
+
+def test_a_chore_that_fails_comes_again_and_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    enough = threading.Event()
+    runs = {"bad": 0, "ugly": 0, "good": 0}
+
+    def work(name: str, error: Exception | None) -> str:
+        runs[name] += 1
+        if all(count >= 2 for count in runs.values()):
+            enough.set()
+        if error:
+            raise error
+        return "done"
+
+    faults = {"bad": StoreUnavailable("locked"), "ugly": RuntimeError("what?"), "good": None}
+    chores = tuple(Chore(name, 0.02, 0.0, lambda n=name, e=fault: work(n, e)) for name, fault in faults.items())
+    with caplog.at_level(logging.INFO):
+        house = Housekeeping(chores)
+        assert enough.wait(120)
+        house.close()
+    said = [r.getMessage() for r in caplog.records]
+    assert "bad: locked" in said
+    assert any("ugly: a fault of this program" in line for line in said)
+
+
+# Reload
+
+
+def config_of(folder: Path, text: str) -> Config:
+    (folder / "mirage.toml").write_text(f'[service]\nstate = "{folder}"\nruntime = "{folder}"\n{text}')
+    return load_config(folder / "mirage.toml").config
+
+
+def test_what_holds_at_once_and_what_waits(tmp_path: Path) -> None:
+    old = config_of(tmp_path, "")
+    new = config_of(
+        tmp_path,
+        '[loop]\ninterval = 7\n[limits]\nlive_links = 9\n[cluster]\nbackend = "rest"\n'
+        "[store]\nsnapshot_every = 1\n[store.retention]\nwaits = 5\n",
+    )
+    plan = plan_reload(old, new)
+    assert plan.changed == ("loop.interval", "limits.live_links", "store.retention.waits")
+    assert plan.waiting == ("cluster.backend", "store.snapshot_every")
+    assert (plan.config.loop.interval, plan.config.store.retention.waits) == (7, 5)
+    assert (plan.config.cluster.backend, plan.config.store.snapshot_every) == ("cli", 600)
+    assert plan_reload(new, new).changed == ()
+
+
+# Cycles
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    made = FakeCluster()
+    made.rate = 1.0
+    return made
+
+
+@pytest.fixture
+def service(tmp_path: Path, cluster: FakeCluster) -> Iterator[Service]:
+    config = config_of(tmp_path, '[loop]\npredictor = "reactive"\n[api]\nenabled = false\n')
+    made = assemble(config, World(cluster, cluster, cluster, cluster), lambda: None)
+    yield made
+    made.close()
+
+
+def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = Supervisor(service)
+    fault: list[Exception] = [MirageError("the store is away")]
+
+    def failing():
+        raise fault[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.loop, "cycle", failing)
+        assert supervisor.cycle().sentence == "hold: the store is away"
+        assert service.pace.stretched
+        fault[0] = ZeroDivisionError("oops")
+        assert supervisor.cycle().sentence == "hold: unexpected ZeroDivisionError: oops"
+        assert supervisor.failures == 2
+    assert supervisor.cycle().sentence == "no chain needs attention"
+    assert supervisor.failures == 0
+
+
+def test_a_journal_that_cannot_be_written_is_a_failed_cycle(service: Service, monkeypatch) -> None:
+    def full():
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(type(service.store.journal), "flush", lambda journal: full())
+    assert Supervisor(service).cycle().sentence == "hold: the disk is full"
+
+
+def test_a_clock_that_jumps_is_said_and_breaks_nothing(
+    service: Service, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    wall = {"now": 1e9}
+    service.store.chains.save(ChainRecord(chain(done=DoneCondition(exit_code=None))))
+    supervisor = Supervisor(service, JumpWatch(lambda: wall["now"], lambda: 0.0))
+    cluster.time = 1_000_000_000
+    for jump in (0, 90 * 86_400, -180 * 86_400, 90 * 86_400):
+        wall["now"] += jump
+        cluster.time += jump
+        supervisor.cycle()
+        (kept,) = service.store.chains.load()
+        kept.check()
+    assert supervisor.failures == 0
+    assert [r.getMessage() for r in caplog.records if "clock of this machine" in r.getMessage()] == [
+        "the clock of this machine was set forward by 7776000 s",
+        "the clock of this machine was set back by 15552000 s",
+        "the clock of this machine was set forward by 7776000 s",
+    ]
+    assert len(cluster.submissions) == len({request.tag for request in cluster.submissions})
+
+
+def test_memory_and_files_stay_level_over_thousands_of_cycles(service: Service, cluster: FakeCluster) -> None:
+    """Links of an hour, a look a minute: the first thousand cycles fill what is to be filled."""
+    service.store.chains.save(ChainRecord(chain(3_600, DoneCondition(exit_code=None))))
+    supervisor, sizes = Supervisor(service), []
+    for cycle in range(4_000):
+        cluster.advance(cluster.time + 60)
+        supervisor.cycle()
+        if cycle % 1_000 == 999:
+            service.prune()
+            sizes.append((_resident_mb(), len(list(Path("/proc/self/fd").iterdir()))))
+    (_, first_files), (early, _), *_, (late, files) = sizes
+    assert supervisor.failures == 0
+    assert files <= first_files
+    assert late - early < 20, sizes
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
