@@ -116,10 +116,10 @@ class LibslurmCluster:
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now."""
         now = self._clock.now()
-        jobs = self._libslurm.ask(lambda: self._slurm.Jobs.load().values(), "jobs")
+        jobs = list(self._libslurm.ask(lambda: self._slurm.Jobs.load().values(), "jobs"))
         wanted = set(expected.values()) - {NO_JOB}
         try:
-            seen = read_queue([job_record(job) for job in jobs], str, wanted, columns=queue)
+            seen = read_queue(jobs, job_record, str, wanted, columns=queue)
             partitions = read_partitions(self._nodes()) if queue else ()
         except BadSpelling as error:
             raise ClusterUnavailable(f"libslurm: {error}") from None
@@ -147,10 +147,10 @@ class LibslurmCluster:
             found = self._libslurm.ask(
                 lambda: db.Jobs.load(db.JobFilter(**wish, end_time=now + _DAY)).values(), "accounting"
             )
-        except ClusterUnavailable as trouble:
+            return Fates(read_past_jobs([past_job_record(job) for job in found]))
+        except (BadSpelling, ClusterUnavailable) as trouble:
             _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
             return Fates({}, answered=False)
-        return Fates(read_past_jobs([past_job_record(job) for job in found]))
 
 
 class LibslurmActuator:

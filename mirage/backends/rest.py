@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pwd
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
@@ -34,6 +35,10 @@ _log = logging.getLogger(__name__)
 
 _LOOK_BACK = 2 * 86_400
 """How far back a link whose id is not known is looked for: its submission was tried at most some hours ago."""
+
+
+class NoSuchPath(ClusterUnavailable):
+    """The version that was found out is not offered any more, or never had such a path."""
 
 
 class RestVersion:
@@ -80,7 +85,8 @@ class Rest:
         answer = self.client.ask(method, f"/{family}/{versions.spell(self.number())}/{path}", body)
         if answer.unknown_path:
             self.version.forget()
-            self.unavailable(f"{method} {family}/{path}", "no such path: was it upgraded?")
+            where = f"slurmrestd at {self.client.address.text}: {method} {family}/{path}"
+            raise NoSuchPath(f"{where}: there is no such path; was slurmrestd upgraded?")
         return answer
 
     def records(self, path: str, name: str, *, family: str = "slurm") -> list[Record]:
@@ -131,8 +137,9 @@ class RestCluster:
 
     def _snapshot(self, queue: bool, expected: Mapping[str, JobId]) -> Snapshot:
         now = self._clock.now()
-        jobs = self._lifted(Kind.JOB, self._rest.records("jobs", "jobs"))
-        seen = read_queue(jobs, _user_name, set(expected.values()) - {NO_JOB}, columns=queue)
+        jobs = self._rest.records("jobs", "jobs")
+        wanted = set(expected.values()) - {NO_JOB}
+        seen = read_queue(jobs, partial(lift, Kind.JOB, self._rest.number()), _user_name, wanted, columns=queue)
         self._tell(seen.unreadable)
         partitions = self._nodes() if queue else ()
         return Snapshot(
@@ -159,10 +166,12 @@ class RestCluster:
             which = f"start_time={self._instant(self._clock.now() - _LOOK_BACK)}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
-        except ClusterUnavailable as trouble:
+            return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
+        except NoSuchPath:  # slurmrestd runs without the accounting's paths: none of this will ever be known
+            return Fates({}, lagging=False)
+        except (BadSpelling, ClusterUnavailable) as trouble:
             _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
             return Fates({}, answered=False)
-        return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
 
     def _tell(self, unreadable: Sequence[str]) -> None:
         """Say once which jobs are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
+
+T = TypeVar("T")
 
 UserName = Callable[[int], str]
 """The name of a user id, for versions that leave the name empty."""
@@ -66,26 +68,33 @@ class _Rows:
 
 
 def read_queue(
-    records: Sequence[Record], user_name: UserName, wanted: Collection[JobId] = (), *, columns: bool = True
+    sources: Sequence[T],
+    shape: Callable[[T], Record],
+    user_name: UserName,
+    wanted: Collection[JobId] = (),
+    *,
+    columns: bool = True,
 ) -> Queue:
     """Pending jobs in order of priority, an array once for each task; running ones by the ends their limits set.
 
-    Suspended and completing jobs are among the running ones. A job that asks for several partitions counts for
-    the first. Ours are those with a tag as comment, and the ``wanted`` ones; without ``columns`` only they are
-    read. Records that cannot be read are left out and said; raises ``BadSpelling`` where none can.
+    ``shape`` gives each source the newest shape. Suspended and completing jobs are among the running ones; a job
+    that asks for several partitions counts for the first. Ours are those with a tag as comment, and the
+    ``wanted`` ones; without ``columns`` only they are read. Sources that cannot be read are left out and said;
+    raises ``BadSpelling`` where none can.
     """
     rows = _Rows()
     ours: list[QueuedJob] = []
     unreadable: list[str] = []
-    for record in records:
+    for source in sources:
         try:
+            record = shape(source)
             if columns:
                 rows.add(record, user_name)
             if record["job_id"] in wanted or _TAG.fullmatch(text(record, "comment")):
                 ours.append(_queued_job(record, user_name))
         except BadSpelling as fault:
             unreadable.append(str(fault))
-            if len(unreadable) == len(records):
+            if len(unreadable) == len(sources):
                 raise
     return Queue(
         pending=_columns(rows.pending, key=lambda row: (-row[-1], row[0])),

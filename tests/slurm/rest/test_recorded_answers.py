@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def id_of(folder: Path, name: str) -> int:
 
 
 def queue(folder: Path, *wanted: int) -> Queue:
-    return read_queue(lifted(folder, Kind.JOB, "jobs", "jobs"), str, wanted)
+    return read_queue(answer(folder, "jobs")["jobs"], partial(lift, Kind.JOB, number(folder)), str, wanted)
 
 
 def told_by_squeue(folder: Path) -> Queue:
@@ -190,4 +191,4 @@ def test_a_refused_token_is_nobodys_fault_but_the_tokens(folder: Path, name: str
 
 
 def test_no_id_is_no_job() -> None:
-    assert read_queue([], str, {NO_JOB}).ours == ()
+    assert read_queue([], dict, str, {NO_JOB}).ours == ()
