@@ -67,7 +67,7 @@ class Loaded:
             yield
         except ConfigError as error:
             key = tuple(error.where.split("."))
-            if key not in {known for known, _ in settings(self.config)}:
+            if key not in {known for known, _ in settings(self.config)} or self.origin(key) == _NO_FILE:
                 raise
             raise ConfigError(f"{self.origin(key)}: {error.where}", error.problem) from error
 

@@ -48,8 +48,9 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     loaded = load()
     config = loaded.config
     set_up_logging(config.log.level, config.log.format)
-    state = _made(Path(config.service.state), 0o700, "service.state")
-    _made(Path(config.service.runtime), 0o755, "service.runtime")
+    with loaded.explaining():
+        state = _made(Path(config.service.state), 0o700, "service.state")
+        _made(Path(config.service.runtime), 0o755, "service.runtime")
     with single_instance(state / "daemon.lock"):
         notifier = Notifier(os.environ)
         with loaded.explaining():
