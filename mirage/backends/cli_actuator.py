@@ -81,6 +81,10 @@ class CliActuator:
     def _sbatch(self, request: JobRequest, *options: str, **settings: str) -> Answer:
         argv = ["sbatch", *sbatch.sbatch_arguments(request), *options]
         environment = sbatch.sbatch_environment(request, self._commands.environment) | settings
+        if any("\0" in text for text in (*argv, *environment, *environment.values())):
+            raise SubmissionRejected(
+                "InvalidText", "an option or an environment variable holds a NUL character"
+            )
         answer = self._commands.run(argv, stdin=sbatch.script_of(request), environment=environment)
         if answer.status:
             raise wording.refusal(answer.err, "sbatch")

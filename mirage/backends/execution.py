@@ -87,10 +87,13 @@ class Commands:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the command's process group and take back its pipes."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """Take back the pipes; a command that has not ended is killed first, with all that it started.
+
+    One that has ended is left alone: its process group may by now be somebody else's.
+    """
     if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=_LAST_WORDS_S)
     for pipe in (process.stdin, process.stdout, process.stderr):

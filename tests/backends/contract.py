@@ -7,14 +7,10 @@ says in ``Facts``; the tests about that skip.
 
 from __future__ import annotations
 
-import itertools
-import os
-from abc import ABC, abstractmethod
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backends.contract_world import HOUR, MINUTE, Doing, Facts, World
 
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
@@ -23,138 +19,17 @@ from mirage.domain.job import (
     NEVER,
     Dependency,
     DependencyKind,
-    Job,
     JobChange,
     JobId,
-    JobRequest,
     JobState,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from mirage.domain.snapshot import JobColumns, Snapshot
-    from mirage.ports import Actuator, Cluster, StartEstimator
 
-MINUTE = 60
-HOUR = 60 * MINUTE
-_NUMBERS = itertools.count(1)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What there is to test on, and what this adapter's cluster cannot do."""
-
-    user: str
-    """In whose name the actuator acts."""
-    partition: str
-    """A partition whose nodes are all idle when a test begins."""
-    nodes: int
-    """Its nodes; none belongs to another partition that the test uses."""
-    longest: int
-    """Its MaxTime (s)."""
-    gres: tuple[str, int] = ()  # type: ignore[assignment]
-    """(name, count a node) in ``gres_partition``; empty: none."""
-    gres_partition: str = ""
-    slack: int = 2 * MINUTE
-    """How far instants may be from what was asked (s): the controller's own rhythm."""
-    other_user: str = ""
-    """Somebody whose jobs are not the actuator's; empty: there are no other users."""
-    accounts: bool = True
-    """Unknown accounts are refused."""
-    signals: bool = True
-    """Jobs are real processes that see their signals."""
-    accounting: bool = True
-    """Ended jobs that the controller has forgotten are found."""
-
-
-@dataclass(frozen=True)
-class Doing:
-    """What a job does once it runs."""
-
-    runs: int | None = None
-    """Seconds; ``None``: until its limit ends it."""
-    exit_code: int = 0
-    on_usr1: int | None = None
-    """Exit code with which its batch shell answers SIGUSR1; ``None``: as the system does."""
-
-
-class World(ABC):
-    """A cluster as one test sees it. Times are the cluster's."""
-
-    cluster: Cluster
-    actuator: Actuator
-    estimator: StartEstimator | None = None
-    facts: Facts
-
-    @abstractmethod
-    def arrange(self, request: JobRequest, doing: Doing) -> JobRequest:
-        """The request whose job does so."""
-
-    @abstractmethod
-    def pass_time(self) -> None:
-        """Let a little time pass: some seconds of the cluster's."""
-
-    @abstractmethod
-    def controller_down(self) -> AbstractContextManager[None]:
-        """While entered nobody reaches the controller."""
-
-    def foreign_job(self) -> JobId:
-        """A pending job of ``facts.other_user``; only asked where there is one."""
-        raise NotImplementedError
-
-    def forget(self, job_id: JobId) -> None:
-        """The controller forgets this ended job; accounting does not. Only asked with ``facts.accounting``."""
-        raise NotImplementedError
-
-    # What the tests are written in
-
-    def tag(self) -> str:
-        """A tag never used before, also not by other processes."""
-        return f"mirage:contract-{os.getpid()}-{next(_NUMBERS)}:1"
-
-    def request(self, doing: Doing | None = None, **changes: Any) -> JobRequest:
-        """One node for an hour, tagged."""
-        plain = JobRequest("link", self.facts.user, HOUR, 1, self.facts.partition, tag=self.tag())
-        return self.arrange(replace(plain, **changes), doing or Doing())
-
-    def submit(self, doing: Doing | None = None, **changes: Any) -> tuple[JobRequest, JobId]:
-        request = self.request(doing, **changes)
-        return request, self.actuator.submit(request)
-
-    def update(self, job_id: JobId, change: JobChange, tries: int = 50) -> None:
-        """Change a job; a controller that has just got it may ask to try again, accounting not having it yet."""
-        for _ in range(tries):
-            with suppress(ClusterUnavailable):
-                return self.actuator.update(job_id, self.facts.user, change)
-            self.pass_time()
-        return self.actuator.update(job_id, self.facts.user, change)
-
-    def fill(self) -> JobId:
-        """A job on all nodes of the partition, seen running."""
-        request, job_id = self.submit(nodes=self.facts.nodes, limit=2 * HOUR)
-        self.until(request, JobState.RUNNING)
-        return job_id
-
-    def job(self, request: JobRequest) -> Job:
-        """The job as a snapshot shows it now."""
-        return self.cluster.snapshot().links[request.tag]
-
-    def until(self, request: JobRequest, state: JobState, patience: int = 3 * HOUR) -> Job:
-        """Its job once it is in this state; fails when it ends otherwise or takes longer than ``patience`` s."""
-        return self.when(request, lambda job: job.state is state, patience)
-
-    def when(self, request: JobRequest, holds: Callable[[Job], bool], patience: int = 3 * HOUR) -> Job:
-        snapshot = first = self.cluster.snapshot()
-        while snapshot.time - first.time <= patience:
-            job = snapshot.links.get(request.tag)
-            if job is not None and holds(job):
-                return job
-            assert job is None or not job.state.finished, f"ended otherwise: {job}"
-            self.pass_time()
-            snapshot = self.cluster.snapshot()
-        raise AssertionError(f"not within {patience} s: {snapshot.links.get(request.tag)}")
+__all__ = ["HOUR", "MINUTE", "Contract", "Doing", "Facts", "World"]
 
 
 def row_of(columns: JobColumns, job_id: JobId) -> dict[str, int]:

@@ -154,6 +154,11 @@ def test_nothing_is_submitted_without_a_script(world: FakeWorld) -> None:
         world.actuator.submit(replace(world.request(), batch=None))
 
 
+def test_text_that_no_command_line_can_hold_is_refused(world: FakeWorld) -> None:
+    with pytest.raises(SubmissionRejected, match="NUL"):
+        world.actuator.submit(replace(world.request(), name="a\0b"))
+
+
 # What the job gets
 
 
