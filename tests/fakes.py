@@ -77,7 +77,8 @@ class FakeCluster:
     def advance(self, until: int) -> None:
         assert until >= self.time
         self.time = until
-        self.jobs = {job_id: self._brought_up(job) for job_id, job in self.jobs.items()}
+        for job_id in list(self.jobs):  # in order of submission: who ends frees nodes for those behind
+            self.jobs[job_id] = self._brought_up(self.jobs[job_id])
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         self._answer()
@@ -106,6 +107,7 @@ class FakeCluster:
             tag=request.tag,
             held=request.held,
             nice=request.nice,
+            node_list=request.node_list,
         )
         self.advance(self.time)
         if self.lose_answer:
@@ -125,9 +127,13 @@ class FakeCluster:
         self.changes.append((job_id, change))
         held = job.held if change.held is None else change.held
         nice = job.nice if change.nice is None else change.nice
-        if (job.held or job.nice) and not (held or nice):
+        nodes = job.node_list if change.node_list is None else change.node_list
+        changed = replace(job, held=held, nice=nice, node_list=nodes)
+        if self._restrained(job) and not self._restrained(changed):
             self._released[job_id] = self.time
-        self.jobs[job_id] = replace(job, held=held, nice=nice)
+        elif job.node_list and not nodes:
+            self._released[job_id] = self._freed(job)
+        self.jobs[job_id] = changed
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
         job = self._owned(job_id, owner)
@@ -177,11 +183,29 @@ class FakeCluster:
     def _forgotten(self, job: Job) -> bool:
         return self.forget_after is not None and job.state.finished and job.end + self.forget_after <= self.time
 
+    def _restrained(self, job: Job) -> bool:
+        return bool(job.held or job.nice or self._holders(job))
+
+    def _holders(self, job: Job) -> list[Job]:
+        """Running jobs on the nodes that a pending job must have."""
+        return [
+            other for other in self.live() if other.state is JobState.RUNNING and other.node_list == job.node_list
+        ]
+
+    def _freed(self, job: Job) -> int:
+        """When the nodes that a pending job must have were left."""
+        ends = [
+            other.end for other in self.jobs.values() if other.node_list == job.node_list and other.state.finished
+        ]
+        return max(ends, default=0) if job.node_list else 0
+
     def _brought_up(self, job: Job) -> Job:
         fate = self._fates[job.job_id]
         start = max(job.submit + fate.wait, self._released.get(job.job_id, 0))
-        if job.state is JobState.PENDING and not (job.held or job.nice) and start <= self.time:
-            job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit)
+        if job.state is JobState.PENDING and not self._restrained(job) and start <= self.time:
+            start = max(start, self._freed(job))
+            nodes = f"node-{job.job_id}"
+            job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit, node_list=nodes)
         runtime = job.limit if fate.runtime is None else fate.runtime
         if job.state is JobState.RUNNING and job.start + runtime <= self.time:
             state = JobState.TIMEOUT if fate.runtime is None else fate.state

@@ -39,16 +39,16 @@ class Hands:
     files: Files
     limits: Limits
 
-    def send(self, record: ChainRecord, link: Link, now: Seconds, *, back: bool = False) -> Act:
+    def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
 
-        ``back``: it goes into the queue held back, to be let go later.
+        ``behind``: it goes into the queue held back, to be let go as this predecessor's end comes near.
         """
         record = record.with_link(replace(link, planned=now))
         self.store.save(record)
         request = record.chain.link_request(link.index, _previous_job(record, link))
-        if back:
-            request = steering.bid(request, record.chain.steering)
+        if behind is not None:
+            request = steering.bid(request, record.chain.steering, behind)
         try:
             job_id = self.actuator.submit(request)
         except SubmissionRejected as error:
@@ -58,7 +58,7 @@ class Hands:
         except ClusterUnavailable as error:
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
         self.store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
-        held = ", held back" if back else ""
+        held = ", held back" if behind is not None else ""
         text = f"submitted link {link.index} as job {job_id}{held}: {link.reason}"
         self.write(record, now, EntryKind.ACTION, text, link.index)
         return Act(text, done=True)
@@ -79,10 +79,10 @@ class Hands:
                 self._cancel(record, link, now)
         return record
 
-    def steer(self, record: ChainRecord, job: Job, now: Seconds, *, back: bool) -> Act:
+    def steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds, *, back: bool) -> Act:
         """Hold a pending link back or let it go."""
         chain = record.chain
-        change = steering.change(chain.request, chain.steering, back=back)
+        change = steering.change(chain, predecessor, back=back)
         verb = "held back" if back else "let go"
         try:
             self.actuator.update(job.job_id, chain.owner, change)

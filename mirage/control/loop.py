@@ -10,7 +10,7 @@ from mirage.control.hands import Hands
 from mirage.control.status import Status
 from mirage.domain.chain import ChainStatus, LinkState, Steering
 from mirage.domain.command import AddChain
-from mirage.domain.decision import Hold, Observation, RecentWaits, Submit
+from mirage.domain.decision import Hold, Observation, RecentWaits
 from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected
 from mirage.domain.job import ABSENT, NEVER
 from mirage.domain.journal import Entry, EntryKind
@@ -158,41 +158,38 @@ class ControlLoop:
             case machine.Rest(reason):
                 return self._explain(record, now, reason, deciding=False)
             case machine.Resubmit(link):
-                back = record.chain.steering is not Steering.OFF and record.head is not None
-                return self._sent(self._hands.send(record, link, now, back=back), now)
-            case machine.Bid():
-                return self._plan(record, "held back until it is wanted", now, back=True)
+                behind = _job(record.head, snapshot) if record.chain.steering is not Steering.OFF else None
+                return self._sent(self._hands.send(record, link, now, behind), now)
+            case machine.Bid(predecessor):
+                return self._plan(record, "held back until it is wanted", now, _job(predecessor, snapshot))
             case machine.Steer(link, predecessor):
-                return self._steer(record, link, predecessor, snapshot, now)
+                return self._steer(record, snapshot.links[link.tag], _job(predecessor, snapshot), now)
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 
     def _consider(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds) -> Cycle:
         observation = self._observe(record, predecessor, snapshot)
-        decision = self._decide(record, observation, self._policy.rule)
+        decision = self._decide(record, observation)
         if isinstance(decision, Hold):
             return Cycle(f"hold: {decision.reason}", self._wake(record, now), deciding=True)
-        return self._plan(record, decision.reason, now, back=False)
+        return self._plan(record, decision.reason, now)
 
-    def _plan(self, record: ChainRecord, reason: str, now: Seconds, *, back: bool) -> Cycle:
+    def _plan(self, record: ChainRecord, reason: str, now: Seconds, behind: Job | None = None) -> Cycle:
         granted = self._permit(record, now)
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
-        return self._sent(self._hands.send(record, link, now, back=back), now)
+        return self._sent(self._hands.send(record, link, now, behind), now)
 
-    def _steer(
-        self, record: ChainRecord, link: Link, predecessor: Link | None, snapshot: Snapshot, now: Seconds
-    ) -> Cycle:
-        job = snapshot.links[link.tag]
-        back = steering.held_back(job, record.chain.request.nice, record.chain.steering)
-        rule = self._policy.rule if back else self._policy.rule.reluctant()
-        decision = self._decide(record, self._observe(record, predecessor, snapshot, job), rule)
-        if isinstance(decision, Submit) is back:
-            act = self._hands.steer(record, job, now, back=not back)
-            return Cycle(f"{act.text}: {decision.reason}", self._wake(record, now), deciding=True)
-        state = "held back" if back else "let go"
-        return Cycle(f"link {link.index} is {state}: {decision.reason}", self._wake(record, now), deciding=True)
+    def _steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds) -> Cycle:
+        """Hold the successor ``job`` back or let it go, where it is not as it should be."""
+        is_back = steering.held_back(job, record.chain)
+        back = steering.wanted_back(record.chain, predecessor, now)
+        if back is not is_back:
+            act = self._hands.steer(record, job, predecessor, now, back=back)
+            return Cycle(act.text, self._wake(record, now), deciding=True)
+        state = "held back" if is_back else "let go"
+        return self._explain(record, now, f"job {job.job_id} is {state}", deciding=True)
 
     # 1. obey commands
 
@@ -254,19 +251,16 @@ class ControlLoop:
 
     # 5. observe
 
-    def _observe(
-        self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, pending: Job | None = None
-    ) -> Observation:
+    def _observe(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot) -> Observation:
         asked, outside = self._predictor(record), self._outside
-        request = record.chain.link_request(record.waiting.index if record.waiting else record.next_index)
+        request = record.chain.link_request(record.next_index)
         return Observation(
             time=snapshot.time,
             snapshot=snapshot,
-            predecessor=snapshot.links.get(predecessor.tag) if predecessor else None,
+            predecessor=_job(predecessor, snapshot),
             successor=request,
             waits=outside.waits.recent_waits(asked.wants_waits) if asked.wants_waits else _NO_WAITS,
             planned_start=self._planned_start(request) if asked.wants_plan else ABSENT,
-            pending=pending,
         )
 
     def _predictor(self, record: ChainRecord) -> Predictor:
@@ -280,7 +274,7 @@ class ControlLoop:
 
     # 6. predict, 7. decide
 
-    def _decide(self, record: ChainRecord, observation: Observation, rule: DecisionRule) -> Decision:
+    def _decide(self, record: ChainRecord, observation: Observation) -> Decision:
         """The decision, written down with the prediction that led to it."""
         if (decision := forced(observation)) is not None:
             self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision))
@@ -289,7 +283,7 @@ class ControlLoop:
         answer = guard.predict(observation)
         if answer.trouble:
             self._hands.write(record, observation.time, EntryKind.TROUBLE, answer.trouble)
-        decision = weigh(observation, answer.prediction, rule)
+        decision = weigh(observation, answer.prediction, self._policy.rule)
         self._outside.journal.write(
             Entry(
                 observation.time,
@@ -332,12 +326,17 @@ class ControlLoop:
 
     def _wake(self, record: ChainRecord, now: Seconds) -> Seconds:
         """The next instant at which something is due: the head's end, a back-off, a search, a hand-over."""
-        due = [record.not_before, record.head.end if record.head else NEVER, handover.next_instant(record, now)]
+        end = record.head.end if record.head else NEVER
+        due = [record.not_before, end, end - record.chain.lead, handover.next_instant(record, now)]
         due += [ln.planned + self._policy.settle for ln in record.links if ln.state is LinkState.PLANNED]
         return min((instant for instant in due if instant > now), default=NEVER)
 
 
 _NO_WAITS = RecentWaits.none()
+
+
+def _job(link: Link | None, snapshot: Snapshot) -> Job | None:
+    return snapshot.links.get(link.tag) if link is not None else None
 
 
 def _said(decision: Decision) -> str:

@@ -120,11 +120,20 @@ class Handover:
 
 
 class Steering(StrEnum):
-    """How a submitted successor is held back until it is wanted; its submission is then only an early bid."""
+    """How a successor that is submitted as its predecessor starts is held back until it is wanted.
+
+    It grows older in the queue meanwhile, where the site lets it (DESIGN.md, "Steering"): held jobs age only with
+    ``ACCRUE_ALWAYS``, the others everywhere.
+    """
 
     OFF = "off"
     NICE = "nice"
+    """A high nice value; an idle node takes it all the same."""
     HOLD = "hold"
+    """Held and released."""
+    PIN = "pin"
+    """Bound to the nodes that its predecessor holds, which must be whole ones: it cannot start before they are
+    free, and Slurm plans it for that instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,8 @@ class Chain:
     failures: FailurePolicies = FailurePolicies()
     handover: Handover = Handover()
     steering: Steering = Steering.OFF
+    lead: Seconds = 600
+    """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0."""
     predictor: str = ""
     """Which predictor times its links; empty: the daemon's."""
 

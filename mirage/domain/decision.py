@@ -51,8 +51,6 @@ class Observation:
     """The last jobs started before now, as many as the predictor wants."""
     planned_start: Seconds = ABSENT
     """Slurm's own estimate of the successor's start, for predictors that want it."""
-    pending: Job | None = None
-    """The successor itself, where it waits in the queue already and is held back or let go (steering)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,8 @@ class JobRequest:
     nice: int = 0
     dependencies: tuple[Dependency, ...] = ()
     reservation: str = ""
+    node_list: str = ""
+    """Slurm's host list of nodes that must all be among the job's (``--nodelist``); empty: any."""
     requeue: bool = True
     warn: WarnSignal | None = None
     tag: str = ""
@@ -137,6 +139,8 @@ class JobChange:
     """0 or more: only operators may go below."""
     begin: Seconds | None = None
     """Not eligible before this instant; 0: at once."""
+    node_list: str | None = None
+    """Nodes that must be among the job's; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +167,5 @@ class Job:
     held: bool = False
     """Pending, and held by its owner."""
     nice: int = 0
+    node_list: str = ""
+    """Slurm's host list: the nodes it runs or ran on; pending: those that it must have."""

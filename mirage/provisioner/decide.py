@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast
@@ -21,12 +21,6 @@ class DecisionRule:
     """Which quantile of the start counts; see ``Weights.critical_level``."""
     margin: Seconds = 0
     """Submit when the forecast start is no earlier than this long before the predecessor's end."""
-    slack: Seconds = 1_800
-    """Steering: a link once let go is held back again only when the forecast is earlier by this much more."""
-
-    def reluctant(self) -> DecisionRule:
-        """The rule by which a link that was let go is judged: no to and fro over small changes."""
-        return replace(self, margin=self.margin + self.slack)
 
 
 def forced(observation: Observation) -> Decision | None:

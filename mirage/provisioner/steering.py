@@ -1,7 +1,7 @@
 """Holding back a successor that is already in the queue, and letting it go. Pure.
 
-A link that is submitted early and held back grows older in the queue while its predecessor runs; whether that
-counts is Slurm's affair (``PriorityFlags``, see DESIGN.md). When it may start stays open until it does.
+A link that is submitted early and held back grows older in the queue while its predecessor runs. When it may start
+stays open until it does: each cycle asks anew, so a predecessor that ends early or gets more time is followed.
 """
 
 from __future__ import annotations
@@ -10,34 +10,65 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import LinkState, Steering
-from mirage.domain.job import Job, JobChange, JobRequest
+from mirage.domain.job import ABSENT, JobChange, JobState
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.job import Job, JobRequest, Seconds
 
 BACK = 1_000_000
 """The nice value of a link held back: more than the factors of common sites' priorities add up to."""
 
 
-def bid(request: JobRequest, steering: Steering) -> JobRequest:
-    """The request of a link that goes into the queue held back."""
-    if steering is Steering.HOLD:
-        return replace(request, held=True)
-    return replace(request, nice=request.nice + BACK) if steering is Steering.NICE else request
-
-
-def held_back(job: Job, chain_nice: int, steering: Steering) -> bool:
-    """Whether the pending job is held back, by this kind of steering."""
-    return job.held if steering is Steering.HOLD else job.nice > chain_nice
-
-
-def change(request: JobRequest, steering: Steering, *, back: bool) -> JobChange:
-    """What to ask of Slurm to hold the link back or to let it go."""
-    if steering is Steering.HOLD:
-        return JobChange(held=back)
-    return JobChange(nice=request.nice + BACK if back else request.nice)
-
-
 def steerable(record: ChainRecord, link: Link) -> bool:
     """Whether the link's start can still be influenced."""
     return record.chain.steering is not Steering.OFF and link.state is LinkState.PENDING
+
+
+def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest:
+    """The request of a link that goes into the queue held back."""
+    match steering:
+        case Steering.HOLD:
+            return replace(request, held=True)
+        case Steering.NICE:
+            return replace(request, nice=request.nice + BACK)
+        case Steering.PIN:
+            return replace(request, node_list=predecessor.node_list)
+    return request
+
+
+def held_back(job: Job, chain: Chain) -> bool:
+    """Whether the pending job is held back, in the way of its chain."""
+    match chain.steering:
+        case Steering.HOLD:
+            return job.held
+        case Steering.NICE:
+            return job.nice > chain.request.nice
+        case Steering.PIN:
+            return job.node_list != chain.request.node_list
+    return False
+
+
+def wanted_back(chain: Chain, predecessor: Job | None, now: Seconds) -> bool:
+    """Whether the successor is to be held back at ``now``.
+
+    A pinned one without lead stays where it is for as long as its predecessor runs: it cannot start before the
+    nodes are free, and then it does.
+    """
+    if predecessor is None or predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
+        return False
+    if chain.steering is Steering.PIN and not chain.lead:
+        return True
+    return now < predecessor.end - chain.lead
+
+
+def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:
+    """What to ask of Slurm to hold the link back or to let it go."""
+    request = chain.request
+    match chain.steering:
+        case Steering.HOLD:
+            return JobChange(held=back)
+        case Steering.PIN:
+            nodes = predecessor.node_list if predecessor is not None else ""
+            return JobChange(node_list=nodes if back else request.node_list)
+    return JobChange(nice=request.nice + BACK if back else request.nice)

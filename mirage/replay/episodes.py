@@ -14,8 +14,7 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore, NoFiles
 from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord, Steering
-from mirage.domain.errors import ConfigError
+from mirage.domain.chain import ChainRecord
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.predictors.reactive import Reactive
@@ -73,7 +72,7 @@ def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | N
 
 
 def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
-    store, journal = MemoryStore(ChainRecord(plan.chain(split_policy(policy)[1]))), MemoryJournal()
+    store, journal = MemoryStore(ChainRecord(plan.chain(*split_policy(policy)[1:]))), MemoryJournal()
     outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, NoFiles())
     guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
     loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
@@ -94,10 +93,7 @@ def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) ->
             raise ValueError("takes no parameter")
         return Oracle(future, plan.weights, plan.tick) if future is not None else Reactive()
 
-    predictor, steering = split_policy(policy)
-    if predictor == Oracle.name and steering is not Steering.OFF:
-        raise ConfigError("--predictor", f"{policy!r}: the oracle knows when to submit, it has nothing to steer")
-    return build_predictor(predictor, {Oracle.name: oracle})
+    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle})
 
 
 def _loop_policy(plan: ReplayPlan) -> Policy:

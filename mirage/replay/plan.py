@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Chain, ChainId, DoneCondition, Steering
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
+from mirage.slurm.duration import parse_human
 
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
@@ -31,8 +32,8 @@ class ReplayPlan:
     """The settings of a closed-loop replay. Times in seconds."""
 
     policies: tuple[str, ...]
-    """Predictors as the user names them, each replayed on every episode; with ``+hold`` or ``+nice`` successors
-    are submitted early and steered."""
+    """Predictors as the user names them, or ways of steering (see ``split_policy``); each is replayed on every
+    episode."""
     nodes: int
     limit: Seconds
     start: Seconds
@@ -70,18 +71,23 @@ class ReplayPlan:
         """When each episode's first link is submitted."""
         return tuple(range(self.start, self.end + 1, self.every))
 
-    def chain(self, steering: Steering = Steering.OFF) -> Chain:
+    def chain(self, steering: Steering = Steering.OFF, lead: Seconds = 0) -> Chain:
         """The service: links that run to their limit."""
-        request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition)
+        request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition, exclusive=True)
         done = DoneCondition(exit_code=None, links=self.links)
-        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done, steering=steering)
+        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done, steering=steering, lead=lead)
 
 
-def split_policy(policy: str) -> tuple[str, Steering]:
-    """The predictor and the steering that a policy names, such as ``fixed:6h+hold``. Raises ``ConfigError``."""
-    predictor, plus, steering = policy.partition("+")
-    if not plus:
-        return predictor, Steering.OFF
-    if steering not in (Steering.NICE, Steering.HOLD):
-        raise ConfigError("--predictor", f"{policy!r}: after + stands nice or hold, not {steering!r}")
-    return predictor, Steering(steering)
+def split_policy(policy: str) -> tuple[str, Steering, Seconds]:
+    """The predictor that a policy names, and the steering with its lead: ``hold:10m``, ``pin``, ``nice:1h``.
+
+    A steered successor is submitted as its predecessor starts, whatever a predictor would say. Raises
+    ``ConfigError``.
+    """
+    name, _, lead = policy.partition(":")
+    if name not in (Steering.NICE, Steering.HOLD, Steering.PIN):
+        return policy, Steering.OFF, 0
+    try:
+        return "reactive", Steering(name), parse_human(lead) if lead else 0
+    except BadSpelling as error:
+        raise ConfigError("--predictor", f"{policy!r}: {error}") from error

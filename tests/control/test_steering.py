@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
@@ -10,80 +12,93 @@ from mirage.domain.chain import DoneCondition, LinkState, Steering
 from mirage.domain.job import JobChange
 from mirage.provisioner.steering import BACK
 
+LET_GO = {
+    Steering.HOLD: JobChange(held=False),
+    Steering.NICE: JobChange(nice=0),
+    Steering.PIN: JobChange(node_list=""),
+}
+WAYS = pytest.mark.parametrize("steering", LET_GO)
 
-def steered(steering: Steering, predictor: str = "fixed:5h", wait: int = 5 * HOUR) -> Service:
+
+def steered(steering: Steering, lead: int = HOUR, wait: int = 5 * HOUR) -> Service:
     cluster = FakeCluster(lambda request: Fate(wait=wait))
-    return Service(cluster, predictor, chain_=chain(done=DoneCondition(links=3), steering=steering))
+    asked = chain(done=DoneCondition(links=3), steering=steering, lead=lead)
+    return Service(cluster, "reactive", chain_=asked)
 
 
-def test_the_first_link_is_not_held_back() -> None:
-    service = steered(Steering.HOLD)
-    service.cycle()
-    assert not service.cluster.submissions[0].held
-
-
-@pytest.mark.parametrize(
-    ("steering", "let_go"),
-    [(Steering.HOLD, JobChange(held=False)), (Steering.NICE, JobChange(nice=0))],
-)
-def test_the_successor_bids_as_its_predecessor_starts_and_is_let_go_in_time(
-    steering: Steering, let_go: JobChange
-) -> None:
+@WAYS
+def test_the_first_link_is_not_held_back(steering: Steering) -> None:
     service = steered(steering)
-    service.run(47 * HOUR)
+    service.cycle()
+    (request,) = service.cluster.submissions
+    assert (request.held, request.nice, request.node_list) == (False, 0, "")
+
+
+@WAYS
+def test_the_successor_bids_as_its_predecessor_starts_and_is_let_go_in_time(steering: Steering) -> None:
+    service = steered(steering)
+    service.run(51 * HOUR)
     first, second = service.record.links
     assert second.submit == first.start
     request = service.cluster.submissions[1]
-    assert (request.held, request.nice) == ((True, 0) if steering is Steering.HOLD else (False, BACK))
+    assert (request.held, request.nice, request.node_list) == {
+        Steering.HOLD: (True, 0, ""),
+        Steering.NICE: (False, BACK, ""),
+        Steering.PIN: (False, 0, "node-100"),
+    }[steering]
     assert not service.cluster.changes
-    service.run(49 * HOUR, tick=MIN)
-    assert service.cluster.changes == [(101, let_go)]
+    service.run(53 * HOUR, tick=MIN)
+    assert service.cluster.changes == [(101, LET_GO[steering])]
 
 
-def test_a_held_successor_starts_when_it_is_let_go_having_aged() -> None:
-    service = steered(Steering.HOLD)
+@WAYS
+def test_it_has_aged_and_starts_as_it_is_let_go(steering: Steering) -> None:
+    record = steered(steering).run(300 * HOUR)
+    assert [outcome.x for outcome in record.outcomes()] == [-HOUR] * 2, "its five hours of waiting were over"
+
+
+def test_one_that_stays_pinned_starts_as_its_predecessor_ends() -> None:
+    service = steered(Steering.PIN, lead=0)
     record = service.run(300 * HOUR)
-    assert [outcome.x for outcome in record.outcomes()] == [-5 * HOUR] * 2, "its five hours of waiting were over"
+    assert [outcome.x for outcome in record.outcomes()] == [0, 0]
 
 
-def test_when_the_predecessor_ends_early_the_successor_is_let_go_at_once() -> None:
+@WAYS
+def test_when_the_predecessor_ends_early_the_successor_is_let_go_at_once(steering: Steering) -> None:
     fates = iter([Fate(wait=HOUR, runtime=10 * HOUR), Fate(wait=HOUR), Fate(wait=HOUR)])
     done = DoneCondition(exit_code=None, links=3)
     cluster = FakeCluster(lambda request: next(fates))
-    service = Service(cluster, "fixed:1h", chain_=chain(done=done, steering=Steering.HOLD))
+    service = Service(cluster, chain_=chain(done=done, steering=steering))
     service.run(12 * HOUR)
     assert service.record.links[1].start == 11 * HOUR
 
 
-def test_a_link_let_go_too_early_is_held_back_again() -> None:
-    service = steered(Steering.HOLD, "average", wait=100 * HOUR)
-    service.cluster.waits = [6 * HOUR]
-    service.run(100 * HOUR + 43 * HOUR, tick=10 * MIN)
+def test_a_link_let_go_is_held_back_again_when_its_predecessor_gets_more_time() -> None:
+    service = steered(Steering.HOLD, wait=100 * HOUR)
+    service.run(147 * HOUR + 10 * MIN)
     assert service.cluster.changes == [(101, JobChange(held=False))]
-    service.cluster.waits = [4 * HOUR + 40 * MIN]
-    service.cycle(100 * HOUR + 43 * HOUR)
-    assert len(service.cluster.changes) == 1, "twenty minutes are no reason"
-    service.cluster.waits = [HOUR]
-    service.cycle(100 * HOUR + 43 * HOUR)
+    service.cluster.jobs[100] = replace(service.cluster.jobs[100], end=170 * HOUR)
+    service.cycle(147 * HOUR + 20 * MIN)
     assert service.cluster.changes[1:] == [(101, JobChange(held=True))]
     assert service.record.links[1].state is LinkState.PENDING
 
 
-def test_a_crash_leaves_nothing_to_remember() -> None:
-    service = steered(Steering.HOLD)
+@WAYS
+def test_a_crash_leaves_nothing_to_remember(steering: Steering) -> None:
+    service = steered(steering)
     service.run(20 * HOUR)
     service.crash()
     record = service.run(300 * HOUR)
     assert len(service.cluster.submissions) == 3
-    assert [outcome.x for outcome in record.outcomes()] == [-5 * HOUR] * 2
+    assert [outcome.x for outcome in record.outcomes()] == [-HOUR] * 2
 
 
 def test_an_unreachable_controller_changes_nothing() -> None:
     service = steered(Steering.HOLD)
-    service.run(43 * HOUR)
+    service.run(51 * HOUR)
     service.cluster.down = True
-    service.run(49 * HOUR)
+    service.run(52 * HOUR + 30 * MIN)
     assert not service.cluster.changes
     service.cluster.down = False
-    service.cycle(49 * HOUR + MIN)
+    service.cycle(52 * HOUR + 31 * MIN)
     assert service.cluster.changes == [(101, JobChange(held=False))]
