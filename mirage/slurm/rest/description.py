@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import SubmissionRejected
@@ -11,6 +12,7 @@ from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
 
 if TYPE_CHECKING:
+    from mirage.slurm import tres
     from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
 
 LONG_AGO = 1_000_000
@@ -32,10 +34,15 @@ def describe(request: JobRequest, now: Seconds) -> Record:
     batch = request.batch
     if batch is None:
         raise SubmissionRejected("JobScriptMissing", f"job {request.name}: there is nothing to run")
+    if "\0" in "".join((batch.text, *batch.options, *itertools.chain(*batch.environment))):
+        raise SubmissionRejected("InvalidText", f"job {request.name}: script, options or environment hold a NUL")
+    asked, options = _asked(request), read_options(batch.options, now)
+    if "tres_per_node" in asked and "--gpus-per-node" in "".join(batch.options):  # both count, as for sbatch
+        options["tres_per_node"] = f"{asked['tres_per_node']},{options['tres_per_node']}"
     return {
         **read_script(batch.text, now),
-        **_asked(request),
-        **read_options(batch.options, now),
+        **asked,
+        **options,
         "comment": request.tag,
         "current_working_directory": batch.directory or "/",
         "environment": _environment(batch),
@@ -71,7 +78,9 @@ def _asked(request: JobRequest) -> Record:
         "begin_time": set_number(request.begin) if request.begin else None,
         "minimum_cpus_per_node": 0 if "cpus_per_node" in said else request.cpus_per_node,
         "memory_per_node": _memory(0 if "memory_mb_per_node" in said else request.memory_mb_per_node),
-        "tres_per_node": "" if "gres_per_node" in said else gres(request.gres_per_node),
+        "tres_per_node": gres(
+            _unsaid(request.gres_per_node) if "gres_per_node" in said else request.gres_per_node
+        ),
     }
     if request.warn:
         wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
@@ -83,6 +92,11 @@ def _asked(request: JobRequest) -> Record:
         "requeue": request.requeue,
         **{name: value for name, value in wishes.items() if value},
     }
+
+
+def _unsaid(amounts: tres.Amounts) -> tres.Amounts:
+    """Generic resources beside the GPUs, which the options say in words of their own."""
+    return tuple((name, count) for name, count in amounts if name.partition(":")[0] != "gpu")
 
 
 def _memory(megabytes: int) -> Record | None:

@@ -96,7 +96,7 @@ def _job_40(job: Record) -> None:
     """Up to v0.0.39 the state is one word, instants are plain, and the exit code is what wait(2) gives."""
     job["job_state"] = _one_state(job, "job_state")
     for name in ("submit_time", "eligible_time", "start_time", "end_time"):
-        job[name] = _numbered(job, name, UNSET)
+        job[name] = set_number(whole(job, name))
     status = job["exit_code"]["number"] if type(job["exit_code"]) is dict else job["exit_code"]
     if type(status) is not int:
         raise wrong(job, "exit_code", "a wait status")

@@ -1,0 +1,141 @@
+"""Requests as job descriptions: nothing that was asked for is lost, in whichever version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import UNLIMITED, BatchScript, Dependency, DependencyKind, JobId, JobRequest, WarnSignal
+from mirage.slurm.rest.description import describe
+from mirage.slurm.rest.lowering import lower_change, lower_submission
+
+NOW = 1_700_000_000
+SCRIPT = "#!/bin/sh\n"
+REQUEST = JobRequest("link", "alice", 3_600, tag="mirage:c:1", batch=BatchScript(SCRIPT))
+
+
+def asked(*options: str, script: str = SCRIPT, **changes: Any) -> dict[str, Any]:
+    return describe(replace(REQUEST, batch=BatchScript(script, options), **changes), NOW)
+
+
+def test_the_script_counts_less_than_the_request_and_that_less_than_the_options() -> None:
+    script = "#!/bin/sh\n#SBATCH -A fromscript -p fromscript --qos=fromscript\ntrue\n#SBATCH --wckey=never\n"
+    found = asked("--qos=fromoptions", script=script, partition="asked", qos="asked")
+    assert (found["account"], found["partition"], found["qos"]) == ("fromscript", "asked", "fromoptions")
+    assert "wckey" not in found
+
+
+@pytest.mark.parametrize(
+    ("option", "fields"),
+    [
+        ("--mail-type=END,TIME_LIMIT_80", {"mail_type": ["END", "TIME=80%"]}),
+        ("--mail-type=ALL", {"mail_type": ["BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"]}),
+        ("--gpus=a100:2", {"tres_per_job": "gres/gpu:a100:2"}),
+        ("--gpus-per-task=1", {"tres_per_task": "gres/gpu:1"}),
+        ("--nodes=2-4", {"minimum_nodes": 2, "maximum_nodes": 4}),
+        ("--exclusive=user", {"shared": ["user"]}),
+        ("--mem-per-cpu=2G", {"memory_per_cpu": {"set": True, "infinite": False, "number": 2_048}}),
+        ("--begin=now+1hour", {"begin_time": {"set": True, "infinite": False, "number": NOW + 3_600}}),
+        ("--open-mode=append", {"open_mode": ["APPEND"]}),
+        ("--no-requeue", {"requeue": False}),
+        ("--nice", {"nice": 100}),
+        ("--signal=B:USR2@90", {"kill_warning_signal": "USR2", "kill_warning_flags": ["BATCH_JOB"]}),
+    ],
+)
+def test_options(option: str, fields: dict[str, Any]) -> None:
+    assert asked(option).items() >= fields.items()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--x11", "--export=NONE", "--array=1-5", "--signal=R:USR1", "--switches=2", "--nosuch", "--ntasks=many"],
+)
+def test_what_cannot_be_said_is_refused_by_name(option: str) -> None:
+    with pytest.raises(SubmissionRejected, match=option[:8]) as refused:
+        asked(option)
+    assert refused.value.reason.isalnum()
+
+
+def test_heterogeneous_jobs_are_refused() -> None:
+    with pytest.raises(SubmissionRejected, match="heterogeneous"):
+        asked(script="#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n")
+
+
+def test_nothing_to_run_is_refused() -> None:
+    with pytest.raises(SubmissionRejected, match="nothing to run"):
+        describe(replace(REQUEST, batch=None), NOW)
+
+
+def test_a_nul_is_refused() -> None:
+    with pytest.raises(SubmissionRejected, match="NUL"):
+        describe(replace(REQUEST, batch=BatchScript(SCRIPT, environment=(("A", "b\0c"),))), NOW)
+
+
+def test_dependencies() -> None:
+    conditions = (
+        Dependency(DependencyKind.AFTERANY, JobId(3)),
+        Dependency(DependencyKind.AFTER, JobId(4), 90),
+        Dependency(DependencyKind.SINGLETON),
+    )
+    assert asked(dependencies=conditions)["dependency"] == "afterany:3,after:4+2,singleton"
+
+
+def full() -> dict[str, Any]:
+    return asked(
+        "--output=x", "--exclude=a1", "--mail-type=END", "--gpus=2",
+        nodes=2, limit=UNLIMITED, begin=NOW, held=True, nice=5, exclusive=True, requeue=False,
+        memory_mb_per_node=10, gres_per_node=(("npu", 2),), warn=WarnSignal("USR1", 60),
+    )  # fmt: skip
+
+
+def test_from_40_on_as_it_is() -> None:
+    assert lower_submission(46, full()) == lower_submission(40, full()) == {"job": full()}
+
+
+def test_39_has_plain_instants_and_another_spelling_of_gres() -> None:
+    job = lower_submission(39, full())["job"]
+    assert job["begin_time"] == NOW
+    assert (job["tres_per_job"], job["tres_per_node"]) == ("gres:gpu:2", "gres:npu:2")
+    changed = {name for name in full() if job[name] != full()[name]}
+    assert changed == {"begin_time", "tres_per_job", "tres_per_node"}
+
+
+def test_up_to_38_in_sbatchs_words() -> None:
+    body = lower_submission(38, full())
+    assert body == lower_submission(36, full())
+    assert body["script"] == SCRIPT
+    assert body["job"] == {
+        "name": "link",
+        "nodes": 2,
+        "time_limit": "UNLIMITED",
+        "no_requeue": True,
+        "hold": True,
+        "nice": 5,
+        "exclusive": "exclusive",
+        "begin_time": f"uts{NOW}",
+        "memory_per_node": "10M",
+        "gpus": "2",
+        "gres": "npu:2",
+        "signal": "USR1@60",
+        "standard_output": "x",
+        "exclude_nodes": "a1",
+        "mail_type": "END",
+        "comment": "mirage:c:1",
+        "current_working_directory": "/",
+        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+    }
+
+
+def test_what_38_has_no_field_for_is_refused_by_name() -> None:
+    with pytest.raises(SubmissionRejected, match=r"v0\.0\.38 has no field for overcommit"):
+        lower_submission(38, asked("--overcommit"))
+
+
+def test_changes() -> None:
+    change = {"hold": False, "nice": 0, "begin_time": {"set": True, "infinite": False, "number": 1_000_000}}
+    assert lower_change(46, change) == change
+    assert lower_change(39, change) == {"hold": False, "nice": 0, "begin_time": 1_000_000, "environment": []}
+    assert lower_change(37, change) == {"hold": False, "nice": 0, "begin_time": "uts1000000"}
