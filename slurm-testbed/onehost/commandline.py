@@ -35,12 +35,12 @@ def main() -> int:
 def parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     top = argparse.ArgumentParser(prog="testbed", description="A real Slurm on this machine, with simulated GPUs.")
-    where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--dir", default=str(default_directory()), help="state directory (default: %(default)s)")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, run: object) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=what, description=what, parents=[where])
+    def command(name: str, what: str, run: object, place: str = "") -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=what, description=what)
+        directory = str(default_directory()) + place
+        made.add_argument("--dir", default=directory, help="state directory (default: %(default)s)")
         made.set_defaults(run=run)
         return made
 
@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
     token = command("token", "print a JSON Web Token for slurmrestd", run_token)
     token.add_argument("user")
     token.add_argument("--lifespan", type=int, default=86_400, metavar="S", help="in Slurm's seconds")
-    recording = command("capture", "record what this Slurm answers about jobs of every kind", run_capture)
-    recording.set_defaults(dir=str(default_directory()) + "-capture")
+    about = "record what this Slurm answers about jobs of every kind"
+    recording = command("capture", about, run_capture, "-capture")
     recording.add_argument(
         "--to", default=str(ASSETS), metavar="FOLDER", help="a folder per version (default: %(default)s)"
     )

@@ -28,11 +28,13 @@ HARDWARE = {
 }
 PARTITIONS = {
     "cpu": ("cpu", "Default=YES MaxTime=2-00:00:00 DefaultTime=01:00:00"),
-    "v100": ("v100", "MaxTime=2-00:00:00 DefaultTime=01:00:00 TRESBillingWeights=GRES/gpu=1.0"),
-    "a100": ("a100", "MaxTime=2-00:00:00 DefaultTime=01:00:00 TRESBillingWeights=GRES/gpu=3.0"),
+    "v100": ("v100", "MaxTime=2-00:00:00 DefaultTime=01:00:00"),
+    "a100": ("a100", "MaxTime=2-00:00:00 DefaultTime=01:00:00"),
     "debug": ("a100", "MaxTime=00:30:00 MaxNodes=2 PriorityTier=2"),
     "npu": ("npu", "MaxTime=1-00:00:00 DefaultTime=01:00:00"),
 }
+PRICES = {"v100": "GRES/gpu=1.0", "a100": "GRES/gpu=3.0"}
+"""What a GPU counts for in fair share, where there is accounting."""
 WITHOUT_ACCOUNTING = (
     "AccountingStorageType",
     "AccountingStorageHost",
@@ -40,6 +42,9 @@ WITHOUT_ACCOUNTING = (
     "AccountingStoragePass",
     "AccountingStorageEnforce",
     "AccountingStoreFlags",
+    "AccountingStorageTRES",
+    "JobAcctGatherType",
+    "JobAcctGatherFrequency",
 )
 
 
@@ -164,12 +169,12 @@ def node_lines(settings: Settings) -> list[str]:
 
 def partition_lines(settings: Settings) -> list[str]:
     """Partitions of the kinds of node there are."""
-    counts = settings.node_counts()
-    return [
-        f"PartitionName={name} Nodes={kind}-[001-{counts[kind]:03d}] {limits} State=UP"
-        for name, (kind, limits) in PARTITIONS.items()
-        if counts[kind]
-    ]
+    counts, lines = settings.node_counts(), []
+    for name, (kind, limits) in PARTITIONS.items():
+        price = f" TRESBillingWeights={PRICES[name]}" if name in PRICES and settings.privileged else ""
+        if counts[kind]:
+            lines.append(f"PartitionName={name} Nodes={kind}-[001-{counts[kind]:03d}] {limits}{price} State=UP")
+    return lines
 
 
 def write_task_prolog(layout: Layout) -> None:

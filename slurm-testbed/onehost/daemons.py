@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from typing import TYPE_CHECKING
 
 from onehost import clock
@@ -57,7 +59,9 @@ def daemon(name: str, settings: Settings, layout: Layout) -> Daemon:
         "slurmdbd": lambda: slurmdbd(settings, layout),
         "slurmctld": lambda: slurmctld(settings, layout),
         "slurmd": lambda: slurmd(instance, settings, layout),
-        "slurmrestd": lambda: slurmrestd_of(instance, layout) if instance else slurmrestd(settings, layout),
+        "slurmrestd": lambda: (
+            slurmrestd_of(instance, settings, layout) if instance else slurmrestd(settings, layout)
+        ),
     }
     if program not in recipes or (instance and program not in {"slurmd", "slurmrestd"}):
         known = "munged, mariadbd, slurmdbd, slurmctld, slurmd@NODE, slurmrestd, slurmrestd@USER"
@@ -120,19 +124,29 @@ def slurmd(node: str, settings: Settings, layout: Layout) -> Daemon:
 def slurmrestd(settings: Settings, layout: Layout) -> Daemon:
     """REST over TCP on loopback; callers bring a token. It refuses to run as root or as Slurm's user."""
     port = settings.base_port + 3
-    argv = (need("slurmrestd"), "-a", "rest_auth/jwt", f"127.0.0.1:{port}")
-    extra = {"SLURM_JWT": "daemon", **rest_security()}
-    if not settings.privileged:
-        extra["SLURMRESTD_SECURITY"] = "disable_user_check"
+    argv = (need("slurmrestd"), "-a", "rest_auth/jwt", *rest_plugins(settings, layout), f"127.0.0.1:{port}")
+    extra = {"SLURM_JWT": "daemon", **rest_security(settings)}
     runner = person("nobody") if settings.privileged else myself()
     return Daemon("slurmrestd", argv, runner, environment(layout) | extra, port)
 
 
-def slurmrestd_of(user: str, layout: Layout) -> Daemon:
+def rest_plugins(settings: Settings, layout: Layout) -> tuple[str, ...]:
+    """Every version is offered. Those of accounting end slurmrestd at once where there is none."""
+    if settings.privileged:
+        return ()
+    given = environment(layout, fast=False) | rest_security(settings)
+    listed = subprocess.run(
+        [need("slurmrestd"), "-s", "list"], env=given, capture_output=True, text=True, check=False
+    )
+    names = re.findall(r"openapi/\S+", listed.stdout + listed.stderr)
+    return ("-s", ",".join(name for name in names if "db" not in name))
+
+
+def slurmrestd_of(user: str, settings: Settings, layout: Layout) -> Daemon:
     """REST over the user's own Unix socket, without token: whoever may open it acts as the user."""
     socket = layout.rest / user / "slurmrestd.sock"
-    argv = (need("slurmrestd"), "-a", "rest_auth/local", f"unix:{socket}")
-    return Daemon(f"slurmrestd@{user}", argv, known_user(user), environment(layout) | rest_security())
+    argv = (need("slurmrestd"), "-a", "rest_auth/local", *rest_plugins(settings, layout), f"unix:{socket}")
+    return Daemon(f"slurmrestd@{user}", argv, known_user(user), environment(layout) | rest_security(settings))
 
 
 def known_user(name: str) -> Person:
@@ -143,9 +157,11 @@ def known_user(name: str) -> Person:
         raise TestbedError(f"no user {name!r} on this machine") from error
 
 
-def rest_security() -> dict[str, str]:
-    """Containers forbid some of what slurmrestd does for its safety, and then say so by this variable."""
-    return {key: value for key, value in os.environ.items() if key == "SLURMRESTD_SECURITY"}
+def rest_security(settings: Settings) -> dict[str, str]:
+    """What slurmrestd shall not insist on: as the caller says (containers forbid some), and being another user."""
+    given = os.environ.get("SLURMRESTD_SECURITY", "").split(",")
+    wanted = [word for word in (*given, "" if settings.privileged else "disable_user_check") if word]
+    return {"SLURMRESTD_SECURITY": ",".join(wanted)} if wanted else {}
 
 
 def all_names(settings: Settings) -> Iterable[str]:
