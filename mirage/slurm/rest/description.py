@@ -12,8 +12,8 @@ from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
 
 if TYPE_CHECKING:
-    from mirage.slurm import tres
     from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
+    from mirage.slurm import tres
 
 LONG_AGO = 1_000_000
 """A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
