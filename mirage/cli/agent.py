@@ -61,6 +61,8 @@ def _serve(connection: Connection, carry_out: Callable[[Order], Answer], *, once
             continue
         if once and order is None:
             return
+        if not met:
+            typer.echo(f"acting by order of the daemon on {connection.path}")
         met = True
 
 

@@ -257,6 +257,29 @@ def test_other_forms_of_the_answer(folder: Path, world: World) -> None:
     assert len(world.loop.records) == 3
 
 
+SBATCH = """\
+#!/bin/sh
+echo "$MIRAGE_LINK after $MIRAGE_PREV_JOBID: $*" >>"$HOME/sbatch.log"
+cat >/dev/null
+echo "10$MIRAGE_LINK"
+"""
+
+
+def test_links_to_be_released_are_submitted_held_in_advance(folder: Path, world: World) -> None:
+    (folder / "bin" / "sbatch").write_text(SBATCH)
+    (folder / "bin" / "sbatch").chmod(0o755)
+    done = submit(folder, "--held-links=2", "--json", "train.sh", MIRAGE_SOCKET=str(world.socket))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["held_jobs"] == [101, 102]
+    first, second = (folder / "sbatch.log").read_text().splitlines()
+    assert first.startswith("1 after :")
+    assert second.startswith("2 after 101:")
+    for index, line in ((1, first), (2, second)):
+        assert "--hold" in line.split()
+        assert f"--comment=mirage:{document['chain']['id']}:{index}" in line.split()
+
+
 def test_help_is_there_without_heavy_imports(folder: Path) -> None:
     done = submit(folder, "--help")
     assert done.returncode == 0
