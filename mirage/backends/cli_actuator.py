@@ -82,9 +82,7 @@ class CliActuator:
         argv = ["sbatch", *sbatch.sbatch_arguments(request), *options]
         environment = sbatch.sbatch_environment(request, self._commands.environment) | settings
         if any("\0" in text for text in (*argv, *environment, *environment.values())):
-            raise SubmissionRejected(
-                "InvalidText", "an option or an environment variable holds a NUL character"
-            )
+            raise SubmissionRejected("InvalidText", "an option or an environment variable holds a NUL character")
         answer = self._commands.run(argv, stdin=sbatch.script_of(request), environment=environment)
         if answer.status:
             raise wording.refusal(answer.err, "sbatch")
@@ -122,7 +120,8 @@ class CliActuator:
 def _settings(change: JobChange) -> list[str]:
     begin = [] if change.begin is None else [spell_instant(change.begin) if change.begin else "now"]
     nice = [] if change.nice is None else [str(change.nice)]
-    return [*(f"Nice={value}" for value in nice), *(f"StartTime={value}" for value in begin)]
+    nodes = [] if change.node_list is None else [f"ReqNodeList={change.node_list}"]
+    return [*(f"Nice={value}" for value in nice), *(f"StartTime={value}" for value in begin), *nodes]
 
 
 def _complaints(text: str) -> str:

@@ -88,6 +88,7 @@ def _fate(cells: dict[str, str]) -> Job | None:
             end=end,
             exit_code=parse_exit_code(cells["ExitCode"]),
             tag=cells["Comment"],
+            node_list="" if cells["NodeList"] in _NO_NODES else cells["NodeList"],
         )
     except (BadSpelling, ValueError):
         return None

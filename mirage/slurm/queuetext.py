@@ -46,6 +46,8 @@ FIELDS = (
     "PriorityLong",
     "Nice",
     "exit_code",
+    "ReqNodes",
+    "NodeList",
     "Reason",
     "Name",
     "Comment",
@@ -231,6 +233,7 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
         expected_start=shown["StartTime"] if waits else ABSENT,
         held=waits and (reason == "JobHeldUser" or (shown["PriorityLong"] == 0 and reason not in _HELD)),
         nice=shown["Nice"],
+        node_list=_text(texts["ReqNodes" if waits else "NodeList"]),
     )
     return QueuedJob(_with_limit_end(job, completing), completing)
 
@@ -290,4 +293,4 @@ def _count(part: str, text: str) -> int:
 
 
 def _text(cell: str) -> str:
-    return "" if cell == "(null)" else cell
+    return "" if cell in ("(null)", "N/A") else cell

@@ -68,6 +68,7 @@ def _place(request: JobRequest) -> list[str]:
         "qos": request.qos,
         "reservation": request.reservation,
         "constraint": features,
+        "nodelist": request.node_list,
     }
     return [f"--{option}={value}" for option, value in named.items() if value]
 

@@ -59,6 +59,7 @@ def read_submission(arguments: list[str], script: str, user: str) -> Submission:
         nice=given.nice,
         dependencies=tuple(_dependency(word) for word in given.dependency.split(",") if word),
         reservation=given.reservation,
+        node_list=given.nodelist,
         requeue=given.requeue,
         tag=given.comment,
         batch=BatchScript(text, directory=given.chdir),
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("gres", "reservation", "comment", "wrap", "signal", "output", "error", "export"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("-C", "--constraint", default="")
+    parser.add_argument("-w", "--nodelist", default="")
     parser.add_argument("-D", "--chdir", default="")
     parser.add_argument("-t", "--time", default="")
     parser.add_argument("-J", "--job-name", default="sbatch")

@@ -17,7 +17,7 @@ from mirage.backends.cli_history import seed_waits
 from mirage.backends.execution import Commands
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import SubmissionRejected
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import JobChange, JobId, JobState
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
@@ -119,3 +119,13 @@ def test_a_link_whose_id_was_never_learnt_is_found_in_accounting(world: CliWorld
     world.until(request, JobState.COMPLETED)
     world.forget(job_id)
     assert world.cluster.snapshot(expected={request.tag: NO_JOB}).links[request.tag].job_id == job_id
+
+
+def test_a_job_can_be_bound_to_nodes_and_let_go(world: CliWorld) -> None:
+    filler = world.fill()
+    links = world.cluster.snapshot().links.values()
+    (nodes,) = [job.node_list for job in links if job.job_id == filler]
+    request, job_id = world.submit(nodes=world.facts.nodes, node_list=nodes, held=True)
+    assert world.job(request).node_list == nodes
+    world.update(job_id, JobChange(node_list=""))
+    assert world.job(request).node_list == ""

@@ -34,6 +34,8 @@ ROW = {
     "PriorityLong": "100",
     "Nice": "0",
     "exit_code": "0",
+    "ReqNodes": "",
+    "NodeList": "",
     "Reason": "Priority",
     "Name": "svc",
     "Comment": "mirage:svc:1",
@@ -208,6 +210,12 @@ def test_fifty_thousand_jobs_are_read_as_one(monkeypatch: pytest.MonkeyPatch) ->
     assert all(getattr(queue.pending, name).dtype == np.int64 for name in JobColumns.__dataclass_fields__)
 
 
+def test_pending_jobs_have_the_nodes_they_must_have_and_others_those_they_have() -> None:
+    nodes = {"ReqNodes": "n[1-2]", "NodeList": "n[3-4]"}
+    assert only(**nodes).job.node_list == "n[1-2]"
+    assert only(**nodes, State="RUNNING", StartTime="1795275140").job.node_list == "n[3-4]"
+
+
 # sinfo
 
 
@@ -284,6 +292,7 @@ def test_every_field_of_a_request_becomes_an_option() -> None:
         held=True,
         nice=5,
         reservation="today",
+        node_list="n[1-2]",
         requeue=False,
         warn=WarnSignal("USR1", 300, batch_only=True),
         tag="mirage:svc:1",
@@ -291,6 +300,7 @@ def test_every_field_of_a_request_becomes_an_option() -> None:
     assert set(sbatch.sbatch_arguments(request)) == {
         *("--nodes=2", "--time=01:31:00", "--mincpus=8", "--mem=4000M", "--gres=gpu:v100:4,npu:1", "--exclusive"),
         *("--partition=v100", "--account=physics", "--qos=long", "--reservation=today", "--constraint=a&b"),
+        "--nodelist=n[1-2]",
         *("--begin=uts1795275134", "--hold", "--nice=5", "--no-requeue", "--signal=B:USR1@300"),
         *("--parsable", "--job-name=svc", "--comment=mirage:svc:1"),
     }
