@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.chain import NO_JOB, Chain, ChainId, HandoverPolicy
+from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,6 +152,7 @@ def _commands() -> Commands:
 def _send(plan: Plan, line: CommandLine) -> None:
     from mirage.cli.connection import connect
 
+    _make_room(plan)
     answer = connect(line.value("socket") or "").ask("POST", "/chains", plan.document)
     held = _submit_held(plan)
     if line.has("json"):
@@ -163,12 +165,22 @@ def _send(plan: Plan, line: CommandLine) -> None:
             typer.echo(f"Submitted {len(held)} held links: jobs {', '.join(map(str, held))}")
 
 
+def _make_room(plan: Plan) -> None:
+    """The folder of the hand-over files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
+    if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
+        return
+    file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
+    try:
+        file.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(str(file.parent), f"no place for the hand-over files: {error.strerror}") from error
+
+
 def _submit_held(plan: Plan) -> list[int]:
     """The first links, held by their owner, for a daemon that may release them."""
     if not plan.held_links:
         return []
     from mirage.backends.cli_actuator import CliActuator
-    from mirage.domain.chain import NO_JOB, Chain, ChainId
 
     chain = Chain(ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request)
     actuator, jobs, previous = CliActuator(_commands(), plan.request.user), [], NO_JOB

@@ -8,6 +8,7 @@ import pwd
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +19,6 @@ from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
 from mirage.domain.job import WarnSignal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from api_world import World
 
 __all__ = ["world"]
@@ -278,6 +277,17 @@ def test_links_to_be_released_are_submitted_held_in_advance(folder: Path, world:
     for index, line in ((1, first), (2, second)):
         assert "--hold" in line.split()
         assert f"--comment=mirage:{document['chain']['id']}:{index}" in line.split()
+
+
+def test_a_script_that_says_when_it_is_ready_finds_the_folder_made(folder: Path, world: World) -> None:
+    assert submit(folder, "train.sh", MIRAGE_SOCKET=str(world.socket)).returncode == 0
+    assert not (folder / ".mirage").exists()
+    assert submit(folder, "--handover=when-ready", "train.sh", MIRAGE_SOCKET=str(world.socket)).returncode == 0
+    ready = Path(world.loop.records[1].chain.handover_file(1))
+    assert ready.parent == folder / ".mirage"
+    assert ready.parent.is_dir()
+    done = submit(folder, "--handover=when-ready", "-D", "/nowhere", "train.sh", MIRAGE_SOCKET=str(world.socket))
+    assert (done.returncode, "/nowhere/.mirage" in done.stderr) == (1, True)
 
 
 def test_help_is_there_without_heavy_imports(folder: Path) -> None:
