@@ -118,7 +118,7 @@ def describe(act: Act) -> str:
         case CancelJob():
             return f"cancel job {act.job_id}"
         case UpdateJob():
-            changed = {name: getattr(act.change, name) for name in ("held", "nice", "begin")}
+            changed = {name: getattr(act.change, name) for name in ("held", "nice", "begin", "node_list")}
             words = [f"{name}={value}" for name, value in changed.items() if value is not None]
             return f"update job {act.job_id}: {' '.join(words)}"
         case SignalJob():
