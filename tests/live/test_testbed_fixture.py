@@ -66,7 +66,7 @@ def rest_version(testbed: Testbed, user: str) -> str:
     request.add_header("X-SLURM-USER-TOKEN", testbed.token(user))
     with urllib.request.urlopen(request, timeout=30) as answer:
         paths = json.load(answer)["paths"]
-    return max(path.split("/")[2] for path in paths if path.startswith("/slurm/v"))
+    return max(str(path).split("/")[2] for path in paths if path.startswith("/slurm/v"))
 
 
 def test_users_run_as_themselves_and_the_operator_may_touch_others_jobs(privileged_testbed: Testbed) -> None:

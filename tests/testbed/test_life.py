@@ -1,0 +1,162 @@
+"""A testbed's life: started twice, stopped and started again, broken, ended with all it has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from slurm_testbed import PROGRAM, NoTestbed, Testbed, free_ports, state_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+HOLD = ["sbatch", "--parsable", "-t", "600", "-o", "/dev/null", "--wrap", "sleep 10h"]
+
+
+@pytest.fixture
+def own() -> Iterator[Testbed]:
+    """A small testbed of the test's own, at another speed than the shared one."""
+    try:
+        testbed = Testbed.start(
+            state_directory("life"), speed=120, nodes="cpu=1,a100=1", conf_lines=["MaxJobCount=77"]
+        )
+    except NoTestbed as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(f"no Slurm to test on: {missing}")
+    with testbed.stopped_after():
+        yield testbed
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of living processes that have a file of the testbed open or were started from it."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                links = [(process / "exe").readlink(), *(fd.readlink() for fd in (process / "fd").iterdir())]
+            except OSError:
+                continue
+            if any(str(link).startswith(f"{directory}/") for link in links):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def start_again(own: Testbed, *options: str) -> subprocess.CompletedProcess[str]:
+    settings = json.loads((own.directory / "settings.json").read_text())
+    argv = [
+        "start",
+        "--dir",
+        own.directory,
+        "--speed",
+        "120",
+        "--nodes",
+        settings["nodes"],
+        "--conf-line",
+        "MaxJobCount=77",
+    ]
+    argv += ["--base-port", str(settings["base_port"]), *options]
+    return subprocess.run([sys.executable, PROGRAM, *argv], capture_output=True, text=True, check=False)
+
+
+def test_life(own: Testbed) -> None:
+    # 1. As asked for; started once more it says so, unless something else is asked for.
+    assert "MaxJobCount             = 77" in own.ask("scontrol", "show", "config")
+    again = start_again(own)
+    assert (again.returncode, again.stderr.strip()) == (0, f"already running in {own.directory}")
+    other = start_again(own, "--priority-flags", "ACCRUE_ALWAYS")
+    assert other.returncode == 1
+    assert "priority_flags is '', asked for 'ACCRUE_ALWAYS'; stop it first" in other.stderr
+    # 2. A node that fails loses its job, and what the job ran.
+    job = own.run(own.users[0], [*HOLD, "-p", "a100", "--no-requeue"]).stdout.strip()
+    own.wait_until(lambda: own.ask("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 30, "the job")
+    own.node("a100-001", "down")
+    own.wait_until(
+        lambda: own.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip() == "NODE_FAIL", 30, job
+    )
+    assert not [line for line in processes_of(own.directory) if line.startswith("slurmstepd:")]
+    own.node("a100-001", "resume")
+    # 3. Stopped and started it goes on where it was; its clock never goes back.
+    kept = own.run(own.users[0], [*HOLD, "-H", "-p", "cpu"]).stdout.strip()
+    own.run(own.users[0], [*HOLD, "-p", "cpu"])
+    before = own.now()
+    own.stop(wipe=False)
+    assert processes_of(own.directory) == []
+    started = start_again(own)
+    assert started.returncode == 0, started.stderr
+    back = Testbed.attach(own.directory)
+    assert back.now() >= before
+    assert "CANCELLED" in back.ask("scontrol", "show", "job", kept)
+    # 4. A controller that is paused is woken to be stopped.
+    back.service("slurmctld", "pause")
+    assert "slurmctld                paused" in back.picture()
+    back.stop()
+    assert processes_of(own.directory) == []
+    assert not own.directory.exists()
+
+
+def test_it_ends_with_the_process_that_wanted_it() -> None:
+    directory = state_directory("orphan")
+    script = (
+        "import os, pathlib, signal, slurm_testbed as s\n"
+        f"t = s.Testbed.start(pathlib.Path({str(directory)!r}), nodes='cpu=1')\n"
+        "with t.stopped_after(): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=False)
+    end = time.monotonic() + 60
+    while directory.exists() and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not directory.exists()
+    assert processes_of(directory) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become an ordinary user")
+def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Path) -> None:
+    """``own`` is there for its users. The program is copied, because other users may not see the checkout."""
+    user = pwd.getpwnam(own.users[0])
+    place = Path(f"/tmp/mirage-user-{os.getpid()}")
+    shutil.copytree(PROGRAM.parent, place / "program")
+    for path in (place, *place.rglob("*")):
+        os.chown(path, user.pw_uid, user.pw_gid)
+    program = str(place / "program" / "testbed")
+    try:
+        directory = ["--dir", str(place / "t")]
+        port = str(free_ports())
+        own.run(
+            user.pw_name, [program, "start", *directory, "--speed", "60", "--nodes", "v100=2", "--base-port", port]
+        )
+        conf = {"SLURM_CONF": str(place / "t" / "etc" / "slurm.conf")}
+        wanted = [
+            "sbatch",
+            "--wait",
+            "-p",
+            "v100",
+            "-N2",
+            "--gres=gpu:v100:4",
+            "-t",
+            "5",
+            "-o",
+            "/dev/null",
+            "--wrap",
+            "id",
+        ]
+        own.run(user.pw_name, wanted, env=conf, plain=True)
+        assert own.run(user.pw_name, ["squeue", "-h", "-t", "all", "-o", "%T %u %b"], env=conf).stdout.split() == [
+            "COMPLETED",
+            user.pw_name,
+            "gres:gpu:v100:4",
+        ]
+        own.run(user.pw_name, [program, "wipe", *directory])
+        assert processes_of(place / "t") == []
+    finally:
+        shutil.rmtree(place)
