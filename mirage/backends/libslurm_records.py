@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.errors import SubmissionRejected
+from mirage.domain.errors import SubmissionRejected, UnsupportedSlurm
 from mirage.slurm.nodetext import kind_of
 from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number
 from mirage.slurm.rest.lifting import exit_record, state_words
@@ -39,6 +39,7 @@ def job_record(job: Any) -> Record:
         "nice": job.nice or 0,
         "comment": job.comment,
         "nodes": job.allocated_nodes,
+        "required_nodes": job.required_nodes,
         "exit_code": _exit(job),
         "job_state": state_words(job.state),
         "state_reason": job.state_reason,
@@ -94,7 +95,7 @@ def arguments(description: Record, version: tuple[int, int]) -> dict[str, Any]:
 
 
 def changes(description: Record) -> dict[str, Any]:
-    """What ``JobSubmitDescription`` takes to change a job."""
+    """What ``JobSubmitDescription`` takes to change a job. Raises ``UnsupportedSlurm`` for what it cannot say."""
     found: dict[str, Any] = {}
     if "hold" in description:
         found["priority"] = 0 if description["hold"] else _RELEASED
@@ -102,6 +103,12 @@ def changes(description: Record) -> dict[str, Any]:
         found["nice"] = str(description["nice"])  # the number 0 is taken for "as it is"
     if "begin_time" in description:
         found["begin_time"] = description["begin_time"]["number"]
+    if "required_nodes" in description:
+        if not description["required_nodes"]:
+            raise UnsupportedSlurm(
+                "pyslurm cannot free a job of the nodes that it must have; the cli back end can"
+            )
+        found["required_nodes"] = description["required_nodes"]
     return found
 
 

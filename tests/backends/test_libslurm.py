@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from backends.recorded_squeue import MARK, PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
 from mirage.backends import libslurm_records
 from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
@@ -24,11 +25,11 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import ABSENT, NEVER, BatchScript, JobChange, JobId, JobRequest, JobState, WarnSignal
-from mirage.slurm import nodetext, queuetext
+from mirage.slurm import nodetext
+from mirage.slurm.rest.queue import read_queue
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 RECORDED = sorted(ASSETS.glob("*/pyslurm"))
-MARK = "\x1e0123456789ab"
 REQUEST = JobRequest("link", "alice", 3_601, tag="mirage:c:1", batch=BatchScript("#!/bin/sh\nsleep 1\n"))
 
 
@@ -134,14 +135,14 @@ def named(fake: FakePyslurm, name: str) -> JobId:
     return JobId(next(job.id for job in fake.jobs if job.name == name))
 
 
-def test_the_queue_is_squeues(folder: Path, cluster: LibslurmCluster) -> None:
-    told = queuetext.read_queue((folder / "squeue.txt").read_text(), MARK)
-    seen = cluster.snapshot()
-    for ours, theirs in ((seen.pending, told.pending), (seen.running, told.running)):
-        for column in ("job_id", "nodes", "limit", "submit", "start"):
-            assert getattr(ours, column).tolist() == getattr(theirs, column).tolist(), column
-        assert (ours.eligible == NEVER).tolist() == (theirs.eligible == NEVER).tolist()
-    assert seen.links == {found.job.tag: found.job for found in told.ours}
+def test_the_queue_is_squeues(folder: Path, fake: FakePyslurm) -> None:
+    table = recorded_squeue(folder / "squeue.txt")
+    queue = read_queue(fake.jobs, libslurm_records.job_record, str)
+    assert seen(queue, "pending") == told(table, PENDING)
+    assert seen(queue, "running") == told(table, RUNNING)
+    assert links_seen(queue) == links_told(table)
+    assert (queue.pending.job_id == named(fake, "array-pending")).sum() == 11
+    assert (queue.pending.eligible[queue.pending.job_id == named(fake, "dependency")] == NEVER).all()
 
 
 def test_partitions_are_sinfos(folder: Path, cluster: LibslurmCluster) -> None:

@@ -59,6 +59,8 @@ def describe_change(change: JobChange) -> Record:
         fields["nice"] = change.nice
     if change.begin is not None:
         fields["begin_time"] = set_number(max(change.begin, LONG_AGO))
+    if change.node_list is not None:
+        fields["required_nodes"] = change.node_list
     return fields
 
 
@@ -70,6 +72,7 @@ def _asked(request: JobRequest) -> Record:
         "account": request.account,
         "qos": request.qos,
         "reservation": request.reservation,
+        "required_nodes": request.node_list,
         "constraints": "&".join(request.features),
         "dependency": ",".join(_dependency(dependency) for dependency in request.dependencies),
         "hold": request.held,

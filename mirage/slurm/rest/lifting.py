@@ -26,7 +26,8 @@ class Kind(Enum):
 
     JOB = (
         "job_id name user_name user_id partition qos node_count time_limit submit_time eligible_time start_time "
-        "end_time priority nice comment nodes exit_code job_state state_reason array_task_id array_task_string"
+        "end_time priority nice comment nodes required_nodes exit_code job_state state_reason array_task_id "
+        "array_task_string"
     )
     """``/slurm/.../jobs``: the controller's jobs."""
     PAST_JOB = "job_id name user partition nodes allocation_nodes comment exit_code state time"

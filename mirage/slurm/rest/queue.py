@@ -15,6 +15,7 @@ from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
 from mirage.slurm.queuetext import Queue, QueuedJob
 from mirage.slurm.rest.fields import Record, instant, number, part, text, texts, whole, wrong
+from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -93,7 +94,7 @@ def read_queue(
             if record["job_id"] in wanted or _TAG.fullmatch(text(record, "comment")):
                 ours.append(_queued_job(record, user_name))
         except BadSpelling as fault:
-            unreadable.append(str(fault))
+            unreadable.append(f"{_id_of(source)}{CELL}{fault}")
             if len(unreadable) == len(sources):
                 raise
     return Queue(
@@ -105,6 +106,11 @@ def read_queue(
         ours=tuple(job for job in ours if not _refused_at_once(job.job)),
         unreadable=tuple(unreadable),
     )
+
+
+def _id_of(source: object) -> object:
+    """First in what is said of a source that cannot be read: that job is in the queue, whatever it does there."""
+    return source.get("job_id", "") if isinstance(source, dict) else getattr(source, "id", "")
 
 
 def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> tuple[int, ...]:
@@ -149,6 +155,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
         expected_start=_planned_start(record) if pending else ABSENT,
         held=pending and _reason(record) == "JobHeldUser",
         nice=whole(record, "nice"),
+        node_list=text(record, "required_nodes" if pending else "nodes"),
     )
     return QueuedJob(job, completing=state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state"))
 

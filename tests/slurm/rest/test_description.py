@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from mirage.domain.errors import SubmissionRejected
-from mirage.domain.job import UNLIMITED, BatchScript, Dependency, DependencyKind, JobId, JobRequest, WarnSignal
-from mirage.slurm.rest.description import describe
+from mirage.domain.job import (
+    UNLIMITED,
+    BatchScript,
+    Dependency,
+    DependencyKind,
+    JobChange,
+    JobId,
+    JobRequest,
+    WarnSignal,
+)
+from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.lowering import lower_change, lower_submission
 
 NOW = 1_700_000_000
@@ -132,6 +141,14 @@ def test_up_to_38_in_sbatchs_words() -> None:
 def test_what_38_has_no_field_for_is_refused_by_name() -> None:
     with pytest.raises(SubmissionRejected, match=r"v0\.0\.38 has no field for overcommit"):
         lower_submission(38, asked("--overcommit"))
+
+
+def test_nodes_that_it_must_have() -> None:
+    description = asked(node_list="a[1-2]")
+    assert description["required_nodes"] == "a[1-2]"
+    assert lower_submission(38, description)["job"]["nodelist"] == "a[1-2]"
+    change = describe_change(JobChange(node_list="a1"))
+    assert lower_change(38, change) == {"nodelist": "a1"}
 
 
 def test_changes() -> None:

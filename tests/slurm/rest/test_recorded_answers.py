@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backends.recorded_squeue import PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
+from mirage.backends.restactuator import _errors
+from mirage.backends.restclient import Answer
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
-from mirage.slurm import nodetext, queuetext
+from mirage.slurm import nodetext
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_past_jobs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
@@ -58,43 +61,66 @@ def queue(folder: Path, *wanted: int) -> Queue:
     return read_queue(answer(folder, "jobs")["jobs"], partial(lift, Kind.JOB, number(folder)), str, wanted)
 
 
-def told_by_squeue(folder: Path) -> Queue:
-    text = (folder.parents[1] / "squeue.mirage.epoch.txt").read_text()
-    return queuetext.read_queue(text, index(folder)["mark"])
+def squeue(folder: Path) -> list[dict[str, str]]:
+    return recorded_squeue(folder.parents[1] / "squeue.mirage.epoch.txt")
 
 
 def test_there_are_recordings() -> None:
     assert RECORDED
 
 
-@pytest.mark.parametrize("which", ["pending", "running"])
-def test_the_queue_is_squeues(folder: Path, which: str) -> None:
-    assert rows(folder, queue(folder), which) == rows(folder, told_by_squeue(folder), which)
+@pytest.mark.parametrize(("which", "states"), [("pending", PENDING), ("running", RUNNING)])
+def test_the_queue_is_squeues(folder: Path, which: str, states: tuple[str, ...]) -> None:
+    """But for what the recorder submitted and cancelled between the two."""
+    last = max(int(job_id) for job_id in index(folder)["jobs"].values())
+    cancelled = id_of(folder, "name-empty")
+    ours, theirs = (
+        {row for row in rows if row[0] <= last and row[0] != cancelled}
+        for rows in (seen(queue(folder), which), told(squeue(folder), states))
+    )
+    assert ours == theirs
+    assert len(ours) > 10
 
 
-def rows(folder: Path, seen: Queue, which: str) -> list[tuple[int, ...]]:
-    """Id, nodes, limit, submission and whether it may start, of what the recorder left alone between the two."""
-    jobs = getattr(seen, which)
-    known = jobs.job_id <= max(int(job_id) for job_id in index(folder)["jobs"].values())
-    known &= jobs.job_id != id_of(folder, "name-empty")  # cancelled through slurmrestd
-    barred = jobs.eligible == NEVER
-    columns = (column[known].tolist() for column in (jobs.job_id, jobs.nodes, jobs.limit, jobs.submit, barred))
-    return sorted(zip(*columns, strict=True))
+def test_a_pending_array_counts_for_its_tasks(folder: Path) -> None:
+    pending = queue(folder).pending
+    assert (pending.job_id == id_of(folder, "array-pending")).sum() == 100
+    assert (pending.job_id == id_of(folder, "running-array")).sum() == 3
+
+
+def test_who_may_not_start_yet(folder: Path) -> None:
+    pending = queue(folder).pending
+    barred = set(pending.job_id[pending.eligible == NEVER].tolist())
+    names = (
+        "dependency",
+        "dependencies",
+        "dependency-never",
+        "singleton",
+        "held-by-user",
+        "held-by-admin",
+        "held-link",
+    )
+    assert barred >= {id_of(folder, name) for name in names}
+    assert not barred & {id_of(folder, name) for name in ("resources", "priority", "begin-time", "limit-jobs")}
 
 
 def test_the_links_are_squeues(folder: Path) -> None:
-    ours = {found.job.tag: found.job for found in queue(folder).ours if found.job.name != "by-rest"}
-    theirs = {found.job.tag: found.job for found in told_by_squeue(folder).ours}
-    assert set(ours) == set(theirs) >= {"mirage:abc:1", "mirage:abc:2"}
-    if number(folder) >= 37:  # before, names of users are not told
-        assert ours == theirs
+    ours = links_seen(queue(folder))
+    ours.pop("mirage:abc:3", None)  # submitted by the recorder in between
+    assert ours == links_told(squeue(folder))
+    assert set(ours) >= {"mirage:abc:1", "mirage:abc:2"}
+
+
+def test_the_nodes_of_a_link(folder: Path) -> None:
+    lists = {found.job.tag: found.job.node_list for found in queue(folder).ours}
+    assert (lists["mirage:abc:1"], lists["mirage:abc:2"]) == ("cpu-003", "")
 
 
 def test_names_of_partitions_and_qos(folder: Path) -> None:
-    seen, told = queue(folder), told_by_squeue(folder)
-    assert set(seen.partitions) == set(told.partitions)
-    assert set(seen.qos) == set(told.qos)
-    assert seen.unreadable == ()
+    found, table = queue(folder), [row for row in squeue(folder) if row["STATE"] in (*PENDING, *RUNNING)]
+    assert set(found.partitions) == {row["PARTITION"].partition(",")[0] for row in table}
+    assert set(found.qos) == {row["QOS"] for row in table}
+    assert found.unreadable == ()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +140,7 @@ def test_what_became_of_a_job(folder: Path, name: str, state: JobState, exit_cod
     job_id = id_of(folder, name)
     (job,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
     assert (job.state, job.name) == (state, name)
-    if name != "timeout":  # its signal differs between releases
+    if name not in ("timeout", "node-fail"):  # the signal differs between releases
         assert job.exit_code == exit_code
     assert (job.start == ABSENT) == (name in ("cancelled-pending", "requeued"))
 
@@ -150,11 +176,15 @@ def test_partitions_are_sinfos(folder: Path) -> None:
 def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> None:
     job_id = id_of(folder, name)
     (now,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
+    if "jobs" not in answer(folder, "db.jobs"):
+        pytest.skip("the recorder's question was refused")
     then = read_past_jobs(lifted(folder, Kind.PAST_JOB, "db.jobs", "jobs"))[now.job_id]
     assert (then.state, then.submit, then.end, then.limit) == (now.state, now.submit, now.end, now.limit)
     assert (then.partition, then.name) == (now.partition, now.name)
     assert then.start == now.start
-    assert then.exit_code in ((now.exit_code,) if number(folder) >= 40 else (now.exit_code, ABSENT))
+    assert name == "node-fail" or then.exit_code in (
+        (now.exit_code,) if number(folder) >= 40 else (now.exit_code, ABSENT)
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,8 +204,13 @@ def test_refusals_have_a_reason(folder: Path, name: str, reason: str) -> None:
 
 
 def test_acts_on_others_jobs_and_on_none(folder: Path) -> None:
-    foreign = Faults.read(answer(folder, "error.cancel-foreign")["errors"]).of_act("cancel job 40")
-    unknown = Faults.read(answer(folder, "error.cancel-unknown")["errors"]).of_act("cancel job 999999")
+    if number(folder) in (40, 41):
+        pytest.skip("does not tell")
+    foreign, unknown = (
+        _errors(Answer(200, answer(folder, f"error.cancel-{whose}"))) for whose in ("foreign", "unknown")
+    )
+    foreign = Faults.read(foreign).of_act("cancel job 40")
+    unknown = Faults.read(unknown).of_act("cancel job 999999")
     assert isinstance(foreign, NotPermitted)
     assert isinstance(unknown, UnknownJob)
     assert "999999" in str(unknown)
