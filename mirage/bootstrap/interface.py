@@ -43,4 +43,4 @@ def chain_defaults(section: ChainsSection) -> dict[str, Any]:
     """What a chain gets where its owner does not say, in the form of a chain's document."""
     signal = {"name": "TERM", "lead": section.grace}
     handover = {"policy": str(section.handover), "signal": signal, "max_overlap": section.max_overlap}
-    return {"steering": str(section.steering), "handover": handover}
+    return {"steering": str(section.steering), "lead": section.lead, "handover": handover}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.journal import EntryKind
 
 if TYPE_CHECKING:
+    from mirage.domain.chain import ChainId
     from mirage.domain.journal import Entry
     from mirage.ports import Journal
 
@@ -15,10 +16,11 @@ _LOG = logging.getLogger("mirage.journal")
 
 
 class LoggedJournal:
-    """Writes each entry to ``journal`` and one line of log: troubles as warnings."""
+    """Writes each entry to ``journal`` and one line of log: troubles as warnings, repetitions for debugging."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._decided: dict[ChainId | None, str] = {}
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""
@@ -29,6 +31,14 @@ class LoggedJournal:
             fields["link"] = entry.link
         if entry.predictor:
             fields["predictor"] = entry.predictor
-        level = logging.WARNING if entry.kind is EntryKind.TROUBLE else logging.INFO
-        _LOG.log(level, "%s", entry.text, extra={"fields": fields})
+        _LOG.log(self._level(entry), "%s", entry.text, extra={"fields": fields})
         self._journal.write(entry)
+
+    def _level(self, entry: Entry) -> int:
+        """A chain that waits says the same each minute."""
+        if entry.kind is EntryKind.TROUBLE:
+            return logging.WARNING
+        if entry.kind is not EntryKind.DECISION:
+            return logging.INFO
+        said, self._decided[entry.chain] = self._decided.get(entry.chain), entry.text
+        return logging.DEBUG if said == entry.text else logging.INFO

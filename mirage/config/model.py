@@ -199,6 +199,8 @@ class ChainsSection(Section):
     """What a new chain gets where its owner does not say."""
 
     steering: Steering = Steering.OFF
+    lead: Duration = 600
+    """Steering: a successor is let go so long before its predecessor's end."""
     handover: HandoverPolicy = HandoverPolicy.NONE
     max_overlap: Duration = 0
     """Both links run no longer than this; 0: no such bound."""

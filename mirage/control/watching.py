@@ -31,20 +31,25 @@ class Archive(Protocol):
 
 
 class SnapshotWatch:
-    """Keeps what passes by; what cannot be kept now is said and is no reason to decide nothing."""
+    """Keeps what passes by; whatever goes wrong with that is said and is no reason to decide nothing."""
 
     def __init__(self, waits: Waits, archive: Archive, every: Seconds) -> None:
         self._waits = waits
         self._archive = archive
         self._every = every
         self._archived = ABSENT
+        self._failed = False
 
     def seen(self, previous: Snapshot | None, current: Snapshot) -> None:
         """Note the jobs that started between both; archive ``current`` if one is due."""
         try:
             self._note(previous, current)
-        except (StoreUnavailable, ValueError) as error:
+        except StoreUnavailable as error:
             _LOG.warning("what this snapshot shows is not kept: %s", error)
+        except Exception as error:
+            # The traceback of a fault of this program, once: it would come with every cycle.
+            _LOG.warning("what this snapshot shows is not kept: %r", error, exc_info=not self._failed)
+            self._failed = True
 
     def _note(self, previous: Snapshot | None, current: Snapshot) -> None:
         if previous is not None and len(jobs := started(previous, current)):

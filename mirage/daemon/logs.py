@@ -18,7 +18,7 @@ def set_up_logging(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("apscheduler", "alembic", "uvicorn.access"):
+    for chatty in ("apscheduler", "alembic", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 

@@ -229,3 +229,19 @@ def _keys(document: dict[str, object], above: str = "") -> list[str]:
     for key, value in document.items():
         found += _keys(value, f"{above}{key}.") if isinstance(value, dict) else [above + key]
     return found
+
+
+def test_the_defaults_of_chains_are_those_of_a_chain() -> None:
+    from dataclasses import fields
+
+    from mirage.api.definition import _CHAIN
+    from mirage.bootstrap.interface import chain_defaults
+    from mirage.domain.chain import Chain
+
+    least = {"chain_id": "c", "name": "n", "owner": "o", "request": {"name": "n", "user": "o", "limit": 60}}
+    plain, configured = (
+        _CHAIN.validate_python(least),
+        _CHAIN.validate_python(least | chain_defaults(Config().chains)),
+    )
+    assert plain == configured
+    assert set(chain_defaults(Config().chains)) <= {field.name for field in fields(Chain)}

@@ -34,7 +34,7 @@ class Kept:
     def __init__(self) -> None:
         self.jobs: list[int] = []
         self.times: list[int] = []
-        self.away = False
+        self.fault: Exception | None = None
 
     def add(self, jobs) -> None:
         self._check()
@@ -45,8 +45,8 @@ class Kept:
         self.times.append(snapshot.time)
 
     def _check(self) -> None:
-        if self.away:
-            raise StoreUnavailable("locked")
+        if self.fault is not None:
+            raise self.fault
 
 
 class Shown:
@@ -80,9 +80,12 @@ def test_starts_are_noted_between_answers_however_far_apart() -> None:
     assert len(took) == 4
 
 
-def test_a_store_that_is_away_does_not_hide_the_cluster() -> None:
+@pytest.mark.parametrize(
+    "fault", [StoreUnavailable("locked"), ValueError("bad rows"), TypeError("a fault of ours")]
+)
+def test_a_store_that_is_away_or_wrong_does_not_hide_the_cluster(fault: Exception) -> None:
     kept = Kept()
-    kept.away = True
+    kept.fault = fault
     shown = Shown(queue_at(100, {}, (2,)), queue_at(160, {2: 130}))
     cluster = RecordingCluster(shown, SnapshotWatch(kept, kept, 100).seen, lambda seconds: None)
     assert [cluster.snapshot().time, cluster.snapshot().time] == [100, 160]

@@ -17,9 +17,11 @@ from fakes import FakeCluster, chain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.service import assemble
 from mirage.bootstrap.worlds import World
 from mirage.config.loading import load_config
+from mirage.control.journal import MemoryJournal
 from mirage.control.wallclock import JumpWatch
 from mirage.daemon.heartbeat import Heartbeat, read_beat
 from mirage.daemon.housekeeping import Chore, Housekeeping
@@ -28,8 +30,9 @@ from mirage.daemon.logs import JsonLines, KeyValues
 from mirage.daemon.notify import Notifier
 from mirage.daemon.reload import plan_reload
 from mirage.daemon.supervision import Supervisor
-from mirage.domain.chain import ChainRecord, DoneCondition
+from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
+from mirage.domain.journal import Entry, EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +101,23 @@ def test_a_line_can_be_taken_apart_again(text: str, value: str) -> None:
 def test_a_line_reads_as_a_shell_would_read_it() -> None:
     line = KeyValues().format(record('submitted link 3 as job 7: it said "now"', chain="svc", link=3))
     assert shlex.split(line)[3:] == ['text=submitted link 3 as job 7: it said "now"', "chain=svc", "link=3"]
+
+
+def test_a_decision_that_does_not_change_is_logged_once_and_stored_each_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = MemoryJournal()
+    journal = LoggedJournal(stored)
+    with caplog.at_level(logging.INFO):
+        for text in ("hold", "hold", "submit", "hold"):
+            for name in ("a", "b"):
+                journal.write(Entry(1, ChainId(name), EntryKind.DECISION, text))
+        journal.write(Entry(1, None, EntryKind.TROUBLE, "the cluster does not answer"))
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.INFO] == [
+        text for text in ("hold", "submit", "hold") for _ in "ab"
+    ]
+    assert caplog.records[-1].levelno == logging.WARNING
+    assert len(stored.entries) == 9
 
 
 # Lock

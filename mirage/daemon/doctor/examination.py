@@ -58,8 +58,9 @@ class _Slurm:
         try:
             settings = read_settings(self.ask("scontrol", "show", "config"))
         except MirageError as error:
-            yield fail("controller", str(error), "chains hold until it answers", "see that slurmctld runs")
-            yield machine.look_at_munge("")
+            yield fail(
+                "controller", str(error), "chains hold until it answers", "see that slurmctld runs, and munged"
+            )
             return
         yield ok("controller", f"{settings.get('ClusterName', '')} answers")
         if settings.get("AuthType", "").endswith("munge"):
