@@ -90,7 +90,7 @@ class SimulatedCluster:
         self.simulation.cancel(job_id)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Hold, release, nice or put off a pending job. Raises ``UnknownJob``."""
+        """Change a pending job. Raises ``UnknownJob``; ``SubmissionRejected`` for nodes that it cannot have."""
         del owner
         if self.simulation.job(job_id).state is not JobState.PENDING:
             raise UnknownJob(f"job {job_id} does not pend any more")
@@ -100,6 +100,8 @@ class SimulatedCluster:
             self.simulation.set_nice(job_id, change.nice)
         if change.begin is not None:
             self.simulation.set_begin(job_id, change.begin)
+        if change.node_list is not None:
+            self.simulation.set_node_list(job_id, change.node_list)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
         """Nothing comes of it: what a simulated job does is in its script. Raises ``UnknownJob``."""

@@ -65,13 +65,13 @@ def fit(model: Model, shape: Shape) -> Fit:
     except KeyError as unknown:
         raise SubmissionRejected("InvalidGRES", f"no node has {unknown.args[0]}") from None
     features = _feature_bits(model, shape.features)
-    hosts = _hosts(model, shape, needs)
-    if len(hosts) < shape.nodes:
+    found = np.flatnonzero(hosts(model, shape, needs))
+    if len(found) < shape.nodes:
         raise SubmissionRejected(
-            "ReqNodeNotAvail" if len(hosts) else "BadConstraints",
-            f"partition {partition.name} has {len(hosts)} nodes for it, {shape.nodes} asked",
+            "ReqNodeNotAvail" if len(found) else "BadConstraints",
+            f"partition {partition.name} has {len(found)} nodes for it, {shape.nodes} asked",
         )
-    used = model.capacity[hosts[0], :-1] if exclusive else needs
+    used = model.capacity[found[0], :-1] if exclusive else needs
     total = np.append(used * shape.nodes, shape.nodes)
     return Fit(
         exclusive,
@@ -112,12 +112,12 @@ def _feature_bits(model: Model, features: tuple[str, ...]) -> int:
     return bits
 
 
-def _hosts(model: Model, shape: Shape, needs: Int64) -> Int64:
-    """Numbers of the nodes that could run the shape when empty."""
+def hosts(model: Model, shape: Shape, needs: Int64) -> NDArray[np.bool_]:
+    """Which nodes could run the shape when empty, as a mask over the node numbers."""
     mask = model.members[shape.partition] & (model.capacity[:, :-1] >= needs).all(axis=1)
     for feature in shape.features:
         mask &= model.feature_members[model.features.index(feature)]
-    return np.flatnonzero(mask)
+    return mask
 
 
 def _size_factor(model: Model, nodes: int, cpus: int, limit: int) -> float:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import DependencyKind
 from mirage.simulator import encode
+from mirage.simulator.kernel.layout import Candidate
+from mirage.simulator.nodelists import nodes_listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from mirage.simulator.encode import Fit, JobCeiling
     from mirage.simulator.model import Model
 
-Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
 
 
@@ -59,10 +60,8 @@ class Registry:
         self.arrays += 1
         return self.arrays - 1
 
-    def encode(
-        self, model: Model, request: JobRequest, array: int = -1, most_at_once: int = 0
-    ) -> tuple[Table, Int64]:
-        """The kernel's JOB row and needs of a request. Raises ``SubmissionRejected`` with Slurm's reason."""
+    def encode(self, model: Model, request: JobRequest, array: int = -1, most_at_once: int = 0) -> Candidate:
+        """A request as the kernel takes it. Raises ``SubmissionRejected`` with Slurm's reason."""
         shape = encode.request_shape(model, request)
         found = encode.fit(model, shape)
         association = self.accounts.association(request.user, request.account)
@@ -88,7 +87,9 @@ class Registry:
         row["tier"] = model.cluster.partitions[shape.partition].priority_tier
         self._fill_request(row, request)
         row["reservation"] = _reservation(model, request)
-        return row, encode.needs_row(found, groups)
+        must = nodes_listed(model, request)
+        row["listed"] = np.unpackbits(must.view(np.uint8)).sum()
+        return Candidate(row, encode.needs_row(found, groups), must)
 
     def _check(self, model: Model, request: JobRequest, found: Fit, ceiling: JobCeiling) -> None:
         if not encode.known_qos(model, request.qos):

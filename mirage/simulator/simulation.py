@@ -13,9 +13,11 @@ from mirage.domain.job import ABSENT, UNLIMITED, DependencyKind, Job, JobId, Job
 from mirage.simulator import tables, views
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.arrivals import encode_trace, no_arrivals
+from mirage.simulator.conditions import condition_rows
 from mirage.simulator.kernel import engine, operations, queue
 from mirage.simulator.kernel.layout import NEED_SPACE, NEVER, Fixed, Scratch, World
 from mirage.simulator.model import Model
+from mirage.simulator.nodelists import nodes_listed
 from mirage.simulator.registry import Registry
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
+    from mirage.simulator.kernel.layout import Candidate
 
 Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
@@ -151,9 +154,10 @@ class Simulation:
 
         Raises ``SubmissionRejected`` with Slurm's reason.
         """
-        row, needs = self._registry.encode(self._model, request)
+        candidate = self._registry.encode(self._model, request)
+        row = candidate.job
         row["runtime"], row["outcome"], row["exit_code"] = runtime, int(outcome), exit_code
-        return self._enter(request, row, needs)
+        return self._enter(request, candidate)
 
     def submit_array(
         self, request: JobRequest, runtimes: Sequence[int], most_at_once: int = 0
@@ -161,35 +165,32 @@ class Simulation:
         """Submit an array job, one task per runtime; ``most_at_once`` is the ``%`` throttle (0: none)."""
         array, ids = self._registry.new_array(), []
         for runtime in runtimes:
-            row, needs = self._registry.encode(self._model, request, array, most_at_once)
-            row["runtime"] = runtime
-            ids.append(self._enter(request, row, needs))
+            candidate = self._registry.encode(self._model, request, array, most_at_once)
+            candidate.job["runtime"] = runtime
+            ids.append(self._enter(request, candidate))
         return tuple(ids)
 
-    def _enter(self, request: JobRequest, row: Table, needs: Int64) -> JobId:
+    def _enter(self, request: JobRequest, candidate: Candidate) -> JobId:
         self._extend_tables()
         sim = self._world.sim[0]
         own, wanted = int(sim["own"]), [d for d in request.dependencies if d.kind != DependencyKind.SINGLETON]
         self._make_room(int(sim["slots"] + sim["agenda"] // 8) + 64)
-        self._world = self._world._replace(
-            own=tables.grown(self._world.own, own + 2),
-            deps=tables.grown(self._world.deps, int(sim["deps"]) + len(wanted) + 2),
+        self._world = tables.with_own_room(self._world, own + 2)._replace(
+            deps=tables.grown(self._world.deps, int(sim["deps"]) + len(wanted) + 2)
         )
-        conditions = [self._condition(d.kind, d.delay, d.job_id) for d in wanted]
         job_id = operations.submit(
             self._fixed,
             self._world,
             self._scratch,
             self._record,
-            row,
-            needs,
-            np.array(conditions, dtype=np.int64).reshape(len(wanted), 5),
+            candidate,
+            condition_rows(self._world, wanted),
         )
         if job_id < 0:
             raise SubmissionRejected(
                 "AssocMaxSubmitJobLimit", f"user {request.user} has too many jobs in the queue"
             )
-        partition = self._model.cluster.partitions[int(row["partition"][0])].name
+        partition = self._model.cluster.partitions[int(candidate.job["partition"][0])].name
         self._requests.append(request if request.partition else replace(request, partition=partition))
         return JobId(int(job_id))
 
@@ -211,20 +212,6 @@ class Simulation:
         ):
             self._fixed = self._fixed._replace(config=self._new_config())
             self._scratch = self._new_scratch(len(self._scratch.order))
-
-    def _condition(self, kind: DependencyKind, delay: int, job_id: JobId) -> tuple[int, int, int, int, int]:
-        """A row of conditions for the kernel; a job that has left the queue is judged here."""
-        slot = int(operations.find(self._world, job_id))
-        if slot >= 0:
-            return int(kind), delay, slot, 0, 0
-        own = np.flatnonzero(self._own["id"] == job_id)
-        if not len(own):
-            return int(kind), delay, -1, 1, 0  # purged from the queue: Slurm takes the condition as met
-        row = self._own[own[0]]
-        good = row["status"] == JobState.COMPLETED and row["exit_code"] == 0
-        met = {DependencyKind.AFTEROK: good, DependencyKind.AFTERNOTOK: not good}.get(kind, True)
-        began = row["start"] if row["start"] != NEVER else row["end"]
-        return int(kind), delay, -1, int(met), int(began) + delay if kind == DependencyKind.AFTER else 0
 
     @property
     def _own(self) -> Table:
@@ -268,6 +255,23 @@ class Simulation:
             job_id, lambda slot: operations.set_begin(self._fixed, self._world, self._scratch, slot, begin)
         )
 
+    def set_node_list(self, job_id: JobId, nodes: str) -> None:
+        """Change the host list of nodes that a pending job must have; empty: any will do.
+
+        Raises ``UnknownJob``, also for a job of the trace, and ``SubmissionRejected`` as ``submit`` does.
+        """
+        own = np.flatnonzero(self._own["id"] == job_id)
+        if not len(own):
+            raise UnknownJob(f"job {job_id}: not submitted here")
+        changed = replace(self._requests[own[0]], node_list=nodes)
+        must = nodes_listed(self._model, changed)
+
+        def change(slot: int) -> None:
+            operations.set_node_list(self._fixed, self._world, self._scratch, slot, must)
+            self._requests[own[0]] = changed
+
+        self._if_pending(job_id, change)
+
     def _if_pending(self, job_id: JobId, change: Callable[[int], None]) -> None:
         slot = self._slot(job_id)
         if slot >= 0 and self._world.jobs["status"][slot] == JobState.PENDING:
@@ -293,7 +297,7 @@ class Simulation:
 
     def job(self, job_id: JobId) -> Job:
         """A job submitted with ``submit``, also after its end. Raises ``UnknownJob`` for any other."""
-        return views.own_job(self._own, self._requests, self._world, self._registry.accounts, job_id)
+        return views.own_job(self._model, self._world, self._requests, self._registry.accounts, job_id)
 
     def jobs(self) -> list[Job]:
         """Every job submitted with ``submit``, in that order."""
@@ -350,11 +354,11 @@ class Simulation:
 
         Raises ``SubmissionRejected`` for a job that the cluster would refuse.
         """
-        row, needs = self._registry.encode(self._model, request)
+        candidate = self._registry.encode(self._model, request)
         self._prepare_candidate()
         work = self._work_area()
         engine.copy_world(self._world, work)
-        start = operations.planned_start(self._fixed, work, self._scratch, tables.no_record(), row, needs)
+        start = operations.planned_start(self._fixed, work, self._scratch, tables.no_record(), candidate)
         return ABSENT if start == NEVER else int(start)
 
     def planned_starts(self) -> dict[JobId, int]:
@@ -367,7 +371,7 @@ class Simulation:
     def _prepare_candidate(self) -> None:
         self._extend_tables()
         self._make_room(int(self._world.sim["slots"][0]) + 64)
-        self._world = self._world._replace(own=tables.grown(self._world.own, len(self._own) + 2))
+        self._world = tables.with_own_room(self._world, len(self._own) + 2)
 
     def start_times(
         self,
@@ -382,8 +386,8 @@ class Simulation:
         ``horizon`` seconds or its limits refuse it. This simulation does not change.
         """
         base = self.copy()
-        row, needs = base._registry.encode(base._model, request)
-        row["runtime"] = runtime
+        candidate = base._registry.encode(base._model, request)
+        candidate.job["runtime"] = runtime
         base._prepare_candidate()
         times = np.asarray(submit_times, dtype=np.int64)
         starts = np.full(len(times), NEVER, dtype=np.int64)
@@ -395,8 +399,7 @@ class Simulation:
                 base._work_area(),
                 base._scratch,
                 record,
-                row,
-                needs,
+                candidate,
                 times[done:],
                 horizon,
                 starts[done:],
@@ -412,7 +415,5 @@ class Simulation:
         if work is None or any(len(a) < len(b) for a, b in sizes if b is not world.waits):
             roomy = tables.with_room(tables.copied(world), len(world.jobs) + 512)
             self._fit_scratch(len(roomy.jobs))
-            self._work = work = roomy._replace(
-                own=tables.grown(world.own, 2 * len(world.own)), waits=world.waits[:0]
-            )
+            self._work = work = tables.with_own_room(roomy, 2 * len(world.own))._replace(waits=world.waits[:0])
         return work

@@ -15,6 +15,7 @@ from mirage.simulator.kernel.layout import (
     FREE,
     IDLE_ROW,
     LOG,
+    MUST_ROW,
     NEVER,
     NODE_DOWN,
     OWN,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 Table = NDArray[Any]
 RECENT_WAITS = 4096
 FIRST_SLOTS = 256
+FIRST_OWN = 16
 
 
 def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> World:
@@ -46,7 +48,7 @@ def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> Wor
     free[:, :resources] = model.capacity[:, :resources]
     down = np.array([group.down for group in model.cluster.nodes for _ in group.names], dtype=bool)
     free[down, resources + 1] = NODE_DOWN
-    bits = np.zeros((2, model.word_count), dtype=np.uint64)
+    bits = np.zeros((_sets(FIRST_OWN), model.word_count), dtype=np.uint64)
     bits[UP_ROW] = bits[IDLE_ROW] = model.words(~down)
     sim = np.zeros(1, dtype=SIM)
     sim["now"], sim["next_id"] = start, fixed.arrivals["id"].max(initial=0) + 1
@@ -69,7 +71,7 @@ def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> Wor
         bits=bits,
         groups=accounts.group_rows(),
         associations=accounts.tree_rows(start),
-        own=np.zeros(16, dtype=OWN),
+        own=np.zeros(FIRST_OWN, dtype=OWN),
         waits=np.zeros(RECENT_WAITS, dtype=WAIT),
     )
 
@@ -135,6 +137,19 @@ def with_room(world: World, slots: int) -> World:
         pending=grown(world.pending, size),
         running=grown(world.running, size),
     )
+
+
+def with_own_room(world: World, own: int) -> World:
+    """A world whose tables hold ``own`` jobs submitted from outside."""
+    if len(world.own) >= own:
+        return world
+    larger = grown(world.own, own)
+    return world._replace(own=larger, bits=grown(world.bits, _sets(len(larger))))
+
+
+def _sets(own: int) -> int:
+    """Rows of ``World.bits`` for so many own jobs."""
+    return MUST_ROW + 2 * own
 
 
 def copied(world: World) -> World:

@@ -10,7 +10,24 @@ from numpy.typing import NDArray
 from mirage.domain.errors import UnknownJob
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, PartitionState
-from mirage.simulator.kernel.layout import FIRST_LIMIT, G_JOBS, LIMIT_CODES, NEVER, NODE_DOWN, REASONS, UP
+from mirage.simulator.kernel.layout import (
+    FIRST_LIMIT,
+    G_JOBS,
+    IDLE_ROW,
+    LIMIT_CODES,
+    MUST_ROW,
+    NEVER,
+    NODE_DOWN,
+    NODE_NOT_AVAIL,
+    NONE,
+    PLACE_ROW,
+    PRIORITY,
+    REASONS,
+    RESOURCES,
+    UP,
+    UP_ROW,
+)
+from mirage.slurm import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,8 +71,9 @@ def running_columns(world: World) -> JobColumns:
     return _columns(rows, rows["start"])
 
 
-def own_job(own: Table, requests: Sequence[JobRequest], world: World, accounts: Accounts, job_id: JobId) -> Job:
+def own_job(model: Model, world: World, requests: Sequence[JobRequest], accounts: Accounts, job_id: JobId) -> Job:
     """A job submitted from outside as a domain value. Raises ``UnknownJob``."""
+    own = world.own[: int(world.sim["own"][0])]
     found = np.flatnonzero(own["id"] == job_id)
     if not len(found):
         raise UnknownJob(f"job {job_id}: not submitted here")
@@ -64,7 +82,7 @@ def own_job(own: Table, requests: Sequence[JobRequest], world: World, accounts: 
     active = world.jobs[int(row["slot"])]
     if state == JobState.RUNNING:
         end = int(active["limit_end"])
-    reason = _reason(int(active["reason"]), accounts) if state == JobState.PENDING else ""
+    waits = state == JobState.PENDING
     return Job(
         job_id,
         request.name,
@@ -77,19 +95,35 @@ def own_job(own: Table, requests: Sequence[JobRequest], world: World, accounts: 
         start,
         end,
         int(row["exit_code"]),
-        reason,
+        _reason(model, world, active, accounts) if waits else "",
         request.tag,
-        held=state == JobState.PENDING and bool(active["held"]),
-        nice=int(active["nice"]) if state == JobState.PENDING else 0,
+        held=waits and bool(active["held"]),
+        nice=int(active["nice"]) if waits else 0,
+        node_list=request.node_list if waits else _place(model, world, int(found[0])),
     )
+
+
+def _place(model: Model, world: World, own: int) -> str:
+    """The nodes that the job in the own row runs or ran on, as a host list."""
+    return "" if world.own["start"][own] == NEVER else _host_list(model, world.bits[PLACE_ROW + 2 * own])
+
+
+def _host_list(model: Model, words: NDArray[np.uint64]) -> str:
+    members = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+    return hostlist.fold([model.node_names[node] for node in members])
 
 
 def _known(instant: Any) -> int:
     return ABSENT if instant == NEVER else int(instant)
 
 
-def _reason(code: int, accounts: Accounts) -> str:
-    """Slurm's word for a reason; a job that was not tried waits behind others (``Priority``)."""
+def _reason(model: Model, world: World, job: Any, accounts: Accounts) -> str:
+    """Slurm's word for what a pending job waits for; one that was not tried waits behind others (``Priority``)."""
+    code = int(job["reason"])
+    if job["listed"] and code in (NONE, PRIORITY, RESOURCES, NODE_NOT_AVAIL):
+        away = world.bits[MUST_ROW + 2 * int(job["own"])] & ~world.bits[UP_ROW]
+        if away.any():
+            return f"ReqNodeNotAvail, UnavailableNodes:{_host_list(model, away)}"
     if code >= FIRST_LIMIT:
         group, part = divmod(code - FIRST_LIMIT, LIMIT_CODES)
         return accounts.limit_reason(group, part - 1)
@@ -165,7 +199,8 @@ def check(model: Model, fixed: Fixed, world: World) -> None:
     state = world.free[:, resources + 1]
     assert (count[state == NODE_DOWN] == 0).all(), "a job runs on a node that is down"
     idle = model.words((count == 0) & (state == UP))
-    assert (world.bits[1] == idle).all(), "idle set"
+    assert (world.bits[IDLE_ROW] == idle).all(), "idle set"
+    _check_places(model, world, running)
     _check_groups(fixed, world, running)
 
 
@@ -184,6 +219,23 @@ def _recount(
             used[node] += model.capacity[node, :-1] if job["exclusive"] else world.needs[slot, :resources]
             count[node] += 1
     return used, count
+
+
+def _check_places(model: Model, world: World, running: NDArray[np.int64]) -> None:
+    """Jobs submitted from outside stand where their sets say, and on every node that they list."""
+    for slot in running:
+        own = int(world.jobs["own"][slot])
+        if own < 0:
+            continue
+        mask = np.zeros(len(model.node_names), dtype=np.bool_)
+        mask[_nodes_of(world, slot)] = True
+        must, place = world.bits[MUST_ROW + 2 * own], world.bits[PLACE_ROW + 2 * own]
+        number = world.jobs["id"][slot]
+        assert (place == model.words(mask)).all(), f"nodes noted for job {number}"
+        assert world.jobs["listed"][slot] == np.unpackbits(must.view(np.uint8)).sum(), (
+            f"nodes listed by job {number}"
+        )
+        assert not (must & ~place).any(), f"job {number} runs without a node of its list"
 
 
 def _check_groups(fixed: Fixed, world: World, running: NDArray[np.int64]) -> None:

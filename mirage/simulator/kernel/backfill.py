@@ -117,8 +117,11 @@ def _covers(fixed: Fixed, world: World, small: int, large: int) -> bool:
 
 @inlined
 def _remember_shape(fixed: Fixed, world: World, scratch: Scratch, shapes: int, slot: int) -> int:
-    """Note that a job could not start now, unless a smaller one is noted already; returns shapes noted."""
-    if shapes == SHAPES:
+    """Note that a job could not start now, unless a smaller one is noted already; returns shapes noted.
+
+    That a job's own nodes are taken says nothing of others.
+    """
+    if shapes == SHAPES or world.jobs[slot].listed > 0:
         return shapes
     for k in range(shapes):
         if _covers(fixed, world, scratch.failed[k], slot):
@@ -200,7 +203,7 @@ def _earliest(
             start = max(begin, releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released))
         if start > horizon:
             return NEVER, released
-        nodes.choose(fixed, fitting, job.nodes, chosen, work)
+        nodes.choose(fixed, world, slot, fitting, chosen, work)
         if start > begin and not plan.stays_free(fixed, world, scratch, slot, start, chosen):
             begin = start
             continue

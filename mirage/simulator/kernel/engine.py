@@ -24,6 +24,7 @@ from mirage.simulator.kernel.layout import (
     CANCELLED,
     DONE,
     DRAIN,
+    MUST_ROW,
     NEED_SPACE,
     NEVER,
     NODE_DOWN,
@@ -38,6 +39,7 @@ from mirage.simulator.kernel.layout import (
     RUNNING,
     UP,
     WATCHED,
+    Candidate,
     Fixed,
     Record,
     Scratch,
@@ -243,18 +245,16 @@ def copy_world(source: World, target: World) -> None:
     _copy_rows(source.allocs, target.allocs, sim.allocs)
     _copy_rows(source.deps, target.deps, sim.deps)
     _copy_grid(source.free, target.free, source.free.shape[0])
-    _copy_grid(source.bits, target.bits, source.bits.shape[0])
+    _copy_grid(source.bits, target.bits, MUST_ROW + 2 * sim.own)
     _copy_grid(source.groups, target.groups, source.groups.shape[0])
     _copy_rows(source.associations, target.associations, source.associations.shape[0])
     _copy_rows(source.own, target.own, sim.own)
 
 
 @compiled
-def place_candidate(
-    fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
-) -> bool:
-    """Submit the job described by ``job`` (JOB, one row) now and watch it; False if its limits refuse it."""
-    slot = lifecycle.admit(fixed, world, scratch, job, needs)
+def place_candidate(fixed: Fixed, world: World, scratch: Scratch, record: Record, candidate: Candidate) -> bool:
+    """Submit a job now and watch it; False if its limits refuse it."""
+    slot = lifecycle.admit(fixed, world, scratch, candidate)
     if slot < 0:
         return False
     world.sim[0].watch = world.jobs[slot].own
@@ -269,8 +269,7 @@ def starts_if_submitted(
     work: World,
     scratch: Scratch,
     record: Record,
-    job: np.ndarray,
-    needs: np.ndarray,
+    candidate: Candidate,
     times: np.ndarray,
     horizon: int,
     starts: np.ndarray,
@@ -286,7 +285,7 @@ def starts_if_submitted(
             return k
         copy_world(base, work)
         starts[k] = NEVER
-        if place_candidate(fixed, work, scratch, record, job, needs):
+        if place_candidate(fixed, work, scratch, record, candidate):
             code = advance(fixed, work, scratch, record, times[k] + horizon)
             if code == NEED_SPACE:
                 return k

@@ -32,7 +32,7 @@ TIMEOUT = 6
 NODE_FAIL = 7
 
 # Why a job is pending: an index into REASONS, or from FIRST_LIMIT on a group's limit (see limits.obstacle).
-NONE, PRIORITY, RESOURCES, HELD, BEGIN, DEPENDENCY, DEPENDENCY_NEVER, DOWN = range(8)
+NONE, PRIORITY, RESOURCES, HELD, BEGIN, DEPENDENCY, DEPENDENCY_NEVER, DOWN, NODE_NOT_AVAIL = range(9)
 FIRST_LIMIT, LIMIT_CODES = 100, 256
 REASONS = (
     "None",
@@ -43,6 +43,7 @@ REASONS = (
     "Dependency",
     "DependencyNeverSatisfied",
     "PartitionDown",
+    "ReqNodeNotAvail",
 )
 
 # Agenda entries, in the order in which those of one instant are handled.
@@ -67,8 +68,8 @@ LOG_SUBMIT, LOG_START, LOG_END, LOG_CANCEL, LOG_REQUEUE = range(5)
 # Why ``advance`` returned.
 DONE, WATCHED, NEED_SPACE = range(3)
 
-# Rows of World.bits.
-UP_ROW, IDLE_ROW = range(2)
+# Rows of World.bits. The last two are those of the first job submitted from outside; the next job's follow.
+UP_ROW, IDLE_ROW, MUST_ROW, PLACE_ROW = range(4)
 
 # Columns of World.groups: ceilings and use of jobs, then one ceiling and one use per resource.
 G_MAX_JOBS, G_JOBS, G_SUBMIT, G_SUBMITS, G_TRES = range(5)
@@ -91,6 +92,7 @@ JOB = np.dtype(
         ("qos", "i8"),
         ("name", "i8"),
         ("nodes", "i8"),
+        ("listed", "i8"),  # nodes that must be among the job's, 0: any will do
         ("exclusive", "i8"),
         ("requeue", "i8"),
         ("held", "i8"),
@@ -302,11 +304,19 @@ class World(NamedTuple):
     allocs: np.ndarray  # ALLOC
     deps: np.ndarray  # DEP
     free: np.ndarray  # int64 (nodes, resources + 2): free resources, jobs on the node, node state
-    bits: np.ndarray  # uint64 (2, words): up, idle
+    bits: np.ndarray  # uint64 (rows, words): up, idle; by own row the nodes it must have, those it has or had
     groups: np.ndarray  # int64 (groups, 4 + 2 * (resources + 1))
     associations: np.ndarray  # ASSOCIATION
     own: np.ndarray  # OWN
     waits: np.ndarray  # WAIT, ring
+
+
+class Candidate(NamedTuple):
+    """A job submitted from outside, before it has a slot."""
+
+    job: np.ndarray  # JOB (1,)
+    needs: np.ndarray  # int64: a row of World.needs
+    must: np.ndarray  # uint64 (words,): the nodes it must have
 
 
 class Scratch(NamedTuple):

@@ -14,6 +14,7 @@ from mirage.simulator.kernel.layout import (
     LOG_REQUEUE,
     LOG_START,
     LOG_SUBMIT,
+    MUST_ROW,
     NEVER,
     NODE_DOWN,
     NODE_FAIL,
@@ -22,9 +23,11 @@ from mirage.simulator.kernel.layout import (
     ON_CANCEL,
     ON_END,
     PENDING,
+    PLACE_ROW,
     RUNNING,
     SINCE_SUBMISSION,
     TIMEOUT,
+    Candidate,
     Fixed,
     Record,
     Scratch,
@@ -64,23 +67,25 @@ def free_slot(world: World, slot: int) -> None:
 
 
 @compiled
-def admit(fixed: Fixed, world: World, scratch: Scratch, job: np.ndarray, needs: np.ndarray) -> int:
-    """A slot filled from a JOB row submitted from outside, not yet entered; -1 if a limit refuses the job."""
+def admit(fixed: Fixed, world: World, scratch: Scratch, candidate: Candidate) -> int:
+    """A slot filled with a job submitted from outside, not yet entered; -1 if a limit refuses the job."""
     sim = world.sim[0]
     queue.before_change(fixed, world, scratch)
     slot = new_slot(world)
-    bitsets.assign(world.needs[slot], needs)
+    bitsets.assign(world.needs[slot], candidate.needs)
     if not limits.may_submit(fixed, world, slot):
         free_slot(world, slot)
         return -1
     generation = world.jobs[slot].generation
-    world.jobs[slot] = job[0]
+    world.jobs[slot] = candidate.job[0]
     entry = world.jobs[slot]
     entry.generation, entry.id, entry.own, entry.submit = generation, sim.next_id, sim.own, sim.now
     own = world.own[sim.own]
     own.id, own.slot, own.generation, own.status = sim.next_id, slot, generation, PENDING
     own.submit, own.start, own.end = sim.now, NEVER, NEVER
     own.reason, own.exit_code, own.requeues = 0, 0, 0
+    bitsets.assign(world.bits[MUST_ROW + 2 * sim.own], candidate.must)
+    world.bits[PLACE_ROW + 2 * sim.own][:] = bitsets.ZERO
     sim.own += 1
     sim.next_id += 1
     return slot
@@ -118,6 +123,8 @@ def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndar
     """Start a pending job on the nodes ``chosen``; the caller takes it out of the queue."""
     sim, job = world.sim[0], world.jobs[slot]
     nodes.allocate(fixed, world, slot, chosen)
+    if job.own >= 0:
+        bitsets.assign(world.bits[PLACE_ROW + 2 * job.own], chosen)
     job.status, job.start, job.limit_end, job.reason = RUNNING, sim.now, sim.now + job.limit, NONE
     allowed = job.limit + fixed.partitions[job.partition].over
     job.end = sim.now + min(job.runtime, allowed)

@@ -1,14 +1,29 @@
 """The main scheduling loop (man slurm.conf, SchedulerParameters: default_queue_depth, sched_interval).
 
 Jobs are tried in order of priority. The first job of a partition that does not fit blocks the partition, and
-its nodes for partitions of lower priority; jobs held back by limits block nothing.
+its nodes for partitions of lower priority; jobs held back by limits block nothing. A job that names all its nodes
+blocks just these.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from mirage.simulator.kernel import bitsets, lifecycle, limits, nodes, queue
-from mirage.simulator.kernel.compile import compiled
-from mirage.simulator.kernel.layout import DOWN, NEVER, NONE, RESOURCES, Fixed, Record, Scratch, World
+from mirage.simulator.kernel.compile import compiled, inlined
+from mirage.simulator.kernel.layout import (
+    DOWN,
+    MUST_ROW,
+    NEVER,
+    NODE_NOT_AVAIL,
+    NONE,
+    RESOURCES,
+    UP_ROW,
+    Fixed,
+    Record,
+    Scratch,
+    World,
+)
 
 
 @compiled
@@ -41,7 +56,9 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int
             continue
         pending[kept] = slot
         kept += 1
-        if job.reason == RESOURCES and job.reservation < 0:
+        if job.listed == job.nodes:
+            _keep_listed(world, slot, blocked)
+        elif job.reason == RESOURCES and job.reservation < 0:
             closed[job.partition] = 1
             partitions_left -= 1
             mask = fixed.masks[fixed.partitions[job.partition].mask]
@@ -52,6 +69,16 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int
         kept += 1
     sim.pending = kept
     return cut
+
+
+@inlined
+def _keep_listed(world: World, slot: int, blocked: np.ndarray) -> None:
+    """Keep the nodes of a job that names them all, and only these, from the jobs behind it."""
+    job = world.jobs[slot]
+    if job.reason in (RESOURCES, NODE_NOT_AVAIL):
+        must = world.bits[MUST_ROW + 2 * job.own]
+        for k in range(blocked.shape[0]):
+            blocked[k] |= must[k]
 
 
 @compiled
@@ -71,8 +98,8 @@ def _try_start(fixed: Fixed, world: World, scratch: Scratch, record: Record, slo
         usable[k] &= ~blocked[k]
     nodes.apply_reservations(fixed, world, slot, world.sim[0].now, usable)
     if nodes.keep_fitting(fixed, world, slot, usable) < job.nodes:
-        job.reason = RESOURCES
+        job.reason = NODE_NOT_AVAIL if nodes.lacks(world, slot, world.bits[UP_ROW]) else RESOURCES
         return False
-    nodes.choose(fixed, usable, job.nodes, chosen, work)
+    nodes.choose(fixed, world, slot, usable, chosen, work)
     lifecycle.start(fixed, world, record, slot, chosen)
     return True

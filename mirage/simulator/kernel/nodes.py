@@ -6,12 +6,15 @@ import numpy as np
 
 from mirage.simulator.kernel import bitsets
 from mirage.simulator.kernel.compile import compiled, inlined
-from mirage.simulator.kernel.layout import DRAIN, IDLE_ROW, NODE_DOWN, UP, UP_ROW, Fixed, World
+from mirage.simulator.kernel.layout import DRAIN, IDLE_ROW, MUST_ROW, NODE_DOWN, UP, UP_ROW, Fixed, World
 
 
 @inlined
 def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
-    """Set ``nodes`` to those that are up, in the job's partition, and have the features it needs."""
+    """Set ``nodes`` to those that are up, in the job's partition, and have the features it needs.
+
+    A job whose list names as many nodes as it needs can have no others.
+    """
     job = world.jobs[slot]
     mask, up = fixed.masks[fixed.partitions[job.partition].mask], world.bits[UP_ROW]
     for k in range(nodes.shape[0]):
@@ -25,6 +28,29 @@ def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None
                 nodes[k] &= mask[k]
         features >>= bitsets.ONE
         f += 1
+    if job.listed == job.nodes:
+        must = world.bits[MUST_ROW + 2 * job.own]
+        for k in range(nodes.shape[0]):
+            nodes[k] &= must[k]
+
+
+@inlined
+def lacks(world: World, slot: int, nodes: np.ndarray) -> bool:
+    """Whether a node that the job must have is not among ``nodes``."""
+    job = world.jobs[slot]
+    if job.listed == 0:
+        return False
+    must = world.bits[MUST_ROW + 2 * job.own]
+    for k in range(nodes.shape[0]):
+        if must[k] & ~nodes[k] != bitsets.ZERO:
+            return True
+    return False
+
+
+@inlined
+def count(world: World, slot: int, nodes: np.ndarray) -> int:
+    """How many nodes the set offers the job: none when one that it must have is missing."""
+    return 0 if lacks(world, slot, nodes) else bitsets.count(nodes)
 
 
 @inlined
@@ -66,14 +92,14 @@ def _fits(world: World, slot: int, node: int, resources: int) -> bool:
 
 @inlined
 def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> int:
-    """Leave only nodes with room for the job now; returns how many."""
+    """Leave only nodes with room for the job now; returns how many they offer it (``count``)."""
     resources, exclusive = fixed.config[0].resources, world.jobs[slot].exclusive == 1
     idle = world.bits[IDLE_ROW]
     if exclusive:
         for k in range(nodes.shape[0]):
             nodes[k] &= idle[k]
     if exclusive and fixed.config[0].whole_nodes == 1:
-        return bitsets.count(nodes)
+        return count(world, slot, nodes)
     total = 0
     node = bitsets.next_member(nodes, 0)
     while node >= 0:
@@ -82,13 +108,22 @@ def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> in
         else:
             bitsets.discard(nodes, node)
         node = bitsets.next_member(nodes, node + 1)
-    return total
+    return 0 if lacks(world, slot, nodes) else total
 
 
 @compiled
-def choose(fixed: Fixed, nodes: np.ndarray, wanted: int, chosen: np.ndarray, work: np.ndarray) -> None:
-    """Pick ``wanted`` of ``nodes``: lower weight first, then best fit on consecutive nodes."""
+def choose(fixed: Fixed, world: World, slot: int, nodes: np.ndarray, chosen: np.ndarray, work: np.ndarray) -> None:
+    """Pick as many of ``nodes`` as the job needs: those it must have, which are taken out of ``nodes``, then
+    those of lower weight, then by best fit on consecutive nodes.
+    """
+    job = world.jobs[slot]
+    wanted = job.nodes - job.listed
     chosen[:] = bitsets.ZERO
+    if job.listed > 0:
+        must = world.bits[MUST_ROW + 2 * job.own]
+        for k in range(nodes.shape[0]):
+            chosen[k] = must[k]
+            nodes[k] &= ~must[k]
     if fixed.config[0].uniform_weight == 1:
         bitsets.assign(work, nodes)
         bitsets.take_best_fit(work, wanted, chosen)

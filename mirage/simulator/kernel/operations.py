@@ -7,6 +7,7 @@ import numpy as np
 from mirage.simulator.kernel import (
     agenda,
     backfill,
+    bitsets,
     dependencies,
     eligibility,
     engine,
@@ -16,9 +17,11 @@ from mirage.simulator.kernel import (
 from mirage.simulator.kernel.compile import compiled
 from mirage.simulator.kernel.layout import (
     CANCELLED,
+    MUST_ROW,
     NEVER,
     ON_BEGIN,
     ON_DEPENDENCY,
+    Candidate,
     Fixed,
     Record,
     Scratch,
@@ -35,8 +38,7 @@ def submit(
     world: World,
     scratch: Scratch,
     record: Record,
-    job: np.ndarray,
-    needs: np.ndarray,
+    candidate: Candidate,
     conditions: np.ndarray,
 ) -> int:
     """Submit a job now; returns its id.
@@ -45,7 +47,7 @@ def submit(
     when it is met). -1: a limit on submitted jobs refuses it. Tables must have room.
     """
     sim = world.sim[0]
-    slot = lifecycle.admit(fixed, world, scratch, job, needs)
+    slot = lifecycle.admit(fixed, world, scratch, candidate)
     if slot < 0:
         return -1
     for c in range(conditions.shape[0]):
@@ -116,6 +118,15 @@ def set_begin(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: in
 
 
 @compiled
+def set_node_list(fixed: Fixed, world: World, scratch: Scratch, slot: int, must: np.ndarray) -> None:
+    """Change the nodes that a pending job submitted from outside must have; the empty set: any will do."""
+    job = world.jobs[slot]
+    bitsets.assign(world.bits[MUST_ROW + 2 * job.own], must)
+    job.listed = bitsets.count(must)
+    _replace_in_queue(fixed, world, scratch, slot)
+
+
+@compiled
 def plan(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> None:
     """A full backfill pass that leaves every pending job's planned start; use it on a copy."""
     sim = world.sim[0]
@@ -125,11 +136,9 @@ def plan(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> None:
 
 
 @compiled
-def planned_start(
-    fixed: Fixed, world: World, scratch: Scratch, record: Record, job: np.ndarray, needs: np.ndarray
-) -> int:
+def planned_start(fixed: Fixed, world: World, scratch: Scratch, record: Record, candidate: Candidate) -> int:
     """When Slurm's plan would start a job submitted now; NEVER if not within its window. Use it on a copy."""
-    if not engine.place_candidate(fixed, world, scratch, record, job, needs):
+    if not engine.place_candidate(fixed, world, scratch, record, candidate):
         return NEVER
     own = world.sim[0].watch
     slot = world.own[own].slot

@@ -28,8 +28,8 @@ def window(
 ) -> tuple[int, int]:
     """Nodes no plan or reservation holds from ``begin`` for the job's limit.
 
-    Returns how many there are (counting no further once they are too few) and the next instant after ``begin``
-    at which there may be enough, 0 if there is none.
+    Returns how many they offer the job (counting no further once they are too few) and the next instant after
+    ``begin`` at which there may be enough, 0 if there is none.
     """
     nodes.candidates(fixed, world, slot, usable)
     later = nodes.apply_reservations(fixed, world, slot, begin, usable)
@@ -39,7 +39,7 @@ def window(
     part = scratch.times[t]
     if part.next != END and (later == 0 or part.end < later):
         later = part.end
-    left = bitsets.count(usable)
+    left = nodes.count(world, slot, usable)
     while left >= wanted and part.begin < end and part.end > begin:
         left = 0
         space = scratch.space[t]
@@ -47,6 +47,8 @@ def window(
             word = usable[k] & space[k]
             usable[k] = word
             left += bitsets.size(word)
+        if left >= wanted and nodes.lacks(world, slot, usable):
+            left = 0
         if left < wanted and _too_few(fixed, world, scratch, slot, t):
             # No window that reaches into this time slot will do.
             later = part.end if part.next != END else 0
@@ -59,9 +61,10 @@ def window(
 
 @inlined
 def _too_few(fixed: Fixed, world: World, scratch: Scratch, slot: int, t: int) -> bool:
-    """Whether time slot ``t`` alone has fewer nodes left of the job's partition than it needs."""
+    """Whether time slot ``t`` alone has not the nodes left, of the job's partition, that it needs."""
     mask = fixed.masks[fixed.partitions[world.jobs[slot].partition].mask]
-    return bitsets.count_common(mask, scratch.space[t]) < world.jobs[slot].nodes
+    space = scratch.space[t]
+    return bitsets.count_common(mask, space) < world.jobs[slot].nodes or nodes.lacks(world, slot, space)
 
 
 @inlined

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import bitsets
+from mirage.simulator.kernel import bitsets, nodes
 from mirage.simulator.kernel.compile import inlined
 from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
 
@@ -59,7 +59,7 @@ def wait_for_nodes(
         if not _touches(held, usable, entry.low, entry.high):
             continue
         if entry.time > group_end:
-            if have >= wanted:
+            if have >= wanted and not nodes.lacks(world, slot, fitting):
                 break
             if group_end >= 0:
                 span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
@@ -69,7 +69,7 @@ def wait_for_nodes(
             have += _gain(held, usable, fitting, entry.low, entry.high)
         else:
             have += _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
-    return found if have >= wanted else NEVER
+    return found if have >= wanted and not nodes.lacks(world, slot, fitting) else NEVER
 
 
 @inlined
