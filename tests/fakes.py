@@ -68,6 +68,8 @@ class FakeCluster:
     signals: list[tuple[int, str]] = field(default_factory=list)
     forget_after: int | None = None
     """Ended jobs leave the snapshot after so many seconds."""
+    unaccounted: set[str] = field(default_factory=set)
+    """Links that have left the queue while accounting cannot be asked."""
     _fates: dict[int, Fate] = field(default_factory=dict)
     _released: dict[int, int] = field(default_factory=dict)
 
@@ -82,8 +84,18 @@ class FakeCluster:
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         self._answer()
-        links = {job.tag: job for job in self.jobs.values() if job.tag and not self._forgotten(job)}
-        return Snapshot(self.time, JobColumns.none(), JobColumns.none(), (), (), (), (), links)
+        links: dict[str, Job] = {}
+        rivals: list[Job] = []
+        for job in self.jobs.values():
+            if job.tag and job.tag not in self.unaccounted and not self._forgotten(job):
+                rivals += [job] if links.setdefault(job.tag, job) is not job else []
+        return Snapshot(
+            self.time,
+            *(JobColumns.none(), JobColumns.none(), (), (), (), ()),
+            links,
+            tuple(rivals),
+            frozenset(self.unaccounted & expected.keys()),
+        )
 
     def submit(self, request: JobRequest) -> JobId:
         self._answer()

@@ -60,6 +60,8 @@ class CliCluster:
             partition_names=seen.partitions,
             qos_names=seen.qos,
             links=links,
+            rivals=self._memory.rivals,
+            unaccounted=self._memory.unaccounted,
         )
 
     def _queue(self, expected: Mapping[str, JobId], *, columns: bool) -> Queue:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB
-from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.slurm.rows import CELL
 
@@ -55,6 +54,10 @@ class LinkMemory:
 
     last: dict[str, Job] = field(default_factory=dict)
     missing_since: dict[str, Seconds] = field(default_factory=dict)
+    rivals: tuple[Job, ...] = ()
+    """After ``account``: jobs whose tag another one bears."""
+    unaccounted: frozenset[str] = frozenset()
+    """After ``account``: links that have left the queue, and of whose end nothing is known yet."""
 
     def account(self, queue: Queue, expected: Mapping[str, JobId], ask: Ask, now: Seconds) -> dict[str, Job]:
         """Every link that is known, by tag; asks at most one question.
@@ -63,10 +66,11 @@ class LinkMemory:
         the queue they do not run, so that there is no hurry. A link whose row in the queue could not be read is
         there all the same: it stays as it was last seen, for as long as that lasts.
 
-        Raises ``ClusterUnavailable`` when a link has left the queue, accounting cannot be asked and the link was
-        never seen; but only for ``GRACE`` seconds, since one link must not hold up the others for long.
+        A link that has left the queue, that was never seen and of which accounting cannot be asked is
+        ``unaccounted`` for ``GRACE`` seconds, and after that not known any more.
         """
-        seen = _by_tag(queue.ours, expected)
+        seen, self.rivals = _by_tag(queue.ours, expected)
+        self.unaccounted = frozenset()
         links = {tag: found.job for tag, found in seen.items()}
         missing = [tag for tag in expected if tag not in seen]
         self.missing_since = {tag: self.missing_since.get(tag, now) for tag in missing}
@@ -103,24 +107,25 @@ class LinkMemory:
         if fates.answered:
             return (last or told) if fates.lagging and patient else None
         if last is None and patient:
-            raise ClusterUnavailable(
-                f"job {job_id} ({tag}) has left the queue and accounting cannot be asked how it ended; "
-                "is slurmdbd running?"
-            )
+            self.unaccounted |= {tag}
         return last
 
 
-def _by_tag(ours: Iterable[QueuedJob], expected: Mapping[str, JobId]) -> dict[str, QueuedJob]:
-    """One job for each tag: the one expected, else one that has not ended, else the first submitted."""
+def _by_tag(
+    ours: Iterable[QueuedJob], expected: Mapping[str, JobId]
+) -> tuple[dict[str, QueuedJob], tuple[Job, ...]]:
+    """One job a tag: the one expected, else one that has not ended, else the first submitted; and the others."""
     tag_of = {job_id: tag for tag, job_id in expected.items() if job_id != NO_JOB}
     found: dict[str, QueuedJob] = {}
+    rivals = []
     for queued in sorted(ours, key=lambda q: (q.job.job_id not in tag_of, q.job.state.finished, q.job.job_id)):
         tag = tag_of.get(queued.job.job_id, queued.job.tag)
         if tag in found:
             _log.warning("jobs %d and %d both say that they are %s", found[tag].job.job_id, queued.job.job_id, tag)
+            rivals.append(queued.job)
         elif expected.get(tag, NO_JOB) in (NO_JOB, queued.job.job_id):
             found[tag] = replace(queued, job=replace(queued.job, tag=tag))
-    return found
+    return found, tuple(rivals)
 
 
 def _end_of(completing: Job, told: Job | None) -> Job:

@@ -123,6 +123,7 @@ class LibslurmCluster:
             partitions = read_partitions(self._nodes()) if queue else ()
         except BadSpelling as error:
             raise ClusterUnavailable(f"libslurm: {error}") from None
+        links = self._memory.account(seen, expected, self._fates, now)
         return Snapshot(
             time=now,
             pending=seen.pending,
@@ -131,7 +132,9 @@ class LibslurmCluster:
             users=seen.users,
             partition_names=seen.partitions,
             qos_names=seen.qos,
-            links=self._memory.account(seen, expected, self._fates, now),
+            links=links,
+            rivals=self._memory.rivals,
+            unaccounted=self._memory.unaccounted,
         )
 
     def _nodes(self) -> list[dict[str, Any]]:

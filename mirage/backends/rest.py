@@ -142,6 +142,7 @@ class RestCluster:
         seen = read_queue(jobs, partial(lift, Kind.JOB, self._rest.number()), _user_name, wanted, columns=queue)
         self._tell(seen.unreadable)
         partitions = self._nodes() if queue else ()
+        links = self._links(seen, expected, now)
         return Snapshot(
             time=now,
             pending=seen.pending,
@@ -150,7 +151,9 @@ class RestCluster:
             users=seen.users,
             partition_names=seen.partitions,
             qos_names=seen.qos,
-            links=self._links(seen, expected, now),
+            links=links,
+            rivals=self._memory.rivals,
+            unaccounted=self._memory.unaccounted,
         )
 
     def _links(self, seen: Queue, expected: Mapping[str, JobId], now: Seconds) -> dict[str, Job]:

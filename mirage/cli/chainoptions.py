@@ -22,7 +22,7 @@ CHAIN = Options(
     option_table(
         Takes.VALUE,
         """total-time links done-file done-exit-code grace max-overlap handover health-command on-failure retries
-        predictor steering name held-links""",
+        predictor steering lead name held-links""",
     )
 )
 
@@ -141,5 +141,6 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "on-failure": _on_failure,
     "predictor": lambda text: (("predictor",), text),
     "steering": lambda text: (("steering",), _choice(Steering, text)),
+    "lead": lambda text: (("lead",), duration.parse_human(text)),
     "name": lambda text: (("name",), text),
 }

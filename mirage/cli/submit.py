@@ -44,7 +44,9 @@ Options about the chain, here or on #MIRAGE lines of the script:
   --grace SECONDS       between that signal and the end of the link (60)
   --max-overlap TIME    two links run together no longer than this
   --predictor NAME      who says when the next link has to be submitted; see mirage plugins
-  --steering HOW        how a link that was submitted early is held back: off, nice, hold
+  --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
+                        by hold, by nice or by pin (bound to its predecessor's nodes); off: submit it in time
+  --lead TIME           steering: let it go so long before its predecessor's end (10m); 0 with pin: never
   --name NAME           the chain's name; the job's if not given
   --held-links N        submit the first N links now, held, for a daemon that releases them
 

@@ -152,18 +152,23 @@ class ControlLoop:
             return self._explain(record, now, text, deciding=True)
         record = self._catch_up(record, snapshot, now)
         self._hands.cancel_leftovers(record, now)
+        if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
+            text = f"hold: link {unknown[0]} has left the queue and accounting cannot tell how it ended"
+            return self._explain(record, now, text, deciding=True)
         if not record.over:
             record = self._hands.make_way(record, now)
         match machine.need(record, now, self._policy.settle, self._contact):
             case machine.Rest(reason):
                 return self._explain(record, now, reason, deciding=False)
             case machine.Resubmit(link):
-                behind = _job(record.head, snapshot) if record.chain.steering is not Steering.OFF else None
+                behind = _job(record, record.head, snapshot) if record.chain.steering is not Steering.OFF else None
                 return self._sent(self._hands.send(record, link, now, behind), now)
             case machine.Bid(predecessor):
-                return self._plan(record, "held back until it is wanted", now, _job(predecessor, snapshot))
+                return self._plan(record, "held back until it is wanted", now, _job(record, predecessor, snapshot))
             case machine.Steer(link, predecessor):
-                return self._steer(record, snapshot.links[link.tag], _job(predecessor, snapshot), now)
+                job, before = _job(record, link, snapshot), _job(record, predecessor, snapshot)
+                assert job is not None, "a pending link is one that the snapshot shows"
+                return self._steer(record, job, before, now)
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 
@@ -257,7 +262,7 @@ class ControlLoop:
         return Observation(
             time=snapshot.time,
             snapshot=snapshot,
-            predecessor=_job(predecessor, snapshot),
+            predecessor=_job(record, predecessor, snapshot),
             successor=request,
             waits=outside.waits.recent_waits(asked.wants_waits) if asked.wants_waits else _NO_WAITS,
             planned_start=self._planned_start(request) if asked.wants_plan else ABSENT,
@@ -335,8 +340,8 @@ class ControlLoop:
 _NO_WAITS = RecentWaits.none()
 
 
-def _job(link: Link | None, snapshot: Snapshot) -> Job | None:
-    return snapshot.links.get(link.tag) if link is not None else None
+def _job(record: ChainRecord, link: Link | None, snapshot: Snapshot) -> Job | None:
+    return snapshot.link(link.tag, record.chain.owner) if link is not None else None
 
 
 def _said(decision: Decision) -> str:

@@ -68,6 +68,10 @@ class Snapshot:
     qos_names: tuple[str, ...]
     links: Mapping[str, Job] = field(default_factory=dict)
     """Jobs that carry a Mirage tag, by tag, also when recently ended."""
+    rivals: tuple[Job, ...] = ()
+    """Further jobs with a tag that is in ``links`` already: anybody may write any comment."""
+    unaccounted: frozenset[str] = frozenset()
+    """Tags of expected links that have left the queue and of whose end accounting cannot tell now."""
     stale_since: Seconds = ABSENT
     """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
 
@@ -75,6 +79,12 @@ class Snapshot:
     def unseen(cls, time: Seconds) -> Snapshot:
         """Stands for a cluster that has never answered: nothing is known, and it is stale."""
         return cls(time, JobColumns.none(), JobColumns.none(), (), (), (), (), stale_since=time)
+
+    def link(self, tag: str, owner: str) -> Job | None:
+        """The owner's job with this tag; others' are none of ours."""
+        first = self.links.get(tag)
+        candidates = (first, *self.rivals) if first is not None else ()
+        return next((job for job in candidates if job.tag == tag and job.user == owner), None)
 
     @property
     def stale(self) -> bool:

@@ -176,20 +176,14 @@ def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = Fa
         return ()
     events: list[Event] = []
     for link in record.links:
-        if not link.final:
-            events += _of_link(link, _own(record, snapshot, link.tag))
-            if record.over and _never_came(link, snapshot):
+        if not link.final and link.tag not in snapshot.unaccounted:
+            events += _of_link(link, snapshot.link(link.tag, record.chain.owner))
+            if record.over and _never_came(link, snapshot, record.chain.owner):
                 events.append(LinkLost(link.index))
     events += _adopted(record, snapshot)
     if done_file_seen and not record.over:
         events.append(DoneFileSeen())
     return tuple(events)
-
-
-def _own(record: ChainRecord, snapshot: Snapshot, tag: str) -> Job | None:
-    """The owner's job with this tag. Anybody may write any comment: others' jobs are none of ours."""
-    job = snapshot.links.get(tag)
-    return job if job is not None and job.user == record.chain.owner else None
 
 
 def _of_link(link: Link, job: Job | None) -> Iterator[Event]:
@@ -202,9 +196,9 @@ def _of_link(link: Link, job: Job | None) -> Iterator[Event]:
     yield from _progress(link.index, link, job)
 
 
-def _never_came(link: Link, snapshot: Snapshot) -> bool:
+def _never_came(link: Link, snapshot: Snapshot, owner: str) -> bool:
     overdue = link.state is LinkState.PLANNED and snapshot.time - link.planned > GIVE_UP_AFTER
-    return overdue and link.tag not in snapshot.links
+    return overdue and snapshot.link(link.tag, owner) is None
 
 
 def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
@@ -221,7 +215,7 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
 def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:
     """Jobs with the tags that would come next: submitted by a process whose records were lost."""
     index = record.next_index
-    while (job := _own(record, snapshot, record.chain.tag(index))) is not None:
+    while (job := snapshot.link(record.chain.tag(index), record.chain.owner)) is not None:
         yield LinkSubmitted(index, job.job_id, job.submit)
         yield from _progress(index, None, job)
         index += 1

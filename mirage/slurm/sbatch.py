@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, DependencyKind, JobId
 from mirage.slurm.duration import spell
+from mirage.slurm.jobrequest import said_by_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,13 +50,18 @@ def sbatch_arguments(request: JobRequest) -> list[str]:
 
 
 def _size(request: JobRequest) -> list[str]:
+    """Sizes; not those that the user's own options say in other words, such as ``--ntasks``."""
+    said = said_by_options(request)
     gres = ",".join(f"{name}:{count}" for name, count in request.gres_per_node)
+    sizes = {
+        "nodes": f"--nodes={request.nodes}",
+        "cpus_per_node": f"--mincpus={request.cpus_per_node}" if request.cpus_per_node else "",
+        "memory_mb_per_node": f"--mem={request.memory_mb_per_node}M" if request.memory_mb_per_node else "",
+        "gres_per_node": f"--gres={gres}" if gres else "",
+    }
     return [
-        f"--nodes={request.nodes}",
         f"--time={spell(-(-request.limit // 60) * 60)}",
-        *([f"--mincpus={request.cpus_per_node}"] if request.cpus_per_node else []),
-        *([f"--mem={request.memory_mb_per_node}M"] if request.memory_mb_per_node else []),
-        *([f"--gres={gres}"] if gres else []),
+        *(option for field, option in sizes.items() if option and field not in said),
         *(["--exclusive"] if request.exclusive else []),
     ]
 

@@ -27,7 +27,7 @@ def plain_values(adapter: TypeAdapter[T], value: T) -> Any:
 
 def to_text(values: Any) -> str:
     """Plain values as JSON in ASCII: exact for every text, also one with bytes that are no UTF-8."""
-    return json.dumps(values, separators=(",", ":"), default=_number)
+    return json.dumps(values, separators=(",", ":"), default=_plain)
 
 
 def from_text(adapter: TypeAdapter[T], text: str, where: str) -> T:
@@ -58,8 +58,10 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _number(value: object) -> int | float:
-    """Numbers taken out of columns are numpy's own."""
+def _plain(value: object) -> int | float | list[object]:
+    """Numbers taken out of columns are numpy's own; sets have no place in JSON."""
+    if isinstance(value, frozenset):
+        return sorted(value)
     if isinstance(value, np.integer | np.floating):
         number: int | float = value.item()
         return number

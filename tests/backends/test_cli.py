@@ -214,15 +214,16 @@ def test_what_runs_stays_as_it_was_seen_while_accounting_is_down(world: FakeWorl
     assert (job.state, job.exit_code, job.tag) == (JobState.FAILED, 3, tag)
 
 
-def test_a_link_never_seen_holds_up_the_others_for_a_while_only(world: FakeWorld) -> None:
+def test_the_end_of_a_link_never_seen_is_unaccounted_for_a_while(world: FakeWorld) -> None:
     tag, job_id = ended(world)
     other, _ = world.submit()
     world.slurm.accounting_down = True
     fresh = CliCluster(Commands(world.slurm.environment("alice")), world.slurm)
-    with pytest.raises(ClusterUnavailable, match=rf"job {job_id} \({tag}\).*slurmdbd"):
-        fresh.snapshot(expected={tag: job_id})
+    snapshot = fresh.snapshot(expected={tag: job_id})
+    assert (snapshot.links.keys(), snapshot.unaccounted) == ({other.tag}, {tag})
     world.slurm.advance(HOUR)
-    assert fresh.snapshot(expected={tag: job_id}).links.keys() == {other.tag}
+    snapshot = fresh.snapshot(expected={tag: job_id})
+    assert (snapshot.links.keys(), snapshot.unaccounted) == ({other.tag}, frozenset())
 
 
 def test_without_accounting_what_the_controller_has_forgotten_is_gone(world: FakeWorld) -> None:
@@ -261,7 +262,10 @@ def test_of_two_jobs_with_one_tag_the_expected_one_counts(world: FakeWorld) -> N
     request, first = world.submit()
     second = world.actuator.submit(request)
     for expected in (first, second):
-        assert world.cluster.snapshot(expected={request.tag: expected}).links[request.tag].job_id == expected
+        snapshot = world.cluster.snapshot(expected={request.tag: expected})
+        assert snapshot.links[request.tag].job_id == expected
+        (rival,) = snapshot.rivals
+        assert {snapshot.links[request.tag].job_id, rival.job_id} == {first, second}
     world.actuator.cancel(first, "alice")
     assert world.cluster.snapshot(expected={request.tag: NO_JOB}).links[request.tag].job_id == second
 

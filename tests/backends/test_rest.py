@@ -237,8 +237,7 @@ def test_a_link_seen_stays_while_accounting_is_down(fake: FakeSlurmrestd, cluste
     down = {"errors": [{"error_number": 7000, "error": "Unable to connect to database"}]}
     fake.answers["/slurmdb/v0.0.38/jobs"] = (500, down)
     assert cluster.snapshot(expected={seen.tag: seen.job_id}).links == {seen.tag: seen}
-    with pytest.raises(ClusterUnavailable, match="mirage:c:1"):
-        cluster.snapshot(expected={"mirage:c:1": JobId(1)})
+    assert cluster.snapshot(expected={"mirage:c:1": JobId(1)}).unaccounted == {"mirage:c:1"}
 
 
 def test_without_the_queue_nodes_are_not_asked_for(fake: FakeSlurmrestd, cluster: RestCluster) -> None:
@@ -403,3 +402,33 @@ def test_cancelling_what_has_ended_is_no_error(fake: FakeSlurmrestd, actuator: R
     fake.answers["/slurm/v0.0.38/job/9"] = (500, ended)
     actuator.cancel(JobId(9), "alice")
     assert fake.asked[-1].method == "DELETE"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "error"),
+    [(2002, "Access/permission denied", NotPermitted), (2017, "Invalid job id specified", UnknownJob)],
+)
+def test_since_42_a_refusal_stands_beside_an_empty_list_of_errors(
+    fake: FakeSlurmrestd, actuator: RestActuator, code: int, text: str, error: Any
+) -> None:
+    fake.answers["/slurm/v0.0.42/ping"] = {"errors": []}
+    fake.answers["/slurm/v0.0.42/job/9"] = {"errors": [], "status": [{"error": {"code": code, "string": text}}]}
+    with pytest.raises(error, match="9"):
+        actuator.cancel(JobId(9), "alice")
+
+
+@pytest.mark.parametrize(("user", "state"), [("bob", "PENDING"), ("alice", "COMPLETED"), ("alice", "RUNNING")])
+def test_40_and_41_do_not_tell_so_the_job_is_looked_at_before(
+    fake: FakeSlurmrestd, actuator: RestActuator, user: str, state: str
+) -> None:
+    fake.answers["/slurm/v0.0.41/ping"] = {"errors": []}
+    fake.answers["/slurm/v0.0.41/job/9"] = {
+        "errors": [],
+        "jobs": [{"job_id": 9, "user_name": user, "job_state": [state]}],
+    }
+    if user == "bob":
+        with pytest.raises(NotPermitted, match="bob"):
+            actuator.cancel(JobId(9), "alice")
+    else:
+        actuator.cancel(JobId(9), "alice")
+    assert ("DELETE" in {asked.method for asked in fake.asked}) == (state == "RUNNING")

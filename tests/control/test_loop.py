@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
@@ -209,3 +210,28 @@ def test_a_last_link_that_fails_is_the_last_all_the_same() -> None:
     record = service.run(500 * HOUR)
     assert record.status is ChainStatus.DONE
     assert record.reason == "2 links have run"
+
+
+def test_a_stranger_who_copies_a_tag_changes_nothing() -> None:
+    cluster = waiting(1)
+    copied = replace(chain().request, user="mallory", tag="mirage:svc:1")
+    cluster.submit(copied)
+    service = Service(cluster, "fixed:1h")
+    record = service.run(500 * HOUR)
+    ours = [request.tag for request in cluster.submissions if request.user == "alice"]
+    assert ours == ["mirage:svc:1", "mirage:svc:2"]
+    assert record.status is ChainStatus.DONE
+    assert all(cluster.jobs[link.job_id].user == "alice" for link in record.links)
+
+
+def test_a_link_whose_end_nobody_can_tell_keeps_its_own_chain_waiting_only() -> None:
+    service = Service(waiting(0))
+    service.cycle()
+    service.cycle(MIN)
+    service.cluster.unaccounted.add("mirage:svc:1")
+    assert "accounting cannot tell" in service.cycle(50 * HOUR)
+    assert len(service.cluster.submissions) == 1
+    assert service.record.links[0].running
+    service.cluster.unaccounted.clear()
+    service.cycle(51 * HOUR)
+    assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1", "mirage:svc:2"]

@@ -70,8 +70,6 @@ IN_OTHER_WORDS: list[tuple[str, str, Mapping[str, str]]] = [
 ]
 """Options that say what fields of the request say too; ``said_by_options`` names these fields."""
 
-RENDERED_TWICE = pytest.mark.xfail(strict=True, reason="sbatch_arguments renders fields that options say already")
-
 
 def shown(testbed: Testbed, job: str) -> dict[str, str]:
     """The fields of ``scontrol show job`` that do not differ by nature."""
@@ -96,7 +94,7 @@ def submitted(testbed: Testbed, argv: list[str], environment: Mapping[str, str],
 
 @pytest.mark.parametrize(
     ("lines", "command", "environment"),
-    [*CASES, *(pytest.param(*case, marks=RENDERED_TWICE) for case in IN_OTHER_WORDS)],
+    [*CASES, *IN_OTHER_WORDS],
 )
 def test_slurm_makes_the_same_job_of_both(
     testbed: Testbed, lines: str, command: str, environment: Mapping[str, str]

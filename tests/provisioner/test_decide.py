@@ -18,7 +18,7 @@ def observed(
     now: int, end: int = 1_000, state: JobState = JobState.RUNNING, *, stale: bool = False, first: bool = False
 ) -> Observation:
     none = JobColumns.none()
-    snapshot = Snapshot(now, none, none, (), (), (), (), {}, now - 5 if stale else ABSENT)
+    snapshot = Snapshot(now, none, none, (), (), (), (), stale_since=now - 5 if stale else ABSENT)
     predecessor = Job(JobId(1), "s", "u", "p", 1, 1_000, state, 0, 0, end)
     return Observation(now, snapshot, None if first else predecessor, JobRequest("s", "u", 1), RecentWaits.none())
 

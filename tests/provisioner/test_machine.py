@@ -190,7 +190,7 @@ def test_only_events_are_applied() -> None:
 
 def seen(time: int, *jobs: Job, stale_since: int = ABSENT) -> Snapshot:
     none = JobColumns.none()
-    return Snapshot(time, none, none, (), (), (), (), {job.tag: job for job in jobs}, stale_since)
+    return Snapshot(time, none, none, (), (), (), (), {job.tag: job for job in jobs}, stale_since=stale_since)
 
 
 def job(index: int, state: JobState, start: int = ABSENT, end: int = ABSENT) -> Job:

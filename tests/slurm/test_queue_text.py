@@ -306,7 +306,7 @@ def test_every_field_of_a_request_becomes_an_option() -> None:
     }
     plain = replace(JobRequest("svc", "alice", 60))
     assert sbatch.sbatch_arguments(plain) == [
-        *("--nodes=1", "--time=00:01:00", "--requeue", "--parsable", "--job-name=svc"),
+        *("--time=00:01:00", "--nodes=1", "--requeue", "--parsable", "--job-name=svc"),
     ]
 
 

@@ -130,6 +130,8 @@ def any_snapshots(draw: st.DrawFn) -> Snapshot:
         draw(texts),
         draw(texts),
         draw(st.dictionaries(TEXT, any_of(Job), max_size=3)),
+        draw(st.lists(any_of(Job), max_size=2).map(tuple)),
+        draw(st.frozensets(TEXT, max_size=3)),
         draw(INT64),
     )
 
