@@ -87,7 +87,8 @@ def _queue(
         end = start + 43_200 if isinstance(start, int) else "N/A"
         state, reason = ("RUNNING", "None") if runs else ("PENDING", _REASONS[priority % len(_REASONS)])
         times = (submit, submit, start, end, _LIMITS[limit])
-        where = (nodes, f"part{partition}", "normal", priority, 0, 0, reason, f"run-{k}", "(null)")
+        on = f"c[{k + 1}-{k + nodes}]" if runs else ""
+        where = (nodes, f"part{partition}", "normal", priority, 0, 0, "", on, reason, f"run-{k}", "(null)")
         rows.append(_row(1_000 + k, 1_000 + k, state, f"user{user}", *times, *where))
     return rows + [_link_row(record) for record in records]
 
@@ -95,7 +96,7 @@ def _queue(
 def _link_row(record: ChainRecord) -> str:
     link, chain = record.links[-1], record.chain
     times = (link.submit, link.submit, link.start, link.end, "2-00:00:00")
-    where = (1, "part0", "normal", 1_000, 0, 0, "None", chain.name, link.tag)
+    where = (1, "part0", "normal", 1_000, 0, 0, "", "c1", "None", chain.name, link.tag)
     return _row(link.job_id, link.job_id, "RUNNING", chain.owner, *times, *where)
 
 
