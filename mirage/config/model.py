@@ -55,9 +55,10 @@ class ServiceSection(Section):
     """Where the daemon keeps its things."""
 
     state: str = ""
-    """Folder for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage."""
+    """Folder for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage, or where
+    that is on a network file system /var/tmp/mirage-USER."""
     runtime: str = ""
-    """Folder for the socket; empty: systemd's, or $XDG_RUNTIME_DIR/mirage, or the state folder."""
+    """Folder for the socket; empty: systemd's, or the state folder."""
 
 
 class RestSection(Section):

@@ -1,7 +1,10 @@
-"""Where a daemon keeps its things when nothing says otherwise."""
+"""Where a daemon keeps its things when nothing says otherwise: the same answer for it and for who looks for it."""
 
 from __future__ import annotations
 
+import os
+import pwd
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
+SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
+"""Where an ordinary user may keep things on this machine's own disk; the first is kept over a reboot."""
+
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +26,71 @@ class Places:
     state: Path
     """Kept across restarts: store, lock, heartbeat."""
     runtime: Path
-    """Gone with the session or the machine: the socket."""
+    """The socket. An ordinary user's lies beside the state: sessions come and go, and not all of them have a
+    runtime folder."""
+    remark: str = ""
+    """Why the state is not where one would look for it; empty: it is."""
+
+
+def network_kind(folder: Path) -> str:
+    """The type of the network file system that holds ``folder``, or will; empty: a local one does."""
+    # Imported where it is asked: the store's libraries are large, and most homes need not ask.
+    from mirage.store.location import _NETWORK, file_system
+
+    there = next(above for above in (folder, *folder.parents) if _is_there(above))
+    mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
+    kind = file_system(there.resolve(), mounts)
+    return kind if kind in _NETWORK else ""
 
 
 def default_places(environ: Mapping[str, str], uid: int) -> Places:
-    """systemd's folders of a unit; else the system's for root; else those of the user's session."""
-    home = Path(environ.get("HOME") or "~").expanduser()
-    state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "mirage"
-    runtime = Path(environ["XDG_RUNTIME_DIR"]) / "mirage" if environ.get("XDG_RUNTIME_DIR") else state
-    if uid == 0:
-        state, runtime = Path("/var/lib/mirage"), Path("/run/mirage")
-    return Places(_first(environ, "STATE_DIRECTORY") or state, _first(environ, "RUNTIME_DIRECTORY") or runtime)
+    """systemd's folders of a unit; else the system's for root; else the user's.
+
+    An ordinary user's is ``~/.local/state/mirage`` (or ``$XDG_STATE_HOME``). Where that is on a network file
+    system, on which no database can be kept, it is ``mirage-USER`` in the first of the shared folders that is
+    local and lets the user have it.
+    """
+    home = Places(Path("/var/lib/mirage"), Path("/run/mirage")) if uid == 0 else _users_place(environ, uid)
+    state, runtime = _first(environ, "STATE_DIRECTORY"), _first(environ, "RUNTIME_DIRECTORY")
+    return Places(state or home.state, runtime or home.runtime, "" if state else home.remark)
+
+
+def remark_on(state: Path) -> str:
+    """Why the state is in ``state``, where that is by default and not where one would look; else empty."""
+    places = default_places(os.environ, os.getuid())
+    return places.remark if places.state == state else ""
+
+
+def _users_place(environ: Mapping[str, str], uid: int) -> Places:
+    own = Path(environ.get("XDG_STATE_HOME") or _home(environ) / ".local/state") / "mirage"
+    # A store that is there was taken by a daemon: it stays the place, and needs no look at the mounts.
+    if environ.get("STATE_DIRECTORY") or _is_there(own / "mirage.db") or not (kind := network_kind(own)):
+        return Places(own, own)
+    for folder in SHARED_FOLDERS:
+        place = folder / f"mirage-{_user_name(uid)}"
+        if folder.is_dir() and may_be_had(place, uid) and not network_kind(place):
+            said = f"{own} is on a network file system ({kind}): the state is in {place}, for this machine only"
+            lasts = "" if folder is SHARED_FOLDERS[0] else ", and a restart of the machine may empty it"
+            return Places(place, place, said + lasts)
+    return Places(own, own)
+
+
+def may_be_had(folder: Path, uid: int) -> bool:
+    """Whether ``folder`` is this user's, or nobody's yet. A link is not, wherever it leads."""
+    try:
+        about = folder.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == uid
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
@@ -37,10 +98,21 @@ def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
 
     An ordinary user's daemon does not read the system's file: that one describes another daemon.
     """
-    home = Path(environ.get("HOME") or "~").expanduser()
-    own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "mirage" / "mirage.toml"
+    own = Path(environ.get("XDG_CONFIG_HOME") or _home(environ) / ".config") / "mirage" / "mirage.toml"
     file = SYSTEM_FILE if uid == 0 else own
     return file if file.exists() else None
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser()
+
+
+def _user_name(uid: int) -> str:
+    """By the user database: a variable could say anything."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _first(environ: Mapping[str, str], name: str) -> Path | None:

@@ -86,7 +86,7 @@ class ControlLoop:
     """Keeps every stored chain supplied with links.
 
     Keeps no state of its own but the last snapshot and since when the cluster has answered; ``status`` shows the
-    last cycle to other threads.
+    last cycle to other threads, and before the first one the chains as they are stored.
     """
 
     def __init__(self, outside: Outside, guards: Guards, policy: Policy) -> None:
@@ -97,7 +97,8 @@ class ControlLoop:
         now = outside.clock.now()
         self._last = Snapshot.unseen(now)
         self._contact = now
-        self.status = Status(now, "no cycle yet", self._last)
+        # The first look may hang, and people ask for their chains meanwhile.
+        self.status = Status(now, "no cycle yet", self._last, outside.store.load())
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""

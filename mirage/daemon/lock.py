@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError, MirageError
@@ -31,6 +31,19 @@ def single_instance(file: Path) -> Iterator[None]:
         raise ConfigError("service.state", f"{file} cannot be opened: {error.strerror}") from error
     try:
         _take(handle, file)
+        with _spared(file.parent):
+            yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _spared(folder: Path) -> Iterator[None]:
+    """Keep ``systemd-tmpfiles`` out of the folder, which would delete what lies in /var/tmp and grows old."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # such as a file system without locks, which has no cleaner either
+            fcntl.flock(handle, fcntl.LOCK_SH)
         yield
     finally:
         os.close(handle)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from mirage import __version__
 from mirage.config.model import Config
+from mirage.config.places import remark_on
 from mirage.control.wallclock import WallTicks
+from mirage.daemon.folders import make_folder, make_private_folder
 from mirage.daemon.heartbeat import Heartbeat
 from mirage.daemon.history import AccountingImport
 from mirage.daemon.housekeeping import Chore, Housekeeping
@@ -22,7 +24,7 @@ from mirage.daemon.notify import Notifier
 from mirage.daemon.reload import plan_reload
 from mirage.daemon.signals import SignalWatch
 from mirage.daemon.supervision import Supervisor
-from mirage.domain.errors import ConfigError, MirageError
+from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
@@ -49,8 +51,10 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     config = loaded.config
     set_up_logging(config.log.level, config.log.format)
     with loaded.explaining():
-        state = _made(Path(config.service.state), 0o700, "service.state")
-        _made(Path(config.service.runtime), 0o755, "service.runtime")
+        state = make_private_folder(Path(config.service.state), "service.state")
+        make_folder(Path(config.service.runtime), 0o755, "service.runtime")
+    if remark := remark_on(state):
+        _LOG.warning("%s", remark)
     with single_instance(state / "daemon.lock"):
         notifier = Notifier(os.environ)
         with loaded.explaining():
@@ -89,10 +93,10 @@ class _Daemon:
             "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
         )
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
+        self._open(closing)
         cycle = self._cycle()
         closing.callback(Housekeeping(self._chores()).close)
         closing.callback(self._ended.set)
-        self._open(closing)
         self._notifier.ready()
         while self._ticks.wait(cycle.wake, cycle.deciding):
             if self._reload_asked.is_set():
@@ -113,7 +117,7 @@ class _Daemon:
         self._service.commands.wake()
 
     def _open(self, closing: ExitStack) -> None:
-        """Answer people, now that there is a cycle to tell of. Raises ``ConfigError``."""
+        """Answer people, also while the first look at the cluster hangs. Raises ``ConfigError``."""
         if self._service.interface is not None:
             self._service.interface.start()
             closing.callback(self._service.interface.stop)
@@ -180,16 +184,3 @@ def _close(service: Service) -> None:
         service.close()
     except MirageError as error:
         _LOG.error("the last lines of the journal are lost: %s", error)
-
-
-def _made(folder: Path, mode: int, key: str) -> Path:
-    """The folder, made where it is missing. Raises ``ConfigError`` where it cannot be used."""
-    try:
-        folder.mkdir(mode=mode, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            key, f"the folder {folder} cannot be made: {error.strerror}; name another one"
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(key, f"the folder {folder} cannot be written by this user; name another one")
-    return folder

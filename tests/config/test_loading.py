@@ -156,19 +156,6 @@ def test_any_document_is_a_configuration_or_a_named_mistake(document: dict[str, 
         assert config.store.url
 
 
-def test_an_ordinary_users_places() -> None:
-    assert default_places({"HOME": "/h"}, 1_000).state == Path("/h/.local/state/mirage")
-    assert default_places({"HOME": "/h"}, 1_000).runtime == Path("/h/.local/state/mirage")
-    there = default_places({"HOME": "/h", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/r"}, 1_000)
-    assert (there.state, there.runtime) == (Path("/s/mirage"), Path("/r/mirage"))
-
-
-def test_the_units_places_and_roots() -> None:
-    assert default_places({}, 0).state == Path("/var/lib/mirage")
-    unit = default_places({"STATE_DIRECTORY": "/var/lib/m:/x", "RUNTIME_DIRECTORY": "/run/m"}, 1_000)
-    assert (unit.state, unit.runtime) == (Path("/var/lib/m"), Path("/run/m"))
-
-
 def test_a_users_own_file_is_found(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
     assert default_file(environ, 1_000) is None
