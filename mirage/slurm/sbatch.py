@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "#!/bin/sh\n"
 _PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\n")
-_PLANNED = re.compile(r"\bto start at ([0-9]{1,18}) using\b")
+_PLANNED = re.compile(r"\bto start at ([0-9]{1,18})(?: a)? using\b")  # Slurm 26.05 writes "at 1795725253 a using"
 _DEPENDENCY = {
     DependencyKind.AFTER: "after",
     DependencyKind.AFTERANY: "afterany",
