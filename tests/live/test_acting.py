@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +24,7 @@ from mirage.domain.job import ABSENT, JobChange, JobId, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from slurm_testbed import Testbed
 
@@ -53,6 +53,14 @@ class ActingWorld(TestbedWorld):
         super().__init__(testbed)
         self.facts = replace(self.facts, other_user=STRANGER)
         self.cluster = CliCluster(commands(testbed, DAEMON, folder), self)
+        self._folder = folder
+
+    def writable_by(self, user: str) -> Path:
+        """A folder for the user's jobs to write to. Homes are shared with every other testbed of this machine."""
+        path = self._folder / f"written-by-{user}"
+        path.mkdir()
+        shutil.chown(path, user)
+        return path
 
     def request_of(self, user: str, text: str) -> JobRequest:
         """A job of ``user`` that runs this script; its environment holds a secret."""
@@ -92,14 +100,12 @@ class TestActing:
 
 def test_each_user_has_jobs_of_their_own_and_no_secret_in_them(world: ActingWorld) -> None:
     for user in ("alice", "bob"):
-        told = Path(pwd.getpwnam(user).pw_dir) / "acting-told"
-        told.unlink(missing_ok=True)
+        told = world.writable_by(user) / "told"
         request = world.request_of(user, f"{{ id -un; env; }} >{told}")
         job_id = world.actuator.submit(request)
         assert world.until(request, JobState.COMPLETED).job_id == job_id
         assert world.job(request).user == user
         name, *environment = told.read_text().splitlines()
-        told.unlink()
         assert name == user
         assert "MINE=kept" in environment
         assert not any(TRAP in line for line in environment)
