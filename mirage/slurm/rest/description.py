@@ -21,6 +21,9 @@ LONG_AGO = 1_000_000
 _SECRET = ("SLURM_JWT", "SLURMRESTD_")
 """Beginnings of the names of variables that no job may have: they would let it act as a daemon does."""
 
+_MEMORY = frozenset(("memory_per_node", "memory_per_cpu"))
+"""To Slurm they are one number."""
+
 _LEAST_ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 """Slurm refuses an empty one."""
 
@@ -36,13 +39,11 @@ def describe(request: JobRequest, now: Seconds) -> Record:
         raise SubmissionRejected("JobScriptMissing", f"job {request.name}: there is nothing to run")
     if "\0" in "".join((batch.text, *batch.options, *itertools.chain(*batch.environment))):
         raise SubmissionRejected("InvalidText", f"job {request.name}: script, options or environment hold a NUL")
-    asked, options = _asked(request), read_options(batch.options, now)
+    script, asked, options = read_script(batch.text, now), _asked(request), read_options(batch.options, now)
     if "tres_per_node" in asked and "--gpus-per-node" in "".join(batch.options):  # both count, as for sbatch
         options["tres_per_node"] = f"{asked['tres_per_node']},{options['tres_per_node']}"
     return {
-        **read_script(batch.text, now),
-        **asked,
-        **options,
+        **_last_counts(script, asked, options),
         "comment": request.tag,
         "current_working_directory": batch.directory or "/",
         "environment": _environment(batch),
@@ -64,8 +65,18 @@ def describe_change(change: JobChange) -> Record:
     return fields
 
 
+def _last_counts(*sources: Record) -> Record:
+    """All that the sources say; what a later one says takes the place of an earlier one's, also in other words."""
+    found: Record = {}
+    for source in sources:
+        if _MEMORY & source.keys():
+            found = {name: value for name, value in found.items() if name not in _MEMORY}
+        found |= source
+    return found
+
+
 def _asked(request: JobRequest) -> Record:
-    """The fields of the request that ask for something."""
+    """The fields of the request that ask for something, but for those that its options say in their own words."""
     said = said_by_options(request)
     wishes: Record = {
         "partition": request.partition,
@@ -89,8 +100,7 @@ def _asked(request: JobRequest) -> Record:
         wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
     return {
         "name": request.name,
-        "minimum_nodes": request.nodes,
-        "maximum_nodes": request.nodes,
+        **({} if "nodes" in said else {"minimum_nodes": request.nodes, "maximum_nodes": request.nodes}),
         "time_limit": minutes(request.limit),
         "requeue": request.requeue,
         **{name: value for name, value in wishes.items() if value},
