@@ -81,6 +81,46 @@ def test_stock_cancelled_by_its_owner_is_no_stock() -> None:
         cluster.submit(chain().link_request(1))
 
 
+def test_another_user_who_writes_the_same_comment_is_in_nobodys_way() -> None:
+    slurm, svc = waiting(), chain()
+    slurm.submit(replace(svc.link_request(1), user="mallory", held=True))
+    slurm.stock(svc, 1)
+    slurm.submit(replace(svc.link_request(2), user="mallory"))
+    slurm.stock(svc, 2)
+    cluster = ReleaseCluster(slurm, slurm)
+    assert [job.job_id for job in cluster_stock(cluster, svc)] == [101, 103]
+    assert cluster.submit(svc.link_request(1)) == 101
+    assert slurm.jobs[100].held
+    snapshot = cluster.snapshot(expected={svc.tag(1): JobId(101)})
+    shown = [snapshot.link(svc.tag(index), "alice") for index in (1, 2)]
+    assert [job and job.job_id for job in shown] == [101, None]
+    assert cluster.submit(svc.link_request(2)) == 103
+    snapshot = cluster.snapshot(expected={svc.tag(2): JobId(103)})
+    shown = [snapshot.link(svc.tag(2), user) for user in ("alice", "mallory")]
+    assert [job and job.job_id for job in shown] == [103, 102]
+
+
+def cluster_stock(cluster: ReleaseCluster, of: Chain) -> tuple[Job, ...]:
+    cluster.snapshot()
+    return cluster.stock(of.chain_id, of.owner)
+
+
+def test_stock_that_its_owner_cancels_ends_no_chain() -> None:
+    slurm = waiting(2)
+    svc = chain(done=DoneCondition(links=3))
+    slurm.stock(svc, 1, 2, 3)
+    service = Service(slurm, svc, "fixed:2h")
+    service.run(4 * HOUR)
+    slurm.cancel(JobId(101), "alice")
+    record = service.run(6 * HOUR)
+    assert record.status is ChainStatus.ACTIVE
+    assert [link.job_id for link in record.links] == [100]
+    slurm.stock(svc, 2)
+    record = service.run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [link.job_id for link in record.links] == [100, 103, 102]
+
+
 def test_a_link_that_its_owner_holds_again_is_still_a_link() -> None:
     slurm = waiting()
     slurm.stock(chain(), 1)
