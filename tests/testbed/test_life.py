@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -102,6 +103,28 @@ def test_life(own: Testbed) -> None:
     back.stop()
     assert processes_of(own.directory) == []
     assert not own.directory.exists()
+
+
+HOLDER = """
+import os, signal, sys
+from onehost.clockkeeper import Semaphore
+Semaphore(sys.argv[1]).take()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_is_killed_with_the_clock_in_hand_stops_nobody(own: Testbed) -> None:
+    name = own.environment()["FAKETIME_SHARED"].split()[0]
+    for _ in range(3):
+        argv = [sys.executable, "-c", HOLDER, name]
+        holder = subprocess.run(argv, env=os.environ | {"PYTHONPATH": str(PROGRAM.parent)}, check=False)
+        assert holder.returncode == -signal.SIGKILL
+        assert "cpu-001" in own.ask("sinfo", "-hN")
+    job = own.run(
+        own.users[0], ["sbatch", "--parsable", "-p", "cpu", "-t", "5", "-o", "/dev/null", "--wrap", "true"]
+    )
+    seen = ["squeue", "-h", "-t", "all", "-o", "%T", "-j", job.stdout.strip()]
+    own.wait_until(lambda: own.ask(*seen).strip() == "COMPLETED", 60, "a job on the freed clock")
 
 
 def test_it_ends_with_the_process_that_wanted_it() -> None:
