@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+SPOILT = [
+    Fault.HANG,
+    Fault.SLOW,
+    Fault.CUT_OFF,
+    Fault.GARBAGE,
+    Fault.EMPTY,
+    Fault.UNREACHABLE,
+    Fault.KILLED,
+]
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with running_site(tmp_path) as made:
@@ -25,9 +36,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
     "faults",
     [
         {},
-        {"squeue": [Fault.HANG, Fault.CUT_OFF, Fault.GARBAGE, Fault.EMPTY]},
-        {"sbatch": [Fault.LOSE_ANSWER, Fault.HANG]},
-        {"sinfo": [Fault.GARBAGE, Fault.HANG], "sacct": [Fault.HANG, Fault.GARBAGE]},
+        {"squeue": [kind for kind in SPOILT for _ in range(2)]},
+        {"sbatch": [Fault.LOSE_ANSWER, Fault.HANG, Fault.KILLED, Fault.LOSE_ANSWER_AND_HANG, Fault.CUT_OFF]},
+        {"sinfo": SPOILT, "sacct": SPOILT},
     ],
     ids=lambda faults: "-".join(faults) or "none",
 )
