@@ -238,7 +238,10 @@ def test_an_operator_steers_and_cancels_links(released: Released) -> None:
     released.cluster.snapshot()
     assert released.release.stock(released.chain.chain_id, "alice") == ()
     released.actuator.cancel(first, "alice")
-    assert released.until(released.link(1), JobState.CANCELLED).start == ABSENT
+    job = released.seen(1, first)
+    assert job is not None, "it was asked for"
+    assert (job.state, job.start) == (JobState.CANCELLED, ABSENT)
+    assert released.seen(1, NO_JOB) is not None, "also where its id was not stored"
 
 
 def test_an_operator_signals_a_running_link(released: Released) -> None:
