@@ -39,7 +39,9 @@ class TestbedWorld(World):
             gres=("gpu:v100", 4),
             gres_partition="v100",
             slack=MINUTE * 10,
-            other_user=testbed.users[1],
+            other_user=testbed.users[1] if testbed.privileged else "",
+            accounts=testbed.privileged,
+            accounting=testbed.privileged,
         )
 
     def now(self) -> int:
