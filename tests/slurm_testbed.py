@@ -76,7 +76,7 @@ class Testbed:
     clock: Path | None
     """``clock.json``, ``None`` on the real clock."""
     rest: str
-    """slurmrestd's address; callers bring a token."""
+    """slurmrestd's address; callers bring a token. Empty where Slurm 26.05 or newer runs without root."""
     slurm_version: str
     privileged: bool
     fast: Mapping[str, str]

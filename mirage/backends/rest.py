@@ -166,7 +166,8 @@ class RestCluster:
         if ids:
             which = f"step={quote(','.join(str(job_id) for job_id in ids), safe='')}"
         else:
-            which = f"start_time={self._instant(self._clock.now() - _LOOK_BACK)}"
+            # Without the letters v0.0.40 and v0.0.41 do not take it for an instant.
+            which = f"start_time=uts{self._clock.now() - _LOOK_BACK}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
             return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
@@ -194,9 +195,6 @@ class RestCluster:
                 self._partitions = self._rest.records("partitions", "partitions")
             nodes = with_partitions(nodes, self._partitions)
         return read_partitions(self._lifted(Kind.NODE, nodes))
-
-    def _instant(self, seconds: Seconds) -> str:
-        return f"uts{seconds}" if self._rest.number() < 39 else str(seconds)
 
 
 def _with_known_exit(job: Job, last: Job | None) -> Job:
