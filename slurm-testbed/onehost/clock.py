@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 KEEPER = "clock"
 SAMPLES = 9
+KEEPER_TIMEOUT_S = 60.0
 
 
 def shared_names(layout: Layout) -> list[str]:
@@ -70,7 +71,7 @@ def start(layout: Layout, speed: int) -> None:
     keeper = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", str(Path(clockkeeper.__file__)))
     argv = (need("faketime"), "-m", "-f", spelling, *keeper, str(layout.run / "clock.shared"))
     launch(Daemon(KEEPER, argv, myself(), {"PATH": os.environ["PATH"]}), layout)
-    wait_until(lambda: bool(shared_names(layout)), 10, "the keeper of the fast clock")
+    wait_until(lambda: bool(shared_names(layout)), KEEPER_TIMEOUT_S, "the keeper of the fast clock")
     for path in shared_files(layout):
         path.chmod(0o666)  # Slurm's user and the jobs' users join, too
     joined = {"LD_PRELOAD": str(library), "FAKETIME": spelling, "FAKETIME_SHARED": " ".join(shared_names(layout))}

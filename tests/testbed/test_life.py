@@ -174,11 +174,8 @@ def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Pat
             "id",
         ]
         own.run(user.pw_name, wanted, env=conf, plain=True)
-        assert own.run(user.pw_name, ["squeue", "-h", "-t", "all", "-o", "%T %u %b"], env=conf).stdout.split() == [
-            "COMPLETED",
-            user.pw_name,
-            "gres:gpu:v100:4",
-        ]
+        shown = own.run(user.pw_name, ["squeue", "-h", "-t", "all", "-o", "%T %u %b"], env=conf).stdout
+        assert shown.replace("gres/", "gres:").split() == ["COMPLETED", user.pw_name, "gres:gpu:v100:4"]
         own.run(user.pw_name, [program, "wipe", *directory])
         assert processes_of(place / "t") == []
     finally:
