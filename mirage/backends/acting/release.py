@@ -18,7 +18,6 @@ from mirage.domain.job import ABSENT, JobChange, JobState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mirage.domain.chain import ChainId
     from mirage.domain.job import Job, JobId, JobRequest
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Actuator, Cluster
@@ -51,7 +50,7 @@ class ReleaseCluster:
         self._seen = _Seen()
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
-        """The cluster's snapshot, its links without the stock.
+        """The cluster's snapshot, the stock apart from its links.
 
         A held job is stock unless the loop knows it as a link by its id: then its owner, or the steering, holds
         it back, and it is shown. So a release whose answer was lost shows as a link once the job is no longer
@@ -67,12 +66,8 @@ class ReleaseCluster:
         )
         links = {job.tag: job for job in reversed(wanted)}
         self._seen = _Seen(wanted, stock)
-        return replace(snapshot, links=links, rivals=tuple(job for job in wanted if links[job.tag] is not job))
-
-    def stock(self, chain_id: ChainId, owner: str) -> tuple[Job, ...]:
-        """The jobs of this chain that wait to be asked for, as the last snapshot showed them."""
-        prefix = f"mirage:{chain_id}:"
-        return tuple(job for job in self._seen.stock if job.tag.startswith(prefix) and job.user == owner)
+        rivals = tuple(job for job in wanted if links[job.tag] is not job)
+        return replace(snapshot, links=links, rivals=rivals, stock=stock)
 
     def submit(self, request: JobRequest) -> JobId:
         """Let the held job of this tag go; returns its id.

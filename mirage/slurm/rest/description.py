@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import DependencyKind
-from mirage.slurm.jobrequest import said_by_options
+from mirage.slurm.jobrequest import said_by_options, unsaid_gres
 from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
 
 if TYPE_CHECKING:
     from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
-    from mirage.slurm import tres
 
 LONG_AGO = 1_000_000
 """A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
@@ -92,9 +91,7 @@ def _asked(request: JobRequest) -> Record:
         "begin_time": set_number(request.begin) if request.begin else None,
         "minimum_cpus_per_node": 0 if "cpus_per_node" in said else request.cpus_per_node,
         "memory_per_node": _memory(0 if "memory_mb_per_node" in said else request.memory_mb_per_node),
-        "tres_per_node": gres(
-            _unsaid(request.gres_per_node) if "gres_per_node" in said else request.gres_per_node
-        ),
+        "tres_per_node": gres(unsaid_gres(request) if "gres_per_node" in said else request.gres_per_node),
     }
     if request.warn:
         wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
@@ -105,11 +102,6 @@ def _asked(request: JobRequest) -> Record:
         "requeue": request.requeue,
         **{name: value for name, value in wishes.items() if value},
     }
-
-
-def _unsaid(amounts: tres.Amounts) -> tres.Amounts:
-    """Generic resources beside the GPUs, which the options say in words of their own."""
-    return tuple((name, count) for name, count in amounts if name.partition(":")[0] != "gpu")
 
 
 def _memory(megabytes: int) -> Record | None:
