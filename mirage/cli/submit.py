@@ -126,7 +126,7 @@ def _outside() -> Outside:
 
 def _slurm_time() -> Seconds:
     """Now, on Slurm's clock: a testbed's may run fast."""
-    clock = os.environ.get("MIRAGE_CLOCK")
+    clock = os.environ.get("MIRAGE_CLUSTER__CLOCK")
     if not clock:
         return int(time.time())
     from mirage.control.wallclock import read_clock

@@ -182,7 +182,7 @@ def environment(layout: Layout, *, plain: bool) -> dict[str, str]:
     """What a user's shell wants. With ``plain`` it stays on the real clock, as the Mirage daemon does."""
     found = {"SLURM_CONF": str(layout.conf)}
     if layout.clock.exists():
-        found["MIRAGE_CLOCK"] = str(layout.clock)
+        found["MIRAGE_CLUSTER__CLOCK"] = str(layout.clock)
     return found if plain else found | clock.environment(layout)
 
 
