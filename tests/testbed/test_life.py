@@ -152,8 +152,8 @@ def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Pat
     for path in (place, *place.rglob("*")):
         os.chown(path, user.pw_uid, user.pw_gid)
     program = str(place / "program" / "testbed")
+    directory = ["--dir", str(place / "t")]
     try:
-        directory = ["--dir", str(place / "t")]
         port = str(free_ports())
         own.run(
             user.pw_name, [program, "start", *directory, "--speed", "60", "--nodes", "v100=2", "--base-port", port]
@@ -179,4 +179,5 @@ def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Pat
         own.run(user.pw_name, [program, "wipe", *directory])
         assert processes_of(place / "t") == []
     finally:
+        own.run(user.pw_name, [program, "stop", *directory])
         shutil.rmtree(place)
