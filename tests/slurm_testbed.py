@@ -10,7 +10,7 @@ What a test uses::
 
     testbed.run("alice", ["sbatch", "--parsable", ...])    as that user, in the user's home, on Slurm's clock
     testbed.run("alice", [...], plain=True)                the same on the real clock, as the daemon runs
-    testbed.plain_environment("alice")                     SLURM_CONF, MIRAGE_CLUSTER__CLOCK, HOME, PATH...: no fast clock
+    testbed.plain_environment("alice")                     SLURM_CONF, the clock, HOME, PATH...: not preloaded
     testbed.environment("alice")                           the same with the fast clock preloaded
     testbed.now()                                          Slurm's time, epoch seconds
     testbed.wait_until(lambda: ..., timeout_real_s, what)
