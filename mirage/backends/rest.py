@@ -13,7 +13,6 @@ from mirage.backends.cli_links import Fates, LinkMemory
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
-from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_past_jobs
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
-    from mirage.domain.snapshot import PartitionState
+    from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
     from mirage.slurm.rest.fields import Record
@@ -143,18 +142,7 @@ class RestCluster:
         self._tell(seen.unreadable)
         partitions = self._nodes() if queue else ()
         links = self._links(seen, expected, now)
-        return Snapshot(
-            time=now,
-            pending=seen.pending,
-            running=seen.running,
-            partitions=partitions,
-            users=seen.users,
-            partition_names=seen.partitions,
-            qos_names=seen.qos,
-            links=links,
-            rivals=self._memory.rivals,
-            unaccounted=self._memory.unaccounted,
-        )
+        return self._memory.snapshot(now, seen, partitions, links)
 
     def _links(self, seen: Queue, expected: Mapping[str, JobId], now: Seconds) -> dict[str, Job]:
         last = self._memory.last
