@@ -28,28 +28,36 @@ class Petitioner:
 
     async def ask(self, command: Command, chain_id: ChainId) -> AnswerDocument:
         """Obeyed and stored when it returns. Raises the loop's ``MirageError``, or ``Busy``."""
-        cycles = self._service.status().cycles
-        sentence = await self._answer(self._service.ask(command))
-        return AnswerDocument(sentence=sentence, chain=await self._settled(chain_id, cycles))
+        sentence, cycles = await self._answer(self._service.ask(command))
+        return AnswerDocument(id=chain_id, sentence=sentence, chain=await self._settled(chain_id, cycles))
 
-    async def _answer(self, promise: Future[str]) -> str:
-        """The promise's result. Never cancels it: the loop could not keep a promise that is broken."""
-        done, loop = asyncio.Event(), asyncio.get_running_loop()
-        promise.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(done.set))
+    async def _answer(self, promise: Future[str]) -> tuple[str, int]:
+        """The promise's result, and how many cycles had ended when it was given.
+
+        Never cancels it: the loop could not keep a promise that is broken.
+        """
+        done, loop, ended = asyncio.Event(), asyncio.get_running_loop(), []
+
+        def kept(_: Future[str]) -> None:
+            ended.append(self._service.status().cycles)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done.set)
+
+        promise.add_done_callback(kept)
         try:
             await asyncio.wait_for(done.wait(), self._service.patience)
         except TimeoutError:
             raise Busy(
                 f"the loop has not answered for {self._service.patience:g} s; it may still obey: look again later"
             ) from None
-        return promise.result()
+        return promise.result(), ended[0]
 
     async def _settled(self, chain_id: ChainId, cycles: int) -> ChainDocument | None:
-        """The chain once the cycle that obeyed has ended."""
+        """The chain once the cycle that obeyed has ended, or as it is when that takes too long."""
         for _ in range(round(_SETTLE / _LOOK)):
-            status = self._service.status()
-            if status.cycles != cycles:
-                found = [record for record in status.chains if record.chain.chain_id == chain_id]
-                return chain_document(found[0], status) if found else None
+            if self._service.status().cycles > cycles:
+                break
             await asyncio.sleep(_LOOK)
-        return None
+        status = self._service.status()
+        found = [record for record in status.chains if record.chain.chain_id == chain_id]
+        return chain_document(found[0], status) if found else None

@@ -91,9 +91,11 @@ class ChainList(BaseModel):
 class AnswerDocument(BaseModel):
     """What came of a command."""
 
+    id: str
+    """The chain's."""
     sentence: str
     chain: ChainDocument | None
-    """As the next cycle left it; ``null`` where that takes longer than one waits."""
+    """As the cycle that obeyed left it; ``null`` for a new one where that takes longer than one waits."""
 
 
 class EntryDocument(BaseModel):

@@ -107,7 +107,7 @@ def test_chains_of_two_users_run_to_their_end(
     for user in ("alice", "bob"):
         made = service.ask(user, "submit", *OPTIONS, *stock, input=SCRIPT)
         assert made is not None, service.log()
-        ids[user] = made["chain"]["id"]
+        ids[user] = made["id"]
 
     def ended() -> bool:
         return all(service.ask(user, "chain", "show", ids[user])["status"] == "done" for user in ids)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SCENARIO = __file__.rsplit("/tests/", 1)[0] + "/slurm-testbed/scenario"
 NODES = "cpu=2,v100=4,a100=4,npu=5"
 LINKS = 10
-LIMIT_MINUTES = 20
+LIMIT_MINUTES = 15
 PATIENCE = 570.0
 
 
