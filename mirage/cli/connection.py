@@ -90,13 +90,12 @@ def connect(path: str = "") -> Connection:
 
 
 def _default(environ: Mapping[str, str], uid: int) -> Path:
-    from mirage.config.places import default_places
+    from mirage.config.places import SOCKET, daemon_socket, default_places
 
     named = environ.get(VARIABLE) or environ.get("MIRAGE_API__SOCKET")
     if named:
         return Path(named)
-    own, system = (default_places(env, user).runtime / "api.sock" for env, user in ((environ, uid), ({}, 0)))
-    return system if system.exists() and not own.exists() else own
+    return daemon_socket(default_places(environ, uid).runtime / SOCKET)
 
 
 def _no_daemon(path: Path, error: OSError) -> str:

@@ -15,7 +15,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from mirage.config.display import settings
 from mirage.config.model import Config
-from mirage.config.places import default_file, default_places
+from mirage.config.places import SOCKET, default_file, default_places
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.tomlplaces import line_of
@@ -135,7 +135,7 @@ def _with_places(config: Config, places: Places) -> Config:
     filled = {
         "service": {"state": state, "runtime": runtime},
         "store": {"url": config.store.url or f"sqlite:///{Path(state, 'mirage.db').absolute()}"},
-        "api": {"socket": config.api.socket or str(Path(runtime, "api.sock"))},
+        "api": {"socket": config.api.socket or str(Path(runtime, SOCKET))},
     }
     sections = {name: getattr(config, name).model_copy(update=update) for name, update in filled.items()}
     return config.model_copy(update=sections)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
+SOCKET = "api.sock"
 SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
 """Where an ordinary user may keep things on this machine's own disk; the first is kept over a reboot."""
 
@@ -48,6 +49,12 @@ def default_places(environ: Mapping[str, str], uid: int) -> Places:
     home = Places(Path("/var/lib/mirage"), Path("/run/mirage")) if uid == 0 else _users_place(environ, uid)
     state, runtime = _first(environ, "STATE_DIRECTORY"), _first(environ, "RUNTIME_DIRECTORY")
     return Places(state or home.state, runtime or home.runtime, "" if state else home.remark)
+
+
+def daemon_socket(own: Path) -> Path:
+    """The socket to ask on: one's ``own``; the site's, where there is only that."""
+    system = default_places({}, 0).runtime / SOCKET
+    return system if system.exists() and not own.exists() else own
 
 
 def remark_on(state: Path) -> str:

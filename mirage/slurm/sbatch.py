@@ -58,11 +58,11 @@ def _size(request: JobRequest) -> list[str]:
         "nodes": f"--nodes={request.nodes}",
         "cpus_per_node": f"--mincpus={request.cpus_per_node}" if request.cpus_per_node else "",
         "memory_mb_per_node": f"--mem={request.memory_mb_per_node}M" if request.memory_mb_per_node else "",
-        "gres_per_node": f"--gres={gres}" if gres else "",
     }
     return [
         f"--time={spell(-(-request.limit // 60) * 60)}",
-        *(option for field, option in sizes.items() if option and field not in said - {"gres_per_node"}),
+        *(option for field, option in sizes.items() if option and field not in said),
+        *([f"--gres={gres}"] if gres else []),
         *(["--exclusive"] if request.exclusive else []),
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes import HOUR, MIN, FakeCluster, chain
 from sqlalchemy import event
-from store.postgres_server import NoPostgres, PostgresServer
+from store.postgres_server import PostgresServer, server_for_tests
 
 from mirage.bootstrap.service import Service, assemble
 from mirage.bootstrap.worlds import World
@@ -63,13 +63,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    try:
-        with PostgresServer.started() as server:
-            yield server
-    except NoPostgres as error:
-        if "CI" in os.environ:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    yield from server_for_tests()
 
 
 @pytest.fixture(params=["disk", pytest.param("server", marks=pytest.mark.xdist_group("postgres"))])

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_server import NoPostgres, PostgresServer
+from postgres_server import PostgresServer, server_for_tests
 
 from mirage.store.opening import open_store
 
@@ -21,13 +21,7 @@ BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgr
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    try:
-        with PostgresServer.started() as server:
-            yield server
-    except NoPostgres as error:
-        if "CI" in os.environ:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    yield from server_for_tests()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.config.places import SHARED_FOLDERS, default_places, remark_on
+from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import read_beat
 
@@ -85,10 +85,7 @@ def look_at_daemon(config: Config) -> Finding:
 
 def look_at_socket(config: Config) -> Finding:
     """Whether the interface answers."""
-    path = config.api.socket
-    system = default_places({}, 0).runtime / "api.sock"
-    if system.exists() and not Path(path).exists():
-        path = str(system)  # as the command line does: the site's daemon, where one has none of one's own
+    path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
     with socket.socket(socket.AF_UNIX) as to:
