@@ -31,6 +31,8 @@ class ChainChange:
     """Links new or changed, whole."""
     links_kept: int
     """Links of a higher index are gone."""
+    links_gone: int
+    """How many those are."""
     outcomes: tuple[Row, ...]
     outcomes_gone: tuple[int, ...]
     """Predecessors whose hand-over is not complete after all: the successor was requeued."""
@@ -38,7 +40,7 @@ class ChainChange:
     @property
     def nothing(self) -> bool:
         """Whether the records are the same."""
-        return not (self.chain or self.links or self.outcomes or self.outcomes_gone)
+        return not (self.chain or self.links or self.links_gone or self.outcomes or self.outcomes_gone)
 
 
 def change(old: ChainRecord | None, new: ChainRecord) -> ChainChange:
@@ -52,6 +54,7 @@ def change(old: ChainRecord | None, new: ChainRecord) -> ChainChange:
         _chain_row(old, new, values),
         tuple(_link_row(new.chain.chain_id, after[i], values["links"][i]) for i in changed),
         len(after),
+        max(0, len(before) - len(after)),
         tuple(_outcome_row(new.chain.chain_id, at, *has[at]) for at in has if had.get(at) != has[at]),
         tuple(at for at in had if at not in has),
     )

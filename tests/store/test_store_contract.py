@@ -61,6 +61,13 @@ def test_a_link_is_added_and_replaced(chain_store: ChainStore) -> None:
     assert chain_store.load() == (longer,)
 
 
+def test_a_link_that_never_was_is_taken_back(chain_store: ChainStore) -> None:
+    """A planned link that could not be submitted, where nothing else of the record changes."""
+    chain_store.save(record(links=2))
+    chain_store.save(record(links=1))
+    assert chain_store.load() == (record(links=1),)
+
+
 def test_a_record_may_replace_all_of_another(chain_store: ChainStore) -> None:
     chain_store.save(record(links=3, failures=2))
     other = replace(record(links=1), chain=replace(record().chain, owner="bob"))
@@ -91,6 +98,18 @@ def test_any_records_in_any_order_survive_a_restart(
         model.save(named)
         assert chains.load() == model.load()
     assert reopened(shared_store).load() == model.load()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(value=records(), lengths=st.lists(st.integers(0, 3), max_size=6))
+def test_links_come_and_go_where_nothing_else_changes(
+    shared_store: Store, value: ChainRecord, lengths: list[int]
+) -> None:
+    chains = reopened(emptied(shared_store))
+    for length in lengths:
+        chains.save(replace(value, links=value.links[:length]))
+        assert chains.load() == (replace(value, links=value.links[:length]),)
+        assert reopened(shared_store).load() == chains.load()
 
 
 @given(name=CHAIN_IDS)
