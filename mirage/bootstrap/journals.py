@@ -38,6 +38,8 @@ class LoggedJournal:
         """A chain that waits says the same each minute."""
         if entry.kind is EntryKind.TROUBLE:
             return logging.WARNING
+        if entry.kind is EntryKind.SHADOW:
+            return logging.DEBUG
         if entry.kind is not EntryKind.DECISION:
             return logging.INFO
         said, self._decided[entry.chain] = self._decided.get(entry.chain), entry.text

@@ -61,7 +61,7 @@ def play_episode(base: Simulation, plan: ReplayPlan, number: int) -> tuple[Playe
 
 def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | None:
     """A copy at the instant at which the first link starts; ``None`` if it would wait too long."""
-    cluster = SimulatedCluster(base.copy())
+    cluster = SimulatedCluster(base.copy(results=True))
     chain = plan.chain()
     (start,) = cluster.start_times(chain.link_request(1), np.array([base.now]))
     cluster.submit(chain.link_request(1))

@@ -48,7 +48,7 @@ def delete_old(database: Database, cutoffs: Retention) -> dict[str, int]:
     Space freed is used again; a SQLite file does not shrink. Raises ``StoreUnavailable``; what was deleted until
     then stays deleted.
     """
-    explains = journal.c.kind == EntryKind.DECISION.value
+    explains = journal.c.kind.in_((EntryKind.DECISION.value, EntryKind.SHADOW.value))
     old: list[tuple[str, Table, ColumnElement[bool], int]] = [
         ("decisions", journal, explains & (journal.c.time < cutoffs.decisions), _BITE),
         ("journal", journal, ~explains & (journal.c.time < cutoffs.journal), _BITE),

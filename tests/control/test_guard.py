@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mirage.control.guard import Guard
-from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast
+from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast, Wants
 from mirage.domain.job import JobRequest
 from mirage.domain.snapshot import Snapshot
 from mirage.predictors.reactive import Reactive
@@ -19,9 +19,7 @@ SEEN = Observation(100, Snapshot.unseen(100), None, JobRequest("s", "u", 10), Re
 
 class Scripted:
     name = "scripted"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
+    wants = Wants()
 
     def __init__(self, act) -> None:
         self._act = act
