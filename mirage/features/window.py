@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +10,6 @@ from mirage.domain.decision import Window
 from mirage.features.summary import summarise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import Snapshot
 
@@ -24,17 +20,11 @@ LENGTH = 144
 """Rows kept: 24 hours; the paper's."""
 
 
-@dataclass(slots=True)
-class _Rows:
-    times: deque[int] = field(default_factory=lambda: deque(maxlen=LENGTH))
-    rows: deque[NDArray[np.float32]] = field(default_factory=lambda: deque(maxlen=LENGTH))
-
-
 class QueueWindows:
     """Fed with snapshots as they come; keeps one in ``SPACING`` seconds."""
 
     def __init__(self) -> None:
-        self._of: dict[str, _Rows] = {}
+        self._of: dict[str, Window] = {}
         self._next: Seconds | None = None
 
     def add(self, snapshot: Snapshot) -> None:
@@ -46,20 +36,24 @@ class QueueWindows:
         # On the grid where it can be kept: intervals with jitter must not add up to longer spacing.
         self._next = (snapshot.time // SPACING + 1) * SPACING
         for name in ("", *(partition.name for partition in snapshot.partitions)):
-            kept = self._of.setdefault(name, _Rows())
-            kept.times.append(snapshot.time)
-            kept.rows.append(summarise(snapshot, name))
+            self._of[name] = _longer(self._of.get(name), snapshot, name)
 
     def of(self, partition: str) -> Window | None:
         """What is known of a partition (empty: of the whole cluster); ``None`` where nothing is."""
-        kept = self._of.get(partition)
-        if kept is None:
-            return None
-        return Window(np.array(kept.times, dtype=np.int64), np.stack(kept.rows))
+        return self._of.get(partition)
 
     def copy(self) -> QueueWindows:
         """An independent copy."""
         twin = QueueWindows()
         twin._next = self._next
-        twin._of = {name: _Rows(kept.times.copy(), kept.rows.copy()) for name, kept in self._of.items()}
+        twin._of = dict(self._of)
         return twin
+
+
+def _longer(known: Window | None, snapshot: Snapshot, partition: str) -> Window:
+    """A new window with a row more; windows given away never change."""
+    time, row = np.array([snapshot.time]), summarise(snapshot, partition)[None]
+    if known is None:
+        return Window(time, row)
+    kept = slice(1 - LENGTH, None)
+    return Window(np.concatenate([known.times[kept], time]), np.concatenate([known.rows[kept], row]))
