@@ -31,6 +31,8 @@ class Origin:
     trace: str
     trace_fingerprint: str
     """SHA-256 (hex) of the trace's jobs."""
+    trace_end: int
+    """The trace's last submission: whoever starts later has seen a queue that only empties."""
     first: int
     """First episode's start, seconds."""
     last: int
@@ -81,9 +83,10 @@ class Table:
 
     def returns(self, weights: Weights) -> Float64:
         """Shape (E, G): the objective in hours of submitting at each point; 0 is perfect, less is worse."""
-        at_unit_gaps = (objective(Outcome(0, 1), weights), objective(Outcome(1, 0), weights))
-        gap = self.x / 3_600
-        return np.maximum(gap, 0) * at_unit_gaps[0] + np.maximum(-gap, 0) * at_unit_gaps[1]
+        # The objective is linear on either side: its value at a second more and a second less says it all.
+        late, early = objective(Outcome(0, 1), weights), objective(Outcome(1, 0), weights)
+        hours = self.x / 3_600
+        return np.maximum(hours, 0) * late + np.maximum(-hours, 0) * early
 
     def returns_of(self, index: Int64, weights: Weights) -> Float64:
         """Shape (E,): the objective in hours of a policy that submits at these points, shape (E,)."""
