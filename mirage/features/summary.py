@@ -124,7 +124,7 @@ def _spread(*columns: Int64) -> Float64:
     place = _FRACTIONS * (count - 1)
     low = place.astype(np.int64)
     high = np.minimum(low + 1, count - 1)
-    both = np.union1d(low, high)
+    both = np.concatenate([low, high])
     for row, column in zip(found, columns, strict=True):
         ordered = np.partition(column, both)
         row[:] = ordered[low] + (place - low) * (ordered[high] - ordered[low])
