@@ -43,6 +43,8 @@ FAR = 96.0
 """Hours: what lies farther off, or is not foreseen at all, counts as so far."""
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Quantiles of recent waits."""
+TURNOVER = (1, 6, 24)
+"""Hours."""
 
 SEQUENCE = (
     "idle_nodes",
@@ -203,6 +205,14 @@ def _recent_waits(scene: _Scene) -> list[float]:
     ]
 
 
+def _turnover(scene: _Scene) -> list[float]:
+    """Nodes given to jobs lately, as far as the recent waits reach back, and how long any job waited."""
+    waits, now = scene.observation.waits, scene.observation.time
+    nodes = (waits.nodes[waits.start > now - hours * HOUR].sum() for hours in TURNOVER)
+    mean = float(waits.wait[-100:].mean()) if len(waits) else 0.0
+    return [*(math.log1p(float(amount) / scene.total) for amount in nodes), _log_hours(mean / HOUR)]
+
+
 def _standing(scene: _Scene) -> list[float]:
     standing = scene.observation.standing
     unknown = math.isnan(standing.fair_share)
@@ -258,6 +268,7 @@ _BLOCKS: tuple[tuple[tuple[str, ...], Callable[[_Scene], list[float]]], ...] = (
         ),
         _recent_waits,
     ),
+    ((*(f"started_{h}h" for h in TURNOVER), "waits_any"), _turnover),
     (("fair_share_unknown", "fair_share", "jobs_left_unknown", "jobs_left", "reserved_nodes"), _standing),
     (("day_sin", "day_cos", "week_sin", "week_cos"), _clock),
 )
