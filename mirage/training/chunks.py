@@ -105,7 +105,7 @@ def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
     """The arrays of a chunk. Raises ``ConfigError`` naming a file that is missing, corrupt or another table's."""
     path = chunk_path(folder, number)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
         raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None
