@@ -140,6 +140,8 @@ class ActionScores:
 
     submit: float
     hold: float
+    forecast: WaitForecast | None = None
+    """When the successor would start if submitted now, from predictors that know it as well; for the reader."""
 
 
 Prediction = WaitForecast | ActionScores

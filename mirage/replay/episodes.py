@@ -13,6 +13,7 @@ from mirage.control.memory import MemoryStore, NoFiles
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord
 from mirage.domain.journal import EntryKind
+from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mirage.replay.opening import Background, Opening
     from mirage.replay.oracle import Foresight
     from mirage.replay.plan import ReplayPlan
+    from mirage.simulator.cluster import ClusterConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: S
         history=cluster,
         windows=opening.windows,
     )
-    guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
+    guard = Guard(policy_predictor(policy, plan, cluster, cluster.simulation.cluster), Reactive())
     loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
     until = cluster.now() + plan.links * (plan.limit + PATIENCE)
     loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store) == plan.links - 1)
@@ -76,8 +78,10 @@ def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: S
     return Played(_outcomes(record, policy, number, begin), journal.texts(EntryKind.TROUBLE))
 
 
-def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) -> Predictor:
-    """The predictor that a policy names; ``oracle`` looks into ``future``.
+def policy_predictor(
+    policy: str, plan: ReplayPlan, future: Foresight | None, cluster: ClusterConfig | None = None
+) -> Predictor:
+    """The predictor that a policy names; ``oracle`` looks into ``future``, ``lookahead`` simulates ``cluster``.
 
     ``None`` there only tells whether the name is good. Raises ``PluginNotFound`` and ``ConfigError``.
     """
@@ -87,7 +91,12 @@ def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) ->
             raise ValueError("takes no parameter")
         return Oracle(future, plan.weights, plan.tick) if future is not None else Reactive()
 
-    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle})
+    def lookahead(parameter: str) -> Predictor:
+        if parameter:
+            raise ValueError("takes no parameter")
+        return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
+
+    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle, Lookahead.name: lookahead})
 
 
 def _loop_policy(plan: ReplayPlan) -> Policy:

@@ -139,11 +139,14 @@ class Resumption:
         """Observed priority less the computed one; 0 where rounding and the time of computing explain it."""
         weights = self._model.cluster.priority
         if weights.max_age <= 0:
-            return (priority - jobs["static"]).astype(np.float64)
+            whole: NDArray[np.float64] = priority - jobs["static"]
+            return whole
         age = np.minimum(1.0, np.maximum(0, now - jobs["accrue"]) / weights.max_age)
         beyond = priority - (jobs["static"] + weights.age * age)
         slack = 1.0 + weights.age * weights.calc_period / weights.max_age
-        return np.where(np.abs(beyond) <= slack, 0.0, beyond)
+        explained: NDArray[np.bool_] = np.abs(beyond) <= slack
+        kept: NDArray[np.float64] = np.where(explained, 0.0, beyond)
+        return kept
 
     def _fixed(self, shown: Coming) -> Fixed:
         model = self._model
@@ -160,7 +163,7 @@ class Resumption:
         )
 
     def _take_down(self, world: World, snapshot: Snapshot) -> None:
-        """As many nodes of each partition down as the snapshot counts; the last ones, which of them is not seen."""
+        """Take as many nodes of each partition down as the snapshot counts: the last ones, for want of names."""
         state = len(self._model.resources) + 1
         counted = {partition.name: partition.down for partition in snapshot.partitions}
         away = world.free[:, state] != UP

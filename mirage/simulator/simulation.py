@@ -319,6 +319,11 @@ class Simulation:
         return views.partition_states(self._model, self._world)
 
     @property
+    def cluster(self) -> ClusterConfig:
+        """What is simulated."""
+        return self._model.cluster
+
+    @property
     def users(self) -> tuple[str, ...]:
         """User names by the numbers in ``columns``."""
         return tuple(self._registry.users)
