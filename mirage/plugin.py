@@ -29,6 +29,7 @@ from mirage.ports import Predictor
 from mirage.predictors.artifacts.answers import Scores, WaitDistribution, WaitQuantiles
 from mirage.predictors.artifacts.predictor import ArtifactPredictor, load_artifact
 from mirage.predictors.artifacts.scoring import at_level, forecast_scores, policy_scores, submit_points
+from mirage.predictors.artifacts.stacking import stacked_tables
 from mirage.predictors.artifacts.trees import Tree, floor32, trees_graph
 from mirage.predictors.artifacts.writing import Learnt, write_artifact
 from mirage.predictors.conformance import check_predictor, sample_observation
@@ -72,6 +73,7 @@ __all__ = [
     "policy_scores",
     "sample_observation",
     "schema",
+    "stacked_tables",
     "submit_points",
     "trees_graph",
     "write_artifact",

@@ -49,23 +49,23 @@ def trees_graph(
     base: Float32,
     *,
     compare: Literal["<", "<="],
-    log_hours: bool = False,
+    then: Literal["", "expm1", "cumsum"] = "",
 ) -> bytes:
     """The sum of all trees and ``base`` (shape (outputs,)), as a graph from (N, features) to (N, outputs).
 
-    ``log_hours``: the trees answer log(1 + hours), the graph hours. Raises ``MissingExtra`` without ``onnx``.
+    ``then``: what is done with the sum: exp(y) - 1, or running sums over the outputs. Raises ``MissingExtra``
+    without ``onnx``.
     """
     try:
         from onnx import TensorProto, checker, helper
     except ModuleNotFoundError:
         raise MissingExtra("writing a model", "train") from None
     outputs = len(base)
-    summed = "logarithm" if log_hours else "answer"
     nodes = [
         helper.make_node(
             "TreeEnsembleRegressor",
             ["features"],
-            [summed],
+            ["sum" if then else "answer"],
             domain="ai.onnx.ml",
             n_targets=outputs,
             aggregate_function="SUM",
@@ -75,12 +75,15 @@ def trees_graph(
         )
     ]
     constants = []
-    if log_hours:
+    if then == "expm1":
         constants = [helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])]
         nodes += [
-            helper.make_node("Exp", [summed], ["hours_and_one"]),
-            helper.make_node("Sub", ["hours_and_one", "one"], ["answer"]),
+            helper.make_node("Exp", ["sum"], ["power"]),
+            helper.make_node("Sub", ["power", "one"], ["answer"]),
         ]
+    elif then == "cumsum":
+        constants = [helper.make_tensor("axis", TensorProto.INT64, [], [1])]
+        nodes += [helper.make_node("CumSum", ["sum", "axis"], ["answer"])]
     graph = helper.make_graph(
         nodes,
         "trees",
