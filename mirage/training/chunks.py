@@ -20,8 +20,6 @@ from mirage.features.table import Origin, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.features.layout import FeatureSchema
-
 FORMAT = 1
 MANIFEST = "manifest.json"
 
@@ -45,6 +43,12 @@ class Manifest:
     """Number of chunk files of the finished table."""
     mirage: str = __version__
     format: int = FORMAT
+
+    @property
+    def hand_overs(self) -> int:
+        """How many there are at most: those that never begin are left out."""
+        starts = range(self.origin.first, self.origin.last + 1, self.origin.every)
+        return len(starts) * len(self.nodes)
 
     def text(self) -> str:
         """As it is written."""
@@ -126,13 +130,22 @@ def read_table(folder: Path) -> Table:
             f"was made with {manifest.schema} of another version (hash {manifest.schema_hash[:12]}, "
             f"here {schema.hash[:12]}): build the table again",
         )
-    return joined(schema, manifest, [read_chunk(folder, number, manifest) for number in range(manifest.chunks)])
+    return Table(schema=schema, origin=manifest.origin, **_joined(folder, manifest))
 
 
-def joined(schema: FeatureSchema, manifest: Manifest, chunks: list[Arrays]) -> Table:
-    """One table out of all chunks, in order."""
-    arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in ARRAYS}
-    return Table(schema=schema, origin=manifest.origin, **arrays)
+def _joined(folder: Path, manifest: Manifest) -> Arrays:
+    """The arrays of all chunks end to end, read into place: two tables at once may not fit in memory."""
+    whole: Arrays = {}
+    done = 0
+    for number in range(manifest.chunks):
+        chunk = read_chunk(folder, number, manifest)
+        following = done + len(chunk["end"])
+        for name, array in chunk.items():
+            if name not in whole:
+                whole[name] = np.empty((manifest.hand_overs, *array.shape[1:]), dtype=array.dtype)
+            whole[name][done:following] = array
+        done = following
+    return {name: array[:done] for name, array in whole.items()}
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -31,7 +31,8 @@ class Handover:
     def __init__(self, opening: Opening, chain: Chain, schema: FeatureSchema) -> None:
         self._cluster = opening.cluster
         self._schema = schema
-        self._observer = Observer(self._cluster, self._cluster, self._cluster, windows=opening.windows)
+        cluster = self._cluster
+        self._observer = Observer(cluster, cluster, cluster, windows=opening.windows)
         self._owner, self._tag = chain.owner, chain.link_request(1).tag
         self._request = chain.link_request(2)
         self._origin = self._cluster.now()
