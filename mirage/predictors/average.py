@@ -19,7 +19,8 @@ class AverageWait:
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Now plus the mean wait. Raises ``ValueError`` while no job has started."""
-        waits = observation.waits.wait
+        # More are at hand where another predictor wants more.
+        waits = observation.waits.wait[-self.wants.waits :]
         if not len(waits):
             raise ValueError("no job has started yet")
         return WaitForecast.point(observation.time + float(waits.sum()) / len(waits))

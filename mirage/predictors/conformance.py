@@ -61,13 +61,16 @@ def _require(holds: object, otherwise: str) -> None:
 
 
 def sample_observation(nodes: int = 1, limit: int = 48 * HOUR) -> Observation:
-    """One hand-over on a busy cluster of 76 nodes, all fields filled: the same at every call."""
+    """One hand-over two hours before the predecessor's end, on a busy cluster of 76 nodes, all fields filled.
+
+    The same at every call.
+    """
     rng = np.random.default_rng(5)
     snapshot = _snapshot(rng)
     times = _NOW - 600 * np.arange(143, -1, -1)
     rows = np.repeat(summarise(snapshot, "")[None], len(times), axis=0)
     rows[:, COLUMNS.index("pending_jobs")] += rng.integers(0, 5, len(times))
-    start = _NOW - 2 * HOUR - 46 * HOUR
+    start = _NOW + 2 * HOUR - limit
     predecessor = Job(
         JobId(7), "service", "alice", "batch", nodes, limit, JobState.RUNNING, start - HOUR, start, start + limit
     )

@@ -65,24 +65,25 @@ def trees_graph(
         helper.make_node(
             "TreeEnsembleRegressor",
             ["features"],
-            ["sum" if then else "answer"],
+            ["grown"],
             domain="ai.onnx.ml",
             n_targets=outputs,
             aggregate_function="SUM",
             post_transform="NONE",
-            base_values=base.astype(np.float32).tolist(),
             **_attributes(trees, "BRANCH_LT" if compare == "<" else "BRANCH_LEQ"),
-        )
+        ),
+        # Not as the ensemble's own base_values: onnxruntime forgets those of an output that no leaf adds to.
+        helper.make_node("Add", ["grown", "base"], ["sum" if then else "answer"]),
     ]
-    constants = []
+    constants = [helper.make_tensor("base", TensorProto.FLOAT, [outputs], base.astype(np.float32).tolist())]
     if then == "expm1":
-        constants = [helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])]
+        constants += [helper.make_tensor("one", TensorProto.FLOAT, [1], [1.0])]
         nodes += [
             helper.make_node("Exp", ["sum"], ["power"]),
             helper.make_node("Sub", ["power", "one"], ["answer"]),
         ]
     elif then == "cumsum":
-        constants = [helper.make_tensor("axis", TensorProto.INT64, [], [1])]
+        constants += [helper.make_tensor("axis", TensorProto.INT64, [], [1])]
         nodes += [helper.make_node("CumSum", ["sum", "axis"], ["answer"])]
     graph = helper.make_graph(
         nodes,
