@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ from hypothesis import settings
 # integration repeats the same ones, so that what fails there fails everywhere.
 settings.register_profile("mirage", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("mirage")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why tests on a real Slurm were skipped: one line a reason, not one a test, and without being asked."""
+    places = ("tests/live/", "tests/testbed/")
+    skipped = [found for found in terminalreporter.stats.get("skipped", ()) if found.nodeid.startswith(places)]
+    for reason, count in Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).items():
+        terminalreporter.write_line(f"{count} tests on a real Slurm skipped: {reason}")
 
 
 @pytest.fixture(scope="session")

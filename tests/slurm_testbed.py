@@ -10,7 +10,7 @@ What a test uses::
 
     testbed.run("alice", ["sbatch", "--parsable", ...])    as that user, in the user's home, on Slurm's clock
     testbed.run("alice", [...], plain=True)                the same on the real clock, as the daemon runs
-    testbed.plain_environment("alice")                     SLURM_CONF, MIRAGE_CLOCK, HOME, PATH...: no fast clock
+    testbed.plain_environment("alice")                     SLURM_CONF, the clock, HOME, PATH...: not preloaded
     testbed.environment("alice")                           the same with the fast clock preloaded
     testbed.now()                                          Slurm's time, epoch seconds
     testbed.wait_until(lambda: ..., timeout_real_s, what)
@@ -76,7 +76,7 @@ class Testbed:
     clock: Path | None
     """``clock.json``, ``None`` on the real clock."""
     rest: str
-    """slurmrestd's address; callers bring a token."""
+    """slurmrestd's address; callers bring a token. Empty where Slurm 26.05 or newer runs without root."""
     slurm_version: str
     privileged: bool
     fast: Mapping[str, str]

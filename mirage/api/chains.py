@@ -85,7 +85,7 @@ def chain_routes(service: ApiService) -> APIRouter:
         record = _own(chain_id, peer, service)
         entries = service.entries(record.chain.chain_id, limit)
         return Explanation(
-            id=chain_id,
+            id=record.chain.chain_id,
             sentence=service.status().explained.get(record.chain.chain_id, ""),
             entries=[entry_document(entry) for entry in entries],
         )
@@ -97,11 +97,22 @@ def _is_admin(peer: Peer, service: ApiService) -> bool:
     return peer.is_root or peer.name in service.admins
 
 
-def _own(chain_id: str, peer: Peer, service: ApiService) -> ChainRecord:
-    """The chain with this id. Raises ``UnknownChain``, and ``NotPermitted`` where it is another user's."""
-    for record in service.status().chains:
-        if record.chain.chain_id == ChainId(chain_id):
+def _own(asked: str, peer: Peer, service: ApiService) -> ChainRecord:
+    """The chain with this id, or one's own with this name: the one that is not over, else the last.
+
+    Raises ``UnknownChain``, also where several are meant, and ``NotPermitted`` for another user's.
+    """
+    chains = service.status().chains
+    for record in chains:
+        if record.chain.chain_id == ChainId(asked):
             if record.chain.owner != peer.name and not _is_admin(peer, service):
-                raise NotPermitted(f"chain {chain_id} is not {peer.name}'s")
+                raise NotPermitted(f"chain {asked} is not {peer.name}'s")
             return record
-    raise UnknownChain(f"there is no chain {chain_id[:80]}; `mirage chains` lists yours")
+    named = [record for record in chains if record.chain.name == asked and record.chain.owner == peer.name]
+    lasting = [record for record in named if not record.over]
+    if len(lasting) > 1:
+        ids = ", ".join(record.chain.chain_id for record in lasting)
+        raise UnknownChain(f"{len(lasting)} of your chains are called {asked[:80]}: say which of {ids}")
+    if named:
+        return (lasting or named)[-1]
+    raise UnknownChain(f"there is no chain {asked[:80]}; `mirage chains --all` lists yours")

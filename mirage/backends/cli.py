@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 from mirage.backends.cli_links import Fates, LinkMemory
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
-from mirage.domain.snapshot import Snapshot
 from mirage.slurm import accounting, nodetext, queuetext
 from mirage.slurm.rows import CELL, new_mark
 from mirage.slurm.wording import one_line
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.execution import Commands
     from mirage.domain.job import JobId
-    from mirage.domain.snapshot import PartitionState
+    from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
 
@@ -51,18 +50,7 @@ class CliCluster:
         seen = self._queue(expected, columns=queue)
         partitions = self._partitions() if queue else ()
         links = self._memory.account(seen, expected, self._fates, now)
-        return Snapshot(
-            time=now,
-            pending=seen.pending,
-            running=seen.running,
-            partitions=partitions,
-            users=seen.users,
-            partition_names=seen.partitions,
-            qos_names=seen.qos,
-            links=links,
-            rivals=self._memory.rivals,
-            unaccounted=self._memory.unaccounted,
-        )
+        return self._memory.snapshot(now, seen, partitions, links)
 
     def _queue(self, expected: Mapping[str, JobId], *, columns: bool) -> Queue:
         mark = new_mark()

@@ -83,7 +83,12 @@ class CliActuator:
         environment = sbatch.sbatch_environment(request, self._commands.environment) | settings
         if any("\0" in text for text in (*argv, *environment, *environment.values())):
             raise SubmissionRejected("InvalidText", "an option or an environment variable holds a NUL character")
-        answer = self._commands.run(argv, stdin=sbatch.script_of(request), environment=environment)
+        answer = self._commands.run(
+            argv,
+            stdin=sbatch.script_of(request),
+            environment=environment,
+            folder=sbatch.submission_folder(request),
+        )
         if answer.status:
             raise wording.refusal(answer.err, "sbatch")
         return answer

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import PartitionState
     from mirage.slurm.queuetext import Queue, QueuedJob
 
 _log = logging.getLogger(__name__)
@@ -109,6 +111,23 @@ class LinkMemory:
         if last is None and patient:
             self.unaccounted |= {tag}
         return last
+
+    def snapshot(
+        self, now: Seconds, queue: Queue, partitions: tuple[PartitionState, ...], links: Mapping[str, Job]
+    ) -> Snapshot:
+        """What was seen at ``now``, its links accounted for."""
+        return Snapshot(
+            time=now,
+            pending=queue.pending,
+            running=queue.running,
+            partitions=partitions,
+            users=queue.users,
+            partition_names=queue.partitions,
+            qos_names=queue.qos,
+            links=links,
+            rivals=self.rivals,
+            unaccounted=self.unaccounted,
+        )
 
 
 def _by_tag(

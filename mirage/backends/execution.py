@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _LAST_WORDS_S = 2.0
+# The folder is entered by the child: one that hangs then runs out of time like any other command.
+_ENTER = 'cd -- "$1" 2>/dev/null; unset {unknown}; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,16 @@ class Commands:
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
+        folder: str = "/",
     ) -> Answer:
         """Run ``argv`` to its end, in ``environment`` or in the cluster's own.
+
+        It works in ``folder``, or in ``/`` where that cannot be entered.
 
         Raises ``ClusterUnavailable`` when it cannot be run, does not end in time (it and all that it started are
         then killed) or is killed: in the last two cases it is unknown what it did.
         """
-        process = self._start(argv, self.environment if environment is None else environment)
+        process = self._start(argv, self.environment if environment is None else environment, folder)
         try:
             out, err = process.communicate(stdin, self._timeout)
         except subprocess.TimeoutExpired:
@@ -67,14 +72,14 @@ class Commands:
             raise ClusterUnavailable(f"{argv[0]}: killed by {name}: {_decoded(err).strip()}")
         return Answer(process.returncode, _decoded(out), _decoded(err))
 
-    def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(self, argv: Sequence[str], environment: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
         path = self.environment.get("PATH", os.defpath)
         program = shutil.which(argv[0], path=path)
         if program is None:
             raise ClusterUnavailable(f"{argv[0]}: not found in PATH={path}; is Slurm installed on this machine?")
         try:
-            return subprocess.Popen(  # noqa: S603 - arguments, never a shell; the program is found in our own PATH
-                [program, *argv[1:]],
+            return subprocess.Popen(  # noqa: S603 - the shell reads no word of ours; the program is found in our own PATH
+                [*_entering(folder, environment), program, *argv[1:]],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -84,6 +89,14 @@ class Commands:
             )
         except (OSError, ValueError) as error:
             raise ClusterUnavailable(f"{argv[0]}: cannot be run: {error}") from error
+
+
+def _entering(folder: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What begins a command line that is to work in ``folder``; the shell adds nothing to the environment."""
+    if folder == "/":
+        return ()
+    unknown = [name for name in ("OLDPWD", "PWD") if name not in environment]
+    return ("/bin/sh", "-c", _ENTER.format(unknown=" ".join(unknown) or "_"), "sh", folder)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

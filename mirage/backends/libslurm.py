@@ -26,7 +26,6 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import JobId, JobState
-from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_past_jobs
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from mirage.domain.job import JobChange, JobRequest
+    from mirage.domain.snapshot import Snapshot
     from mirage.ports import Clock
 
 _log = logging.getLogger(__name__)
@@ -124,18 +124,7 @@ class LibslurmCluster:
         except BadSpelling as error:
             raise ClusterUnavailable(f"libslurm: {error}") from None
         links = self._memory.account(seen, expected, self._fates, now)
-        return Snapshot(
-            time=now,
-            pending=seen.pending,
-            running=seen.running,
-            partitions=partitions,
-            users=seen.users,
-            partition_names=seen.partitions,
-            qos_names=seen.qos,
-            links=links,
-            rivals=self._memory.rivals,
-            unaccounted=self._memory.unaccounted,
-        )
+        return self._memory.snapshot(now, seen, partitions, links)
 
     def _nodes(self) -> list[dict[str, Any]]:
         nodes = self._libslurm.ask(lambda: self._slurm.Nodes.load().values(), "nodes")

@@ -13,7 +13,6 @@ from mirage.backends.cli_links import Fates, LinkMemory
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
-from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_past_jobs
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
-    from mirage.domain.snapshot import PartitionState
+    from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
     from mirage.slurm.rest.fields import Record
@@ -143,18 +142,7 @@ class RestCluster:
         self._tell(seen.unreadable)
         partitions = self._nodes() if queue else ()
         links = self._links(seen, expected, now)
-        return Snapshot(
-            time=now,
-            pending=seen.pending,
-            running=seen.running,
-            partitions=partitions,
-            users=seen.users,
-            partition_names=seen.partitions,
-            qos_names=seen.qos,
-            links=links,
-            rivals=self._memory.rivals,
-            unaccounted=self._memory.unaccounted,
-        )
+        return self._memory.snapshot(now, seen, partitions, links)
 
     def _links(self, seen: Queue, expected: Mapping[str, JobId], now: Seconds) -> dict[str, Job]:
         last = self._memory.last
@@ -166,7 +154,8 @@ class RestCluster:
         if ids:
             which = f"step={quote(','.join(str(job_id) for job_id in ids), safe='')}"
         else:
-            which = f"start_time={self._instant(self._clock.now() - _LOOK_BACK)}"
+            # Without the letters v0.0.40 and v0.0.41 do not take it for an instant.
+            which = f"start_time=uts{self._clock.now() - _LOOK_BACK}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
             return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
@@ -194,9 +183,6 @@ class RestCluster:
                 self._partitions = self._rest.records("partitions", "partitions")
             nodes = with_partitions(nodes, self._partitions)
         return read_partitions(self._lifted(Kind.NODE, nodes))
-
-    def _instant(self, seconds: Seconds) -> str:
-        return f"uts{seconds}" if self._rest.number() < 39 else str(seconds)
 
 
 def _with_known_exit(job: Job, last: Job | None) -> Job:

@@ -27,8 +27,8 @@ _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
 """What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
 
 
-History = Callable[["Seconds", "Seconds", Callable[[], None]], "Iterator[JobTable]"]
-"""Jobs that started between two instants, by the accounting: several tables, a pause called between them."""
+History = Callable[["Seconds", "Seconds"], "Iterator[JobTable]"]
+"""Jobs that started between two instants, at most a day apart, by the accounting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def _cli(section: ClusterSection) -> View:
 
 
 def _sacct(commands: Commands) -> History:
-    from mirage.backends.cli_history import WINDOW, seed_waits
+    from mirage.backends.cli_history import seed_waits
 
-    def history(start: Seconds, end: Seconds, pause: Callable[[], None]) -> Iterator[JobTable]:
-        return seed_waits(commands, start, end, WINDOW, pause)
+    def history(start: Seconds, end: Seconds) -> Iterator[JobTable]:
+        return seed_waits(commands, start, end)
 
     return history
 

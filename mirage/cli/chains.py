@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A chain's id, as mirage chains shows it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A chain's id, as mirage chains shows it, or its name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]

@@ -154,7 +154,10 @@ def _chain_lines(text: str, label: str) -> dict[str, Given]:
 def _only_options(table: Options, words: Sequence[Word]) -> tuple[Given, ...]:
     given, rest = table.read(words)
     if rest:
-        raise BadSpelling(rest[0].text, f"{rest[0].where}: expected an option; a value with blanks needs quotes")
+        raise BadSpelling(
+            rest[0].text,
+            f"{rest[0].where}: expected an option such as --links=12; a value with blanks needs quotes",
+        )
     return given
 
 

@@ -7,6 +7,7 @@ import os
 import pwd
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirage.domain.chain import NO_JOB, Chain, ChainId, HandoverPolicy
-from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
+from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
     from mirage.cli.plan import CommandLine, Outside, Plan
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import JobId, Seconds
 
 USAGE = """\
 Usage: mirage submit [OPTIONS] [SCRIPT [ARGUMENTS]]        (also: mbatch ...)
@@ -124,7 +126,7 @@ def _outside() -> Outside:
 
 def _slurm_time() -> Seconds:
     """Now, on Slurm's clock: a testbed's may run fast."""
-    clock = os.environ.get("MIRAGE_CLOCK")
+    clock = os.environ.get("MIRAGE_CLUSTER__CLOCK")
     if not clock:
         return int(time.time())
     from mirage.control.wallclock import read_clock
@@ -155,8 +157,9 @@ def _send(plan: Plan, line: CommandLine) -> None:
     from mirage.cli.connection import connect
 
     _make_room(plan)
-    answer = connect(line.value("socket") or "").ask("POST", "/chains", plan.document)
-    held = _submit_held(plan)
+    daemon = connect(line.value("socket") or "")
+    with _held_links(plan) as held:
+        answer = daemon.ask("POST", "/chains", plan.document)
     if line.has("json"):
         typer.echo(json.dumps(answer | ({"held_jobs": held} if held else {})))
     elif line.has("parsable"):
@@ -178,18 +181,46 @@ def _make_room(plan: Plan) -> None:
         raise ConfigError(str(file.parent), f"no place for the hand-over files: {error.strerror}") from error
 
 
-def _submit_held(plan: Plan) -> list[int]:
-    """The first links, held by their owner, for a daemon that may release them."""
+@contextmanager
+def _held_links(plan: Plan) -> Iterator[list[JobId]]:
+    """The ids of the first links, held by their owner, for a daemon that may release them.
+
+    They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
+    or one of them, is refused, those that are there are cancelled.
+    """
+    jobs: list[JobId] = []
     if not plan.held_links:
-        return []
+        yield jobs
+        return
     from mirage.backends.cli_actuator import CliActuator
 
+    actuator = CliActuator(_commands(), plan.request.user)
     chain = Chain(ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request)
-    actuator, jobs, previous = CliActuator(_commands(), plan.request.user), [], NO_JOB
-    for index in range(1, plan.held_links + 1):
-        previous = actuator.submit(replace(chain.link_request(index, previous), held=True))
-        jobs.append(int(previous))
-    return jobs
+    try:
+        for index in range(1, plan.held_links + 1):
+            request = chain.link_request(index, jobs[-1] if jobs else NO_JOB)
+            jobs.append(actuator.submit(replace(request, held=True)))
+        yield jobs
+    except BaseException:
+        _take_back(jobs, actuator, chain.owner)
+        raise
+
+
+def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
+    """Cancel held links that nobody will release; those that remain are named."""
+    left: list[str] = []
+    for job_id in jobs:
+        try:
+            actuator.cancel(job_id, user)
+        except UnknownJob:
+            continue
+        except MirageError as error:
+            left.append(str(job_id))
+            typer.echo(f"mirage: job {job_id} could not be cancelled: {error}", err=True)
+    if left:
+        typer.echo(f"mirage: nobody will release these held links: scancel {' '.join(left)}", err=True)
+    elif jobs:
+        typer.echo(f"mirage: cancelled {len(jobs)} held links that had been submitted for the chain", err=True)
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:

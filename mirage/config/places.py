@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.store.mounts import network_file_system
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
 SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
 """Where an ordinary user may keep things on this machine's own disk; the first is kept over a reboot."""
-
-_MOUNTS = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,8 @@ class Places:
 
 def network_kind(folder: Path) -> str:
     """The type of the network file system that holds ``folder``, or will; empty: a local one does."""
-    # Imported where it is asked: the store's libraries are large, and most homes need not ask.
-    from mirage.store.location import _NETWORK, file_system
-
     there = next(above for above in (folder, *folder.parents) if _is_there(above))
-    mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
-    kind = file_system(there.resolve(), mounts)
-    return kind if kind in _NETWORK else ""
+    return network_file_system(there)
 
 
 def default_places(environ: Mapping[str, str], uid: int) -> Places:

@@ -13,6 +13,8 @@ from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted
 from mirage.provisioner.limits import refusal_pause
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import Actuator, ChainStore, Files, Journal
@@ -67,6 +69,12 @@ class Hands:
         """Cancel what has no business on the cluster any more; asked again until a snapshot shows it gone."""
         for link in machine.to_cancel(record):
             self._cancel(record, link, now)
+
+    def cancel_stock(self, record: ChainRecord, stock: Iterable[Job], now: Seconds) -> None:
+        """Cancel what a chain that is over will never ask for; asked again until a snapshot shows it gone."""
+        for job in stock:
+            if record.chain.bears(job.tag) and job.user == record.chain.owner:
+                self._cancel_job(record, job, now)
 
     def make_way(self, record: ChainRecord, now: Seconds) -> ChainRecord:
         """Tell predecessors to end, and end those whose grace is over; the record with what was told."""
@@ -130,6 +138,14 @@ class Hands:
             self._trouble(record, now, f"could not cancel link {link.index}: {error}")
         else:
             self.write(record, now, EntryKind.ACTION, f"cancelled link {link.index}", link.index)
+
+    def _cancel_job(self, record: ChainRecord, job: Job, now: Seconds) -> None:
+        try:
+            self.actuator.cancel(job.job_id, job.user)
+        except _REFUSED as error:
+            self._trouble(record, now, f"could not cancel the held job {job.job_id}: {error}")
+        else:
+            self.write(record, now, EntryKind.ACTION, f"cancelled the held job {job.job_id}: the chain is over")
 
     def _refused(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
         pause = refusal_pause(record.refusals + 1, self.limits)

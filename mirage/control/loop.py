@@ -148,9 +148,11 @@ class ControlLoop:
         attended: dict[ChainId, Cycle] = {}
         faults: list[Exception] = []
         for record in self._outside.store.load():
-            if record.over and not record.live:
-                continue
             try:
+                if record.over and not snapshot.stale:
+                    self._hands.cancel_stock(record, snapshot.stock, now)
+                if record.over and not record.live:
+                    continue
                 attended[record.chain.chain_id] = self._attend(record, snapshot, now)
             except Exception as fault:
                 faults.append(fault)

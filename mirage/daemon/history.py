@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,6 +24,10 @@ _LOG = logging.getLogger(__name__)
 
 _OVERLAP: Seconds = 3_600
 """What is asked again each time: accounting hears of some jobs late."""
+_WINDOW: Seconds = 86_400
+"""Of how much one question is about."""
+_EVERY: Seconds = 6 * 3_600
+"""How old what is known may become."""
 _PAUSE = 2.0
 """Real seconds between two questions."""
 
@@ -34,16 +39,40 @@ class Waits(Protocol):
         """Keep these waits."""
 
 
-class AccountingImport:
-    """Brings the wait history up to now, each time it is called; one that is cut short begins anew.
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """All jobs that started in [first, until) are known."""
 
-    ``ask(start, end, pause)`` gives the jobs that started then, in several tables with a pause between them.
-    ``marker`` is a file that says how far all is imported; ``span``: seconds to look back at first.
+    first: Seconds
+    until: Seconds
+
+    def missing(self, begin: Seconds, now: Seconds) -> Iterator[tuple[Seconds, Seconds]]:
+        """The windows to ask for: what has happened since, then further and further back to ``begin``.
+
+        In this order what is known has no gaps, and whoever stops early has the latest.
+        """
+        if now - self.until >= _EVERY:
+            since = max(self.until - _OVERLAP, begin)
+            for start in range(since, now, _WINDOW):
+                yield start, min(start + _WINDOW, now)
+        for end in range(min(self.first, now), begin, -_WINDOW):
+            yield max(end - _WINDOW, begin), end
+
+    def with_window(self, start: Seconds, end: Seconds) -> Imported:
+        """This and one window beside it."""
+        return Imported(min(self.first, start), max(self.until, end))
+
+
+class AccountingImport:
+    """Brings the wait history up to now, each time it is called; one that is cut short goes on where it was.
+
+    ``ask(start, end)`` gives the jobs that started then. ``marker`` is a file that says what is imported;
+    ``span``: seconds to look back.
     """
 
     def __init__(
         self,
-        ask: Callable[[Seconds, Seconds, Callable[[], None]], Iterator[JobTable]],
+        ask: Callable[[Seconds, Seconds], Iterator[JobTable]],
         waits: Waits,
         clock: Clock,
         marker: Path,
@@ -58,33 +87,39 @@ class AccountingImport:
         self._stopped = stopped
 
     def run(self) -> str:
-        """Import what is missing; says how much. Raises ``ClusterUnavailable`` and ``StoreUnavailable``."""
+        """Import what is missing; says how much, nothing where nothing is due.
+
+        Raises ``ClusterUnavailable`` and ``StoreUnavailable``; what came before that stays imported.
+        """
         now = self._clock.now()
-        start, count = max(self._known(now) - _OVERLAP, now - self._span), 0
-        for table in self._ask(start, now, self._pause):
-            jobs = started_jobs(table)
+        begin, done, counts = now - self._span, self._known(now), list[int]()
+        for start, end in done.missing(begin, now):
+            if counts and self._stopped.wait(_PAUSE):
+                return f"{sum(counts)} waits imported; the daemon ends before all are"
+            counts.append(self._import(start, end))
+            done = done.with_window(start, end)
+            self._note(done)
+        return f"{sum(counts)} waits imported; questions asked: {len(counts)}" if counts else ""
+
+    def _import(self, start: Seconds, end: Seconds) -> int:
+        found = [started_jobs(table) for table in self._ask(start, end)]
+        for jobs in found:
             self._waits.add(jobs)
-            count += len(jobs)
-            if self._stopped.is_set():
-                return f"{count} waits imported; the daemon ends before all are"
-        self._note(now)
-        return f"{count} waits imported of the last {(now - start) / 3_600:.0f} h"
+        return sum(len(jobs) for jobs in found)
 
-    def _pause(self) -> None:
-        self._stopped.wait(_PAUSE)
-
-    def _known(self, now: Seconds) -> Seconds:
-        """Until when all is imported; long ago where that is not known or lies in the future."""
+    def _known(self, now: Seconds) -> Imported:
+        """What is imported; nothing where that is not known or cannot be."""
         try:
-            through = int(json.loads(self._marker.read_text(encoding="utf-8"))["through"])
+            document = json.loads(self._marker.read_text(encoding="utf-8"))
+            known = Imported(int(document["from"]), int(document["until"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return 0
-        return through if through <= now else 0
+            return Imported(now, now)
+        return known if known.first <= known.until <= now else Imported(now, now)
 
-    def _note(self, now: Seconds) -> None:
+    def _note(self, done: Imported) -> None:
         new = self._marker.with_suffix(".new")
         try:
-            new.write_text(json.dumps({"through": now}), encoding="utf-8")
+            new.write_text(json.dumps({"from": done.first, "until": done.until}), encoding="utf-8")
             new.replace(self._marker)
         except OSError as error:
             _LOG.warning("%s cannot be written, so the import begins anew each time: %s", self._marker, error)

@@ -38,6 +38,8 @@ Build = Callable[[Config, Callable[[], None]], "Service"]
 
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
+_TRY_HISTORY_EVERY = 600.0
+"""Whether it is due it knows itself; one that failed is tried again soon."""
 _LOOK_AT_INTERFACE_EVERY = 5.0
 
 
@@ -66,9 +68,12 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
 
 
 def leave(status: int) -> None:
-    """End the process, also while a thread hangs (a predictor, an import): nobody waits for what it finds."""
+    """End the process, also while a thread hangs (a predictor, an import): nobody waits for what it finds.
+
+    Python itself would wait for the threads of every pool, daemonic ones too.
+    """
     logging.shutdown()
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+    if threading.active_count() > 1:
         os._exit(status)
     raise SystemExit(status)
 
@@ -89,10 +94,10 @@ class _Daemon:
 
     def run(self, closing: ExitStack) -> int:
         """Cycle until told to end; what has to be ended then is put on ``closing``."""
+        closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         _LOG.info(
             "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
         )
-        closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         self._open(closing)
         cycle = self._cycle()
         closing.callback(Housekeeping(self._chores()).close)
@@ -134,7 +139,7 @@ class _Daemon:
             found = AccountingImport(
                 service.history, service.store.waits, service.clock, marker, span, self._ended
             )
-            chores.append(Chore("history", every, 0.0, found.run))
+            chores.append(Chore("history", min(every, _TRY_HISTORY_EVERY), 0.0, found.run))
         return tuple(chores)
 
     def _reopen(self) -> str:

@@ -25,6 +25,8 @@ def nodes_listed(model: Model, request: JobRequest) -> Words:
     Raises ``SubmissionRejected`` in Slurm's words for nodes that do not exist, that the job may not use, or that
     are more than it asks for.
     """
+    if not request.node_list:
+        return np.zeros(model.word_count, dtype=np.uint64)
     mask = np.zeros(len(model.node_names), dtype=np.bool_)
     mask[_numbers(model, request.node_list)] = True
     if mask.any():

@@ -128,6 +128,11 @@ def said_by_options(request: JobRequest) -> frozenset[str]:
     return frozenset(field for field, options in _SAID.items() if named & set(options))
 
 
+def unsaid_gres(request: JobRequest) -> tres.Amounts:
+    """Generic resources beside the GPUs, where the options say those in words of their own."""
+    return tuple((name, count) for name, count in request.gres_per_node if name.partition(":")[0] != "gpu")
+
+
 def _slot(given: Given) -> str:
     return _SLOTS.get(given.name, given.name)
 

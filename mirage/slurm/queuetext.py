@@ -22,7 +22,7 @@ from mirage.domain.snapshot import JobColumns
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.exitstatus import exit_code_of_status
-from mirage.slurm.jobid import MAX_ARRAY_TASKS
+from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
 from mirage.slurm.state import parse_state
 
@@ -194,7 +194,7 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
         "NumNodes": rows.numbers(cells["NumNodes"], _read_nodes),
         "PriorityLong": priority,
         "Nice": rows.whole_numbers(cells["Nice"]),
-        "exit_code": rows.numbers(cells["exit_code"], exit_code_of_status),
+        "exit_code": rows.numbers(cells["exit_code"], _read_exit),
     }
 
 
@@ -264,6 +264,11 @@ def _refused_at_once(job: Job) -> bool:
 
 def _read_state(text: str) -> int:
     return _IN_QUEUE[text] if text in _IN_QUEUE else int(parse_state(text))
+
+
+def _read_exit(text: str) -> int:
+    """``3:0`` as Slurm 24.11 and newer print it; ``768``, the same as a wait status, as older ones do."""
+    return parse_exit_code(text) if ":" in text else exit_code_of_status(text)
 
 
 def _times(cells: Sequence[str]) -> Int64:

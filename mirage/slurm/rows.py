@@ -62,6 +62,10 @@ def cut(text: str, fields: Sequence[str], mark: str, free: int = 0) -> Rows:
     if not pieces or pieces[0].count(CELL) != width - 1:
         raise BadSpelling(text[:200], f"expected a heading of {width} columns")
     del pieces[0]
+    if pieces and all(piece.count(CELL) == width - 1 for piece in pieces):
+        # Nearly always: no list for each of a hundred thousand rows.
+        cells = CELL.join(pieces).split(CELL)
+        return Rows(tuple(tuple(cells[k::width]) for k in range(width)), ())
     rows = [piece.split(CELL) for piece in pieces]
     if free:
         rows = [cells if len(cells) <= width else _gathered(cells, width, free) for cells in rows]
@@ -98,6 +102,10 @@ def whole_numbers(cells: Sequence[str], words: Collection[str] = (), meaning: in
 
     For columns in which nearly every cell is another: they are read as they come.
     """
+    digits = "".join(cells)
+    if digits.isascii() and digits.isdecimal() and all(cells):
+        with suppress(ValueError, OverflowError):
+            return np.fromiter(map(int, cells), dtype=np.int64, count=len(cells))
     digits = "".join([cell for cell in cells if cell not in words])
     if digits.isascii() and digits.isdecimal():
         with suppress(ValueError, OverflowError):

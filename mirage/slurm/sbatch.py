@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, DependencyKind, JobId
 from mirage.slurm.duration import spell
-from mirage.slurm.jobrequest import said_by_options
+from mirage.slurm.jobrequest import said_by_options, unsaid_gres
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "#!/bin/sh\n"
 _PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\n")
-_PLANNED = re.compile(r"\bto start at ([0-9]{1,18}) using\b")
+_PLANNED = re.compile(r"\bto start at ([0-9]{1,18})(?: a)? using\b")  # Slurm 26.05 writes "at 1795725253 a using"
 _DEPENDENCY = {
     DependencyKind.AFTER: "after",
     DependencyKind.AFTERANY: "afterany",
@@ -52,7 +52,8 @@ def sbatch_arguments(request: JobRequest) -> list[str]:
 def _size(request: JobRequest) -> list[str]:
     """Sizes; not those that the user's own options say in other words, such as ``--ntasks``."""
     said = said_by_options(request)
-    gres = ",".join(f"{name}:{count}" for name, count in request.gres_per_node)
+    amounts = unsaid_gres(request) if "gres_per_node" in said else request.gres_per_node
+    gres = ",".join(f"{name}:{count}" for name, count in amounts)
     sizes = {
         "nodes": f"--nodes={request.nodes}",
         "cpus_per_node": f"--mincpus={request.cpus_per_node}" if request.cpus_per_node else "",
@@ -61,7 +62,7 @@ def _size(request: JobRequest) -> list[str]:
     }
     return [
         f"--time={spell(-(-request.limit // 60) * 60)}",
-        *(option for field, option in sizes.items() if option and field not in said),
+        *(option for field, option in sizes.items() if option and field not in said - {"gres_per_node"}),
         *(["--exclusive"] if request.exclusive else []),
     ]
 
@@ -107,6 +108,13 @@ def script_of(request: JobRequest) -> bytes:
     """The batch script; a request without one (an estimate) has a script that does nothing."""
     text = request.batch.text if request.batch else _NOTHING
     return text.encode("utf-8", "surrogateescape")
+
+
+def submission_folder(request: JobRequest) -> str:
+    """Where ``sbatch`` is to run, which jobs read as ``SLURM_SUBMIT_DIR``: where its user was."""
+    if request.batch is None:
+        return "/"
+    return dict(request.batch.environment).get("PWD", "") or request.batch.directory or "/"
 
 
 def sbatch_environment(request: JobRequest, own: Mapping[str, str]) -> dict[str, str]:

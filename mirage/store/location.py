@@ -9,11 +9,9 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mirage.domain.errors import ConfigError, StoreUnavailable
+from mirage.store.mounts import network_file_system
 
 _EXAMPLES = "sqlite:////var/lib/mirage/mirage.db or postgresql://mirage@localhost/mirage"
-_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "panfs", "orangefs"}
-_NETWORK |= {"pvfs2", "wekafs", "glusterfs", "ocfs2", "gfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph"}
-_MOUNTS = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +53,7 @@ def make_room(file: Path) -> None:
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kind = file_system(file.parent.resolve(), _mounts())
-        if kind in _NETWORK:
+        if kind := network_file_system(file.parent):
             raise ConfigError(
                 str(file),
                 f"a database cannot be kept on a network file system ({kind}); name a file on a local disk "
@@ -69,25 +66,3 @@ def make_room(file: Path) -> None:
             f"{file}: {error.strerror} ({error.filename}); let the daemon's user write there, or name another file"
         )
         raise StoreUnavailable(text) from error
-
-
-def file_system(directory: Path, mounts: str) -> str:
-    """The type of the file system that holds ``directory``, from the text of mountinfo; empty: not known."""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        point = _unescaped(before.split()[4])
-        if directory.is_relative_to(point) and len(point) >= len(best):
-            best, kind = point, after.split()[0]
-    return kind
-
-
-def _mounts() -> str:
-    return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
-
-
-def _unescaped(text: str) -> str:
-    """Blanks and backslashes in mount points are written in octal."""
-    for octal, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(octal, plain)
-    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +34,8 @@ def capture(settings: Settings, target: Path, say: Callable[[str], None]) -> Non
     cluster.start(settings, say)
     try:
         folder = target / slurm_version()
-        shutil.rmtree(folder, ignore_errors=True)
         say(f"recording into {folder}")
-        record_all(settings, layout, Recorder(folder))
+        record_all(settings, layout, Recorder(folder).emptied())
     finally:
         cluster.wipe(layout, say)
 

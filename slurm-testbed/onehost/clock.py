@@ -10,10 +10,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onehost import clockkeeper
 from onehost.errors import TestbedError
 from onehost.people import myself
 from onehost.processes import Daemon, end, launch, recorded
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 KEEPER = "clock"
 SAMPLES = 9
+KEEPER_TIMEOUT_S = 60.0
 
 
 def shared_names(layout: Layout) -> list[str]:
@@ -64,11 +67,11 @@ def start(layout: Layout, speed: int) -> None:
         return
     library = glob_one(CLOCK_LIBRARIES)
     (layout.run / "clock.shared").unlink(missing_ok=True)
-    script = 'echo "$FAKETIME_SHARED" >"$0.new"; mv "$0.new" "$0"; unset LD_PRELOAD; exec sleep infinity'
     spelling = f"+{ahead} x{speed}"
-    argv = (need("faketime"), "-m", "-f", spelling, "sh", "-c", script, str(layout.run / "clock.shared"))
+    keeper = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", str(Path(clockkeeper.__file__)))
+    argv = (need("faketime"), "-m", "-f", spelling, *keeper, str(layout.run / "clock.shared"))
     launch(Daemon(KEEPER, argv, myself(), {"PATH": os.environ["PATH"]}), layout)
-    wait_until(lambda: bool(shared_names(layout)), 10, "the keeper of the fast clock")
+    wait_until(lambda: bool(shared_names(layout)), KEEPER_TIMEOUT_S, "the keeper of the fast clock")
     for path in shared_files(layout):
         path.chmod(0o666)  # Slurm's user and the jobs' users join, too
     joined = {"LD_PRELOAD": str(library), "FAKETIME": spelling, "FAKETIME_SHARED": " ".join(shared_names(layout))}

@@ -97,7 +97,8 @@ def bring_up(settings: Settings, layout: Layout, lap: Callable[[str], None]) -> 
     for node in settings.node_names():
         (layout.spool / node).mkdir(exist_ok=True)
         services.launch_only(f"slurmd@{node}", settings, layout)
-    services.start("slurmrestd", settings, layout)
+    if daemons.has_rest(settings):
+        services.start("slurmrestd", settings, layout)
     count = len(settings.node_names())
     wait_until(
         lambda: len(usable_nodes(layout)) >= count, NODES_TIMEOUT_S, f"{count} idle nodes (see {layout.log})"
@@ -157,7 +158,6 @@ def prepare_owners(settings: Settings, layout: Layout) -> None:
 
 def describe(settings: Settings, layout: Layout) -> dict[str, Any]:
     """``testbed.json``: all that a client needs to find its way."""
-    port = settings.base_port + 3
     return {
         "settings": settings.to_json(),
         "slurm_version": slurm_version(),
@@ -167,17 +167,22 @@ def describe(settings: Settings, layout: Layout) -> dict[str, Any]:
         "nodes": list(settings.node_names()),
         "rate": settings.speed,
         "clock": str(layout.clock) if settings.speed > 1 else None,
-        "rest": f"http://127.0.0.1:{port}",
+        "rest": rest_address(settings),
         "environment": environment(layout, plain=False),
         "plain_environment": environment(layout, plain=True),
     }
+
+
+def rest_address(settings: Settings) -> str:
+    """slurmrestd's; empty where there is none."""
+    return f"http://127.0.0.1:{settings.base_port + 3}" if daemons.has_rest(settings) else ""
 
 
 def environment(layout: Layout, *, plain: bool) -> dict[str, str]:
     """What a user's shell wants. With ``plain`` it stays on the real clock, as the Mirage daemon does."""
     found = {"SLURM_CONF": str(layout.conf)}
     if layout.clock.exists():
-        found["MIRAGE_CLOCK"] = str(layout.clock)
+        found["MIRAGE_CLUSTER__CLOCK"] = str(layout.clock)
     return found if plain else found | clock.environment(layout)
 
 
@@ -242,7 +247,7 @@ def status(layout: Layout) -> str:
     settings = need_running(layout)
     names = dict.fromkeys((*daemons.all_names(settings), *recorded_names(layout)))
     lines = [f"{name:24} {services.state(name, layout)}" for name in names]
-    lines.append(f"REST at http://127.0.0.1:{settings.base_port + 3}")
+    lines.append(f"REST at {rest_address(settings) or 'no address: it does not run as the user of Slurm'}")
     lines.append(f"Slurm's time {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(clock.now(layout)))}")
     if services.state("slurmctld", layout).startswith("running"):
         try:

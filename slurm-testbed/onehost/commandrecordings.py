@@ -20,9 +20,11 @@ CELL, MARK = "\x1f", "\x1e0123456789ab"
 EPOCH = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 """What Mirage sets: instants as epoch seconds, lists of array tasks not cut short."""
 PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
+# What Mirage asks is written down again, as this has to run where what Mirage depends on is not installed: a test
+# of the recordings (tests/slurm/test_recorded_text.py) compares every argument with those that Mirage sends.
 MIRAGE_QUEUE = (
     "JobID JobArrayID State UserName SubmitTime EligibleTime StartTime EndTime TimeLimit NumNodes Partition QOS"
-    " PriorityLong Nice exit_code Reason Name Comment"
+    " PriorityLong Nice exit_code ReqNodes NodeList Reason Name Comment"
 )
 QUEUE = (
     "JobID JobArrayID ArrayJobID ArrayTaskID HetJobID HetJobOffset State StateCompact Reason ReasonList UserName"
@@ -42,6 +44,7 @@ TRACE = (
 )
 FATE = "JobIDRaw,User,Partition,NNodes,TimelimitRaw,State,Submit,Start,End,ExitCode,NodeList,JobName,Comment"
 WAITS = "JobIDRaw,User,Partition,NNodes,TimelimitRaw,Submit,Start"
+MIRAGE_HISTORY = f"sacct --allocations --parsable --noconvert --delimiter={MARK} --format="
 ALWAYS = "-S now-90days -E now+90days"
 
 
@@ -124,15 +127,21 @@ ACCOUNTING_QUESTIONS = (
     ),
     ask(
         "sacct.mirage-fate",
-        f"sacct -a -X --parsable --noconvert {ALWAYS}",
-        f"--delimiter={MARK}",
-        f"--format={FATE}",
+        f"{MIRAGE_HISTORY}{FATE}",
+        "--jobs={every job}",
+        "--starttime=now-90days",
+        "--endtime=now+90days",
+        forms=ONLY_EPOCH,
+    ),
+    ask(
+        "sacct.mirage-recent",
+        f"{MIRAGE_HISTORY}{FATE} --allusers --starttime=now-2days --endtime=now+90days",
+        forms=ONLY_EPOCH,
     ),
     ask(
         "sacct.mirage-waits",
-        f"sacct -a -X --parsable --noconvert {ALWAYS}",
-        f"--delimiter={MARK}",
-        f"--format={WAITS}",
+        f"{MIRAGE_HISTORY}{WAITS} --allusers --starttime=uts1000000000 --endtime=uts4000000000",
+        forms=ONLY_EPOCH,
     ),
     ask("sacct.formats", "sacct --helpformat"),
     ask("sacctmgr.associations", "sacctmgr -P show assoc"),
@@ -220,7 +229,8 @@ def record_one(
 
 
 def with_jobs(argument: str, jobs: dict[str, str]) -> str:
-    """Ids in place of the names of jobs, such as ``{completed}``."""
+    """Ids in place of the names of jobs, such as ``{completed}``; ``{every job}`` is all of them, in order."""
+    argument = argument.replace("{every job}", ",".join(sorted(jobs.values(), key=int)))
     for name, job in jobs.items():
         argument = argument.replace(f"{{{name}}}", job)
     return argument

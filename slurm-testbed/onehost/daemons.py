@@ -11,7 +11,7 @@ from onehost import clock
 from onehost.errors import TestbedError
 from onehost.people import myself, person
 from onehost.processes import Daemon
-from onehost.programs import SEARCH, need
+from onehost.programs import SEARCH, need, slurm_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onehost.people import Person
     from onehost.settings import Settings
 
+NO_REST_FOR_SLURMS_USER = (26, 5)
 MARIADB_OPTIONS = (
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
@@ -164,6 +165,12 @@ def rest_security(settings: Settings) -> dict[str, str]:
     return {"SLURMRESTD_SECURITY": ",".join(wanted)} if wanted else {}
 
 
+def has_rest(settings: Settings) -> bool:
+    """Without root all is one user, as whom slurmrestd 26.05 does not run, whatever it is told; 24.11 does."""
+    year, month, *_ = map(int, slurm_version().split("."))
+    return settings.privileged or (year, month) < NO_REST_FOR_SLURMS_USER
+
+
 def all_names(settings: Settings) -> Iterable[str]:
     """The daemons of a complete testbed, in order of their start."""
     yield "munged"
@@ -171,7 +178,8 @@ def all_names(settings: Settings) -> Iterable[str]:
         yield from ("mariadbd", "slurmdbd")
     yield "slurmctld"
     yield from (f"slurmd@{node}" for node in settings.node_names())
-    yield "slurmrestd"
+    if has_rest(settings):
+        yield "slurmrestd"
 
 
 def compact(names: tuple[str, ...]) -> str:

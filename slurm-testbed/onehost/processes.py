@@ -62,7 +62,16 @@ def observe(pid: int) -> Process | None:
         return None
     # The name in parentheses may hold anything, spaces included.
     columns = text.rpartition(")")[2].split()
-    return None if columns[0] == "Z" else Process(pid, int(columns[19]))
+    ended = columns[0] == "Z" and not has_other_threads(pid)
+    return None if ended else Process(pid, int(columns[19]))
+
+
+def has_other_threads(pid: int) -> bool:
+    """Whether more than its first thread is left: that one may end first, and the others keep all files open."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - names are enough
+    except FileNotFoundError:
+        return False
 
 
 def launch(daemon: Daemon, layout: Layout) -> Process:

@@ -17,6 +17,14 @@ class Recorder:
     folder: Path
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    def emptied(self) -> Recorder:
+        """Without what was recorded here before; what others have put here stays."""
+        index = self.folder / "index.json"
+        before = json.loads(index.read_text(encoding="utf-8"))["recordings"] if index.exists() else {}
+        for name in before:
+            (self.folder / name).unlink(missing_ok=True)
+        return self
+
     def keep(self, name: str, answer: bytes, about: dict[str, Any]) -> None:
         """One answer, as it came."""
         path = self.folder / name

@@ -85,7 +85,6 @@ def versions(rest: Rest) -> list[str]:
 def requests_of(version: str, jobs: dict[str, str]) -> list[Request]:
     """Everything asked of one version; what changes anything comes last."""
     base, accounting = f"/slurm/{version}", f"/slurmdb/{version}"
-    wide = "jobs/?start_time=0" if number(version) >= LISTS_WITH_LISTS else "jobs"
     plain = [
         Request(name, f"{base}/{name}/")
         for name in ("ping", "diag", "partitions", "nodes", "jobs", "reservations")
@@ -95,7 +94,7 @@ def requests_of(version: str, jobs: dict[str, str]) -> list[Request]:
     return [
         *plain,
         *one,
-        Request("db.jobs", f"{accounting}/{wide}"),
+        Request("db.jobs", f"{accounting}/jobs?start_time=uts1000000000&skip_steps=true"),
         *history,
         Request("db.associations", f"{accounting}/associations"),
         Request("db.diag", f"{accounting}/diag"),

@@ -138,7 +138,8 @@ def end_steps(layout: Layout, node: str = "") -> None:
     """Job steps outlive their slurmd; kill what is left of them (on one node or on all) with all they started."""
     log = f"{layout.log}/slurmd.{node}"
     steps = [process for process in map(observe, process_ids()) if process and serves(process.pid, log)]
-    for process in [child for step in steps for child in descendants(step)] + steps:
+    # The step goes first, or it would still report that its job was killed, which a failed node does not.
+    for process in steps + [child for step in steps for child in descendants(step)]:
         process.send(signal.SIGKILL)
     wait_until(lambda: not any(step.alive() for step in steps), START_TIMEOUT_S, "the end of left-over job steps")
 

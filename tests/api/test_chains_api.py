@@ -74,6 +74,17 @@ def test_what_is_shown_holds_neither_script_nor_environment(world: World) -> Non
     assert world.loop.status.time == START
 
 
+def test_a_chain_is_found_by_its_name_too(world: World) -> None:
+    for chain_id in ("train-k3q9", "train-p2m4"):
+        assert world.call("POST", CHAINS, definition(chain_id))[0] == 201
+    status, problem = world.call("GET", f"{CHAINS}/train")
+    is_problem(status, problem, 404, "2 of your chains are called train: say which of train-k3q9, train-p2m4")
+    assert world.call("POST", f"{CHAINS}/train-p2m4/cancel")[0] == 200
+    assert world.call("GET", f"{CHAINS}/train")[1]["id"] == "train-k3q9"
+    assert world.call("GET", f"{CHAINS}/train/explain")[1]["id"] == "train-k3q9"
+    assert world.call("POST", f"{CHAINS}/train/cancel")[1]["chain"]["id"] == "train-k3q9"
+
+
 def test_explain_gives_the_sentence_and_the_journal(world: World) -> None:
     world.call("POST", CHAINS, definition())
     world.call("POST", f"{CHAINS}/train-k3q9/pause")

@@ -61,3 +61,17 @@ def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:
     (tmp_path / "squeue").write_text("no program at all")
     with pytest.raises(ClusterUnavailable, match="squeue: cannot be run"):
         commands.run(["squeue"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "entered"), [("a folder; with 'quotes'", True), ("not there", False), ("-", False)]
+)
+def test_a_command_works_in_the_folder_asked_for_where_there_is_one(
+    tmp_path: Path, folder: str, entered: bool
+) -> None:
+    (tmp_path / "a folder; with 'quotes'").mkdir()
+    asked = str(tmp_path / folder)
+    answer = program(tmp_path, 'pwd; echo "$1"; env').run(["squeue", "--x"], folder=asked)
+    place, argument, *environment = answer.out.splitlines()
+    assert (place, argument, answer.status) == (asked if entered else "/", "--x", 0)
+    assert not any(line.startswith(("OLDPWD", "PWD")) for line in environment if not line.endswith(place))

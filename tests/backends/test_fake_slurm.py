@@ -35,7 +35,7 @@ def submit(slurm: FakeSlurm, *options: str) -> tuple[str, str, int]:
     return ask(slurm, "sbatch", *options, script="#!/bin/sh\n")
 
 
-@pytest.mark.parametrize("name", ["squeue.mirage.epoch.txt", "sinfo.mirage.txt", "sacct.mirage-fate.txt"])
+@pytest.mark.parametrize("name", ["squeue.mirage.epoch.txt", "sinfo.mirage.txt", "sacct.mirage-fate.epoch.txt"])
 def test_headings_are_the_real_ones(slurm: FakeSlurm, name: str) -> None:
     argv = [word.replace("-S", "--starttime=now-90days") for word in RECORDINGS[name]["argv"]]
     argv = [word.replace("-E", "--endtime=now+90days") for word in argv if not word.startswith("now")]

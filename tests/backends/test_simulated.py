@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, trace
 
 from mirage.backends.simulated import Run, SimulatedCluster
 from mirage.domain.errors import SubmissionRejected, UnknownJob
-from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.domain.job import JobChange, JobId, JobRequest, JobState
 from mirage.simulator.simulation import Simulation
 
 NOON = 1_000_000 + 6 * DAY
@@ -109,6 +111,28 @@ def test_cancelling(cluster: SimulatedCluster) -> None:
     assert cluster.snapshot().links[LINK.tag].state is JobState.CANCELLED
     with pytest.raises(UnknownJob):
         cluster.cancel(JobId(10**9), "alice")
+
+
+def test_a_pending_job_is_bound_to_nodes_and_let_go(cluster: SimulatedCluster) -> None:
+    first = cluster.submit(LINK)
+    while (before := cluster.snapshot().links[LINK.tag]).state is JobState.PENDING:
+        cluster.advance(cluster.now() + HOUR)
+    after = cluster.submit(replace(LINK, tag="mirage:svc:2", node_list=before.node_list))
+    cluster.update(after, "alice", JobChange(node_list=""))
+    assert cluster.snapshot().links["mirage:svc:2"].node_list == ""
+    cluster.update(after, "alice", JobChange(node_list=before.node_list))
+    cluster.advance(before.end)
+    cluster.advance(before.end + HOUR)
+    job = cluster.snapshot().links["mirage:svc:2"]
+    assert (job.start, job.node_list) == (before.end, before.node_list)
+    with pytest.raises(UnknownJob, match=str(first)):
+        cluster.update(first, "alice", JobChange(node_list=""))
+
+
+def test_an_update_to_nodes_that_are_not_there_is_refused(cluster: SimulatedCluster) -> None:
+    job_id = cluster.submit(replace(LINK, held=True))
+    with pytest.raises(SubmissionRejected, match="there is no node n77"):
+        cluster.update(job_id, "alice", JobChange(node_list="n77"))
 
 
 def test_an_estimate_for_an_idle_cluster_is_now() -> None:

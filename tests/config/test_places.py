@@ -12,6 +12,7 @@ from mirage.cli.connection import _default
 from mirage.config import places
 from mirage.config.loading import load_config
 from mirage.config.places import default_places, network_kind, remark_on
+from mirage.store import mounts as mount_table
 
 USER = 1_000_000
 """Nobody's: a folder of this name is called by the number."""
@@ -124,7 +125,7 @@ def test_the_kernel_tells_what_is_on_the_network(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(home=machine.home, kind=kind))
-    monkeypatch.setattr(places, "_MOUNTS", mounts)
+    monkeypatch.setattr(mount_table, "_MOUNTS", mounts)
     assert network_kind(machine.home / ".local/state/mirage") == kind
     assert network_kind(machine.var / "mirage-x") == ""
     (machine.home / "scratch").mkdir()
@@ -138,7 +139,7 @@ def test_the_daemon_and_who_looks_for_it_agree(
 ) -> None:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(home=machine.home, kind="nfs4"))
-    monkeypatch.setattr(places, "_MOUNTS", mounts)
+    monkeypatch.setattr(mount_table, "_MOUNTS", mounts)
     monkeypatch.setattr(os, "getuid", lambda: machine.uid)
     monkeypatch.setattr(places, "network_kind", network_kind)
     for name in ("MIRAGE_SOCKET", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "STATE_DIRECTORY", "RUNTIME_DIRECTORY"):

@@ -52,6 +52,32 @@ def test_the_system_unit_is_hardened() -> None:
     assert checked.returncode == 0, checked.stdout[-200:]
 
 
+IMPLY_NO_NEW_PRIVILEGES = """DynamicUser LockPersonality MemoryDenyWriteExecute PrivateDevices ProtectClock
+ProtectHostname ProtectKernelLogs ProtectKernelModules ProtectKernelTunables RestrictAddressFamilies
+RestrictNamespaces RestrictRealtime RestrictSUIDSGID SystemCallArchitectures SystemCallFilter SystemCallLog"""
+"""By systemd.exec(5), for a service that is not root's, whatever NoNewPrivileges says."""
+
+
+def test_with_the_drop_in_the_service_may_start_sudo() -> None:
+    unit = read_unit(DEPLOY / "systemd" / "mirage.service")
+    unit.read(DEPLOY / "systemd" / "mirage-sudo.conf")
+    for name in ("NoNewPrivileges", *IMPLY_NO_NEW_PRIVILEGES.split()):
+        assert unit["Service"].get(name, "no") in ("no", ""), name
+    assert unit["Service"]["CapabilityBoundingSet"] == "~", "sudo changes users and groups, and writes its audit"
+    assert unit["Service"]["ProtectSystem"] == "strict", "what hinders nobody stays"
+
+
+def test_systemd_accepts_the_drop_in(tmp_path: Path) -> None:
+    needs("systemd-analyze")
+    unit = tmp_path / "mirage.service"
+    unit.write_text((DEPLOY / "systemd" / "mirage.service").read_text().replace("/usr/bin/mirage", "/bin/true"))
+    (tmp_path / "mirage.service.d").mkdir()
+    shutil.copy(DEPLOY / "systemd" / "mirage-sudo.conf", tmp_path / "mirage.service.d" / "sudo.conf")
+    checked = run("systemd-analyze", "verify", str(unit))
+    assert "mirage.service" not in checked.stderr, checked.stderr
+    assert "sudo.conf" not in checked.stderr, checked.stderr
+
+
 def test_sudo_accepts_its_rules() -> None:
     needs("visudo")
     checked = run("visudo", "-cf", str(DEPLOY / "sudoers.d" / "mirage"))

@@ -37,20 +37,18 @@ def jobs(starts: list[int], ids: list[str] | None = None) -> JobTable:
 
 
 class Accounting:
-    """A job starts each hour; questions are answered by the day, the latest first."""
+    """A job starts each hour."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
         self.fails_after: int | None = None
 
-    def ask(self, start: int, end: int, pause) -> Iterator[JobTable]:
+    def ask(self, start: int, end: int) -> Iterator[JobTable]:
+        if self.fails_after is not None and len(self.asked) >= self.fails_after:
+            raise ClusterUnavailable("slurmdbd does not answer")
         self.asked.append((start, end))
-        for answered, until in enumerate(range(end, start, -DAY)):
-            if self.fails_after is not None and answered >= self.fails_after:
-                raise ClusterUnavailable("slurmdbd does not answer")
-            first = -(-max(start, until - DAY) // 3_600) * 3_600
-            yield jobs(list(range(first, until, 3_600)))
-            pause()
+        first = -(-start // 3_600) * 3_600
+        yield jobs(list(range(first, end, 3_600)))
 
 
 class Setting:
@@ -66,8 +64,8 @@ class Setting:
     def now(self) -> int:
         return self.time
 
-    def known(self) -> int:
-        return len(self.store.waits.recent_waits(10_000))
+    def known(self) -> list[int]:
+        return self.store.waits.recent_waits(10_000).start.tolist()
 
 
 @pytest.fixture
@@ -79,32 +77,70 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting
 
 
 def test_the_first_import_looks_back_the_later_ones_only_as_far_as_needed(setting: Setting) -> None:
-    assert setting.run() == "720 waits imported of the last 720 h"
-    assert setting.known() == 720
+    assert setting.run() == "720 waits imported; questions asked: 30"
+    assert setting.known() == list(range(NOW - 30 * DAY, NOW, 3_600))
+    assert setting.accounting.asked == [(NOW - (k + 1) * DAY, NOW - k * DAY) for k in range(30)], (
+        "the latest first"
+    )
+    assert setting.run() == "", "nothing is due"
     setting.time += 6 * 3_600
-    assert setting.run() == "7 waits imported of the last 7 h"
-    assert setting.known() == 726
-    assert setting.accounting.asked == [(NOW - 30 * DAY, NOW), (NOW - 3_600, NOW + 6 * 3_600)]
+    assert setting.run() == "7 waits imported; questions asked: 1"
+    assert setting.accounting.asked[30:] == [(NOW - 3_600, NOW + 6 * 3_600)]
+    setting.time += 3 * DAY
+    setting.run()
+    assert setting.known() == list(range(NOW - 30 * DAY, setting.time, 3_600))
 
 
-def test_an_import_that_fails_keeps_what_it_has_and_begins_anew(setting: Setting) -> None:
-    setting.accounting.fails_after = 3
-    with pytest.raises(ClusterUnavailable):
-        setting.run()
-    assert setting.known() == 72
+def test_no_question_is_about_more_than_a_day(setting: Setting) -> None:
+    setting.run()
+    setting.time += 100 * DAY
+    setting.run()
+    assert max(end - start for start, end in setting.accounting.asked) == DAY
+    assert set(range(setting.time - 30 * DAY, setting.time, 3_600)) <= set(setting.known())
+
+
+@pytest.mark.parametrize("after", range(0, 30, 7))
+def test_an_import_that_fails_goes_on_where_it_was(setting: Setting, after: int) -> None:
+    setting.accounting.fails_after = after
+    for _ in range(2):
+        with pytest.raises(ClusterUnavailable):
+            setting.run()
+    assert setting.known() == list(range(NOW - after * DAY, NOW, 3_600))
     setting.accounting.fails_after = None
     setting.run()
-    assert setting.known() == 720
+    assert setting.known() == list(range(NOW - 30 * DAY, NOW, 3_600))
+    assert len(setting.accounting.asked) == 30, "nothing is asked twice"
+
+
+def test_an_import_that_was_cut_short_long_ago_has_no_gap(setting: Setting) -> None:
+    setting.accounting.fails_after = 5
+    with pytest.raises(ClusterUnavailable):
+        setting.run()
+    setting.accounting.fails_after, setting.time = 7, NOW + 4 * DAY
+    with pytest.raises(ClusterUnavailable):
+        setting.run()
+    setting.accounting.fails_after, setting.time = None, NOW + 6 * DAY
+    setting.run()
+    assert setting.known() == list(range(setting.time - 30 * DAY, setting.time, 3_600))
 
 
 def test_an_import_ends_when_the_daemon_does(setting: Setting) -> None:
     setting.stopped.set()
     assert setting.run() == "24 waits imported; the daemon ends before all are"
     setting.stopped.clear()
-    assert setting.run().startswith("720 ")
+    assert setting.run() == "696 waits imported; questions asked: 29"
 
 
-@pytest.mark.parametrize("marker", ["", "{}", '{"through": null}', f'{{"through": {NOW + DAY}}}'])
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "",
+        "{}",
+        '{"until": null, "from": 0}',
+        f'{{"from": 0, "until": {NOW + DAY}}}',
+        f'{{"from": {NOW}, "until": {NOW - DAY}}}',
+    ],
+)
 def test_a_marker_that_cannot_be_true_is_not_believed(setting: Setting, marker: str, tmp_path: Path) -> None:
     (tmp_path / "history.json").write_text(marker)
     assert setting.run().startswith("720 ")

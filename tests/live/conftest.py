@@ -58,11 +58,12 @@ def testbed(fast_clock_testbed: Testbed) -> Testbed:
 
 
 @pytest.fixture
-def privileged_testbed(testbed: Testbed) -> Testbed:
+def privileged_testbed(fast_clock_testbed: Testbed) -> Testbed:
     """``testbed`` with several users and accounting."""
-    if not testbed.privileged:
+    if not fast_clock_testbed.privileged:
         pytest.skip("several users and accounting need a testbed started by root")
-    return testbed
+    fast_clock_testbed.reset()
+    return fast_clock_testbed
 
 
 @pytest.fixture

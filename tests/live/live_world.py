@@ -39,7 +39,9 @@ class TestbedWorld(World):
             gres=("gpu:v100", 4),
             gres_partition="v100",
             slack=MINUTE * 10,
-            other_user=testbed.users[1],
+            other_user=testbed.users[1] if testbed.privileged else "",
+            accounts=testbed.privileged,
+            accounting=testbed.privileged,
         )
 
     def now(self) -> int:
@@ -47,7 +49,7 @@ class TestbedWorld(World):
         return int(self.testbed.now())
 
     def arrange(self, request: JobRequest, doing: Doing) -> JobRequest:
-        trap = f"trap 'exit {doing.on_usr1}' USR1\n" if doing.on_usr1 is not None else ""
+        trap = f"trap 'kill $!; exit {doing.on_usr1}' USR1\n" if doing.on_usr1 is not None else ""
         duration = "infinity" if doing.runs is None else doing.runs
         text = f"#!/bin/bash\n{trap}sleep {duration} &\nwait $!\nexit {doing.exit_code}\n"
         environment = (("PATH", "/usr/bin:/bin"), ("HOME", str(self.directory)))

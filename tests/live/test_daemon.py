@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest, JobState
 from mirage.store.opening import open_store
@@ -43,28 +45,55 @@ def record(folder: Path) -> ChainRecord:
     return found
 
 
-def test_a_chain_outlives_its_daemons(testbed: Testbed, tmp_path: Path) -> None:
-    user, folder = getpass.getuser(), tmp_path / "state"
+def add_chain(folder: Path, links: int) -> None:
+    user = getpass.getuser()
     folder.mkdir(mode=0o700)
-    script = BatchScript("#!/bin/sh\nexec sleep 100h\n", (), (("PATH", os.environ["PATH"]),), str(tmp_path))
+    directory = str(folder.parent)
+    script = BatchScript("#!/bin/sh\nexec sleep 100h\n", (), (("PATH", os.environ["PATH"]),), directory)
     request = JobRequest("svc", user, 20 * 60, partition="cpu", batch=script)
     store = open_store(f"sqlite:///{folder}/mirage.db")
-    done = DoneCondition(exit_code=None, links=4)
+    done = DoneCondition(exit_code=None, links=links)
     store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", user, request, done)))
     store.close()
+
+
+def finish(testbed: Testbed, folder: Path, daemon: subprocess.Popen[bytes], links: int) -> None:
+    """The chain to its end; every link has been one job that ran to its limit."""
+    testbed.wait_until(lambda: record(folder).over, PATIENCE, "the end of the chain")
+    daemon.terminate()
+    assert daemon.wait(PATIENCE) == 0
+    kept = record(folder)
+    kept.check()
+    assert [link.job_state for link in kept.links] == [JobState.TIMEOUT] * links
+    assert len({link.job_id for link in kept.links}) == links
+    jobs = testbed.run(getpass.getuser(), ["squeue", "-h", "-a", "-t", "all", "-o", "%i %k"]).stdout.split()
+    assert sorted(word for word in jobs if word.startswith("mirage:svc:")) == [link.tag for link in kept.links]
+
+
+def test_a_chain_outlives_its_daemons(testbed: Testbed, tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    add_chain(folder, links=4)
     config = write_config(folder, testbed)
     for links in (1, 2, 3):
         daemon = start(config)
         testbed.wait_until(lambda links=links: len(record(folder).links) >= links, PATIENCE, f"link {links}")
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
-    daemon = start(config)
-    testbed.wait_until(lambda: record(folder).over, PATIENCE, "the end of the chain")
-    daemon.terminate()
-    assert daemon.wait(PATIENCE) == 0
-    kept = record(folder)
-    kept.check()
-    assert [link.job_state for link in kept.links] == [JobState.TIMEOUT] * 4
-    assert len({link.job_id for link in kept.links}) == 4
-    jobs = testbed.run(user, ["squeue", "-h", "-a", "-t", "all", "-o", "%i %k"]).stdout.split()
-    assert sorted(word for word in jobs if word.startswith("mirage:svc:")) == [link.tag for link in kept.links]
+    finish(testbed, folder, start(config), links=4)
+
+
+@pytest.mark.parametrize("service", ["slurmctld", "slurmdbd"])
+def test_a_chain_outlives_slurms_own_daemons(testbed: Testbed, tmp_path: Path, service: str) -> None:
+    """Ten minutes of Slurm's time without it, while each of three links runs."""
+    if service == "slurmdbd" and not testbed.privileged:
+        pytest.skip("accounting needs a testbed started by root")
+    folder = tmp_path / "state"
+    add_chain(folder, links=4)
+    daemon = start(write_config(folder, testbed))
+    for links in (1, 2, 3):
+        testbed.wait_until(lambda links=links: len(record(folder).links) >= links, PATIENCE, f"link {links}")
+        testbed.service(service, "stop")
+        until = testbed.now() + 600
+        testbed.wait_until(lambda until=until: testbed.now() >= until, PATIENCE, "ten minutes")
+        testbed.service(service, "start")
+    finish(testbed, folder, daemon, links=4)

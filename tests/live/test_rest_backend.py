@@ -234,6 +234,13 @@ def test_accounting_that_is_down_is_no_lost_link(world: RestWorld) -> None:
         world.testbed.service("slurmdbd", "start")
 
 
+def test_accounting_is_asked_in_the_words_of_every_version(privileged_testbed: Testbed, tokens: Path) -> None:
+    for number in offered(privileged_testbed):
+        world = RestWorld(privileged_testbed, tokens, number)
+        tag = world.tag()
+        assert world.cluster.snapshot(expected={tag: NO_JOB}).unaccounted == frozenset(), number
+
+
 def test_a_link_that_ended_unseen_is_found_in_the_accounting(world: RestWorld) -> None:
     request, job_id = world.submit(Doing(runs=MINUTE, exit_code=3))
     world.until(request, JobState.FAILED)

@@ -23,6 +23,7 @@ from mirage.simulator.cluster import (
     SchedulerParameters,
 )
 from mirage.simulator.simulation import Simulation
+from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
     from mirage.domain.job import Job
@@ -122,7 +123,9 @@ class Cluster(RuleBasedStateMachine):
     @rule(request=requests, runtime=st.integers(0, 5000), delay=st.sampled_from([0, 0, 0, 100]), data=st.data())
     def submit(self, request: JobRequest, runtime: int, delay: int, data: st.DataObject) -> None:
         begin = self.now() + delay if delay else 0
-        asked = replace(request, begin=begin, dependencies=self.dependency(data))
+        asked = replace(
+            request, begin=begin, dependencies=self.dependency(data), node_list=self.node_list(request, data)
+        )
         outcome = data.draw(st.sampled_from([JobState.COMPLETED, JobState.FAILED]))
         try:
             number = int(self.sim.submit(asked, runtime, outcome))
@@ -131,6 +134,13 @@ class Cluster(RuleBasedStateMachine):
             return
         assert number not in self.known
         self.known[number] = Known(asked, self.now(), asked.held, begin)
+
+    def node_list(self, request: JobRequest, data: st.DataObject) -> str:
+        """None mostly, else some nodes of the job's partition, no more than it asks for."""
+        if data.draw(st.integers(0, 3)):
+            return ""
+        names = st.sampled_from(self.nodes_of(request.partition))
+        return ",".join(data.draw(st.lists(names, unique=True, max_size=request.nodes)))
 
     def dependency(self, data: st.DataObject) -> tuple[Dependency, ...]:
         kind = data.draw(st.sampled_from([None] * 8 + list(DependencyKind)))
@@ -190,6 +200,15 @@ class Cluster(RuleBasedStateMachine):
         if self.job(number).state is JobState.PENDING:
             self.sim.set_begin(number, self.now() + delay)
             self.known[number].begin = self.now() + delay
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def bind(self, data: st.DataObject) -> None:
+        number = self.pick(data)
+        nodes = self.node_list(self.known[number].request, data)
+        if self.job(number).state is JobState.PENDING:
+            self.sim.set_node_list(number, nodes)
+            self.known[number].request = replace(self.known[number].request, node_list=nodes)
 
     @rule(data=st.data(), state=st.sampled_from(["down", "drain", "resume", "resume", "resume"]))
     def nodes_change(self, data: st.DataObject, state: str) -> None:
@@ -259,6 +278,16 @@ class Cluster(RuleBasedStateMachine):
             assert used <= totals.get(kind, sum(totals.values())), gres
             total_used = sum(u for (n, _), u in gres.items() if n == name)
             assert total_used <= sum(totals.values()), gres
+
+    @invariant()
+    def jobs_stand_on_the_nodes_that_they_list(self) -> None:
+        for number, known in self.known.items():
+            job = self.job(number)
+            if job.state is JobState.PENDING:
+                assert job.node_list == known.request.node_list
+            elif job.start >= T0:
+                assert set(expand(known.request.node_list)) <= set(expand(job.node_list))
+                assert job.state is not JobState.RUNNING or set(expand(job.node_list)) == set(self.on(number))
 
     @invariant()
     def nothing_starts_too_early(self) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, UNLIMITED, JobId, JobRequest, JobState, WarnSignal
+from mirage.domain.job import ABSENT, UNLIMITED, BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import nodetext, queuetext, rows, sbatch
 from mirage.slurm.exitstatus import exit_code_of_status
@@ -319,3 +319,19 @@ def test_wait_statuses_are_read_as_shells_do(code: int, signal: int) -> None:
 def test_times_not_known_are_absent() -> None:
     job = only(State="CANCELLED", StartTime="1795275140", EndTime="1795275140").job
     assert (job.state, job.start, job.end) == (JobState.CANCELLED, ABSENT, 1795275140)
+
+
+def test_devices_beside_gpus_are_kept_where_options_say_the_gpus() -> None:
+    batch = BatchScript("#!/bin/sh\n", options=("--gpus=4",))
+    request = JobRequest("svc", "alice", 60, gres_per_node=(("npu", 2), ("gpu:a100", 2)), batch=batch)
+    arguments = sbatch.sbatch_arguments(request)
+    assert "--gres=npu:2" in arguments
+    assert "--gpus=4" in arguments
+
+
+def test_sbatch_runs_where_its_user_was() -> None:
+    batch = BatchScript("", environment=(("PWD", "/scratch/alice"),), directory="/home/alice")
+    assert sbatch.submission_folder(JobRequest("svc", "alice", 60, batch=batch)) == "/scratch/alice"
+    bare = replace(batch, environment=())
+    assert sbatch.submission_folder(JobRequest("svc", "alice", 60, batch=bare)) == "/home/alice"
+    assert sbatch.submission_folder(JobRequest("svc", "alice", 60)) == "/"

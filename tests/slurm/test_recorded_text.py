@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,7 @@ class Recordings:
         return (self.directory / name).read_bytes().decode("utf-8", "surrogateescape")
 
     def squeue(self) -> str:
-        """The answer, with empty node lists where it was recorded before those were asked for."""
-        text = self.text("squeue.mirage.epoch.txt")
-        if "NODELIST" in text.partition("\n")[0]:
-            return text
-        place = queuetext.FIELDS.index("ReqNodes")
-        rows = [row.split(CELL) for row in text.split(f"{self.mark}\n")[:-1]]
-        return "".join(CELL.join([*row[:place], "", "", *row[place:]]) + f"{self.mark}\n" for row in rows)
+        return self.text("squeue.mirage.epoch.txt")
 
     def queue(self) -> queuetext.Queue:
         return queuetext.read_queue(self.squeue(), self.mark, set(self.ids.values()))
@@ -67,6 +60,29 @@ def recorded(request: pytest.FixtureRequest) -> Recordings:
 
 def test_there_is_something_to_test_on() -> None:
     assert "22.05.8" in VERSIONS
+
+
+# What was asked
+
+
+def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
+    mark = recorded.mark
+    ids = set(recorded.ids.values())
+    asked = {
+        "squeue.mirage.epoch.txt": (["squeue", *queuetext.queue_arguments(mark)], queuetext.SETTINGS),
+        "sinfo.mirage.txt": (["sinfo", *nodetext.node_arguments(mark)], {}),
+        "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(mark, ids)], accounting.SETTINGS),
+        "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(mark, 2)], accounting.SETTINGS),
+        "sacct.mirage-waits.epoch.txt": (
+            ["sacct", *accounting.waits_arguments(mark, 10**9, 4 * 10**9)],
+            accounting.SETTINGS,
+        ),
+    }
+    for name, (argv, settings) in asked.items():
+        there = recorded.commands[name]
+        assert there["argv"] == argv, f"{name}: asked otherwise now; record anew (slurm-testbed/testbed capture)"
+        assert settings.items() <= there["environment"].items(), name
+        assert (there["exit"], there["stderr"]) == (0, ""), name
 
 
 # squeue
@@ -218,14 +234,8 @@ def test_partitions_count_the_nodes_that_scontrol_lists(recorded: Recordings) ->
 # sacct
 
 
-def epoch(text: str) -> str:
-    """Wall-clock stamps (the recordings are made in UTC) as epoch seconds."""
-    stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-    return stamp.sub(lambda m: str(int(datetime.fromisoformat(m[0]).replace(tzinfo=UTC).timestamp())), text)
-
-
 def fates(recorded: Recordings) -> dict[JobId, Job]:
-    return accounting.read_fates(epoch(recorded.text("sacct.mirage-fate.txt")), recorded.mark)
+    return accounting.read_fates(recorded.text("sacct.mirage-fate.epoch.txt"), recorded.mark)
 
 
 def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> None:
@@ -239,8 +249,18 @@ def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> No
             assert told.exit_code == queued.exit_code, name
 
 
+def test_who_asks_for_all_jobs_is_told_the_same_of_those_that_were_eligible(recorded: Recordings) -> None:
+    """sacct does not list by time what never was: jobs held, or ended before their dependency was met."""
+    everybody = accounting.read_fates(recorded.text("sacct.mirage-recent.epoch.txt"), recorded.mark)
+    named = fates(recorded)
+    assert everybody.items() <= named.items()
+    silent = {name for name, job_id in recorded.ids.items() if job_id in named.keys() - everybody.keys()}
+    assert {"cancelled-pending", "held-by-user", "dependency", "reservation"} <= silent
+    assert all(named[recorded.ids[name]].start == ABSENT for name in silent)
+
+
 def test_waits_are_those_of_the_jobs_that_started(recorded: Recordings) -> None:
-    text = epoch(recorded.text("sacct.mirage-waits.txt"))
+    text = recorded.text("sacct.mirage-waits.epoch.txt")
     table, left_out = accounting.read_waits(text, recorded.mark, 0, NEVER)
     assert left_out == 0
     expected = {job.job_id: job.start - job.submit for job in fates(recorded).values() if job.start != ABSENT}

@@ -132,6 +132,7 @@ def any_snapshots(draw: st.DrawFn) -> Snapshot:
         draw(st.dictionaries(TEXT, any_of(Job), max_size=3)),
         draw(st.lists(any_of(Job), max_size=2).map(tuple)),
         draw(st.frozensets(TEXT, max_size=3)),
+        draw(st.lists(any_of(Job), max_size=2).map(tuple)),
         draw(INT64),
     )
 

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -104,6 +105,28 @@ def test_life(own: Testbed) -> None:
     assert not own.directory.exists()
 
 
+HOLDER = """
+import os, signal, sys
+from onehost.clockkeeper import Semaphore
+Semaphore(sys.argv[1]).take()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_is_killed_with_the_clock_in_hand_stops_nobody(own: Testbed) -> None:
+    name = own.environment()["FAKETIME_SHARED"].split()[0]
+    for _ in range(3):
+        argv = [sys.executable, "-c", HOLDER, name]
+        holder = subprocess.run(argv, env=os.environ | {"PYTHONPATH": str(PROGRAM.parent)}, check=False)
+        assert holder.returncode == -signal.SIGKILL
+        assert "cpu-001" in own.ask("sinfo", "-hN")
+    job = own.run(
+        own.users[0], ["sbatch", "--parsable", "-p", "cpu", "-t", "5", "-o", "/dev/null", "--wrap", "true"]
+    )
+    seen = ["squeue", "-h", "-t", "all", "-o", "%T", "-j", job.stdout.strip()]
+    own.wait_until(lambda: own.ask(*seen).strip() == "COMPLETED", 60, "a job on the freed clock")
+
+
 def test_it_ends_with_the_process_that_wanted_it() -> None:
     directory = state_directory("orphan")
     script = (
@@ -129,8 +152,8 @@ def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Pat
     for path in (place, *place.rglob("*")):
         os.chown(path, user.pw_uid, user.pw_gid)
     program = str(place / "program" / "testbed")
+    directory = ["--dir", str(place / "t")]
     try:
-        directory = ["--dir", str(place / "t")]
         port = str(free_ports())
         own.run(
             user.pw_name, [program, "start", *directory, "--speed", "60", "--nodes", "v100=2", "--base-port", port]
@@ -151,12 +174,10 @@ def test_an_ordinary_user_has_one_without_accounting(own: Testbed, tmp_path: Pat
             "id",
         ]
         own.run(user.pw_name, wanted, env=conf, plain=True)
-        assert own.run(user.pw_name, ["squeue", "-h", "-t", "all", "-o", "%T %u %b"], env=conf).stdout.split() == [
-            "COMPLETED",
-            user.pw_name,
-            "gres:gpu:v100:4",
-        ]
+        shown = own.run(user.pw_name, ["squeue", "-h", "-t", "all", "-o", "%T %u %b"], env=conf).stdout
+        assert shown.replace("gres/", "gres:").split() == ["COMPLETED", user.pw_name, "gres:gpu:v100:4"]
         own.run(user.pw_name, [program, "wipe", *directory])
         assert processes_of(place / "t") == []
     finally:
+        own.run(user.pw_name, [program, "stop", *directory])
         shutil.rmtree(place)

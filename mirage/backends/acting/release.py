@@ -8,17 +8,16 @@ touched here but links of the owner asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import NotPermitted, SubmissionRejected, UnknownJob
-from mirage.domain.job import JobChange, JobState
+from mirage.domain.job import ABSENT, JobChange, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from mirage.domain.chain import ChainId
     from mirage.domain.job import Job, JobId, JobRequest
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Actuator, Cluster
@@ -28,15 +27,18 @@ _HELD_BY_ADMIN = "JobHeldAdmin"
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Our jobs in the last snapshot, by tag."""
+    """Our jobs in the last snapshot."""
 
-    links: Mapping[str, Job] = field(default_factory=dict)
-    stock: Mapping[str, Job] = field(default_factory=dict)
+    links: tuple[Job, ...] = ()
+    stock: tuple[Job, ...] = ()
+
+    def held(self, tag: str, owner: str) -> Job | None:
+        """The owner's job of this tag among the stock; anybody may write any comment."""
+        return next((job for job in self.stock if job.tag == tag and job.user == owner), None)
 
     def holds(self, job_id: JobId, owner: str) -> bool:
         """Whether the job is a link, or stock, of ``owner``."""
-        jobs = (*self.links.values(), *self.stock.values())
-        return any(job.job_id == job_id and job.user == owner for job in jobs)
+        return any(job.job_id == job_id and job.user == owner for job in (*self.links, *self.stock))
 
 
 class ReleaseCluster:
@@ -48,32 +50,32 @@ class ReleaseCluster:
         self._seen = _Seen()
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
-        """The cluster's snapshot, its links without the stock.
+        """The cluster's snapshot, the stock apart from its links.
 
         A held job is stock unless the loop knows it as a link by its id: then its owner, or the steering, holds
         it back, and it is shown. So a release whose answer was lost shows as a link once the job is no longer
         held, and is asked for again where it never happened. The one case that looks the same: a job that was
         released and held again by its owner before any snapshot showed it free, while its id was not stored; it
-        is released a second time.
+        is released a second time. Stock that ended as such, cancelled, was never a link and is not shown either.
         """
         snapshot = self._cluster.snapshot(queue=queue, expected=expected)
-        stock = {tag: job for tag, job in snapshot.links.items() if _is_stock(job, expected.get(tag, NO_JOB))}
-        links = {tag: job for tag, job in snapshot.links.items() if tag not in stock}
-        self._seen = _Seen(links, stock)
-        return replace(snapshot, links=links)
-
-    def stock(self, chain_id: ChainId, owner: str) -> tuple[Job, ...]:
-        """The jobs of this chain that wait to be asked for, as the last snapshot showed them."""
-        prefix = f"mirage:{chain_id}:"
-        return tuple(job for tag, job in self._seen.stock.items() if tag.startswith(prefix) and job.user == owner)
+        jobs = (*snapshot.links.values(), *snapshot.rivals)
+        stock = tuple(job for job in jobs if _is_stock(job, expected))
+        wanted = tuple(
+            job for job in jobs if not (_is_stock(job, expected) or _ended_as_stock(job, stock, expected))
+        )
+        links = {job.tag: job for job in reversed(wanted)}
+        self._seen = _Seen(wanted, stock)
+        rivals = tuple(job for job in wanted if links[job.tag] is not job)
+        return replace(snapshot, links=links, rivals=rivals, stock=stock)
 
     def submit(self, request: JobRequest) -> JobId:
         """Let the held job of this tag go; returns its id.
 
         Raises ``SubmissionRejected`` where its owner has left none, or an administrator holds it.
         """
-        job = self._seen.stock.get(request.tag)
-        if job is None or job.user != request.user:
+        job = self._seen.held(request.tag, request.user)
+        if job is None:
             raise _none_left(request)
         if job.reason == _HELD_BY_ADMIN:
             raise SubmissionRejected(_HELD_BY_ADMIN, f"an administrator holds job {job.job_id} ({request.tag})")
@@ -110,9 +112,19 @@ class ReleaseCluster:
             raise NotPermitted(f"job {job_id} is not a link of {owner} that the last snapshot shows")
 
 
-def _is_stock(job: Job, known: JobId) -> bool:
+def _is_stock(job: Job, expected: Mapping[str, JobId]) -> bool:
     held = job.held or job.reason == _HELD_BY_ADMIN
-    return job.state is JobState.PENDING and held and job.job_id != known
+    return job.state is JobState.PENDING and held and job.job_id != expected.get(job.tag)
+
+
+def _ended_as_stock(job: Job, stock: Sequence[Job], expected: Mapping[str, JobId]) -> bool:
+    """Whether it never ran and was not asked for; where that is not known, whether there is another to ask for."""
+    if not job.state.finished or job.start != ABSENT:
+        return False
+    known = expected.get(job.tag)
+    if known == NO_JOB:
+        return any(other.tag == job.tag and other.user == job.user for other in stock)
+    return known != job.job_id
 
 
 def _none_left(request: JobRequest) -> SubmissionRejected:

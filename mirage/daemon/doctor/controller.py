@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.doctor.reading import parameters, read_version
+from mirage.daemon.doctor.steering import look_at_steering
 from mirage.domain.errors import BadSpelling
 from mirage.slurm import duration
 
@@ -14,19 +15,21 @@ if TYPE_CHECKING:
 
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.doctor.reading import Row
+    from mirage.domain.chain import Steering
     from mirage.domain.job import Seconds
 
 _DEFAULT_BF_WINDOW = 1_440
 _ANCIENT = (20, 11)
 
 
-def look_at_settings(settings: Row, client: str, interval: Seconds) -> Iterator[Finding]:
+def look_at_settings(settings: Row, client: str, interval: Seconds, steering: Steering) -> Iterator[Finding]:
     """The findings about ``scontrol show config``.
 
-    ``client``: what ``scontrol --version`` prints; ``interval``: seconds between two looks of the daemon.
+    ``client``: what ``scontrol --version`` prints; ``interval``: seconds between two looks of the daemon;
+    ``steering``: how new chains are steered.
     """
     yield _versions(settings["SLURM_VERSION"], client)
-    yield from _priority(settings)
+    yield from _priority(settings, steering)
     yield _backfill(settings)
     yield _accounting(settings)
     yield _memory(settings, interval)
@@ -45,7 +48,7 @@ def _versions(controller: str, client: str) -> Finding:
     return ok("versions", found)
 
 
-def _priority(settings: Row) -> Iterator[Finding]:
+def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
     if settings.get("PriorityType", "").removeprefix("priority/") != "multifactor":
         follows = "jobs run in order of submission: a successor waits for all that is before it"
         yield ok("priority", f"PriorityType={settings.get('PriorityType')}", follows)
@@ -61,18 +64,7 @@ def _priority(settings: Row) -> Iterator[Finding]:
     else:
         found = f"PriorityWeightAge={weight}, PriorityMaxAge={settings.get('PriorityMaxAge', '')}"
         yield ok("age", found, "a successor that waits gains priority")
-    yield _accrual(settings)
-
-
-def _accrual(settings: Row) -> Finding:
-    flags = settings.get("PriorityFlags", "")
-    found = f"PriorityFlags={flags or 'none'}"
-    if "ACCRUE_ALWAYS" in flags.upper():
-        return ok("accrual", found, "held and dependent jobs age as well: steering = hold loses nothing")
-    if "limits" in settings.get("AccountingStorageEnforce", ""):
-        follows = "a hold or an open dependency makes a job's age count from anew: steering = nice keeps it"
-        return ok("accrual", f"{found}, limits are enforced", follows)
-    return ok("accrual", f"{found}, limits are not enforced", "a job's age counts on once it was eligible")
+    yield look_at_steering(settings, steering)
 
 
 def _backfill(settings: Row) -> Finding:

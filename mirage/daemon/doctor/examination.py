@@ -12,6 +12,7 @@ from mirage.backends.execution import Commands
 from mirage.bootstrap.worlds import build_view, command_environment, own_user, slurm_clock
 from mirage.daemon.doctor import controller, machine, people
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
+from mirage.daemon.doctor.patience import look_at_settle
 from mirage.daemon.doctor.reading import read_controller_time, read_partitions, read_settings, read_table
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 
@@ -28,8 +29,10 @@ _BY_COMMANDS = ("cli", "pyslurm")
 def examine(config: Config) -> Iterator[Finding]:
     """All findings; nothing is changed, and nothing but Slurm's questions is asked."""
     yield from machine.look_at_state(Path(config.service.state))
+    yield from machine.look_at_place(Path(config.service.state))
     yield machine.look_at_daemon(config)
     yield machine.look_at_socket(config)
+    yield look_at_settle(config)
     if config.cluster.backend == "simulated":
         yield ok("cluster", "simulated: no Slurm is looked at")
         return
@@ -66,7 +69,8 @@ class _Slurm:
         if settings.get("AuthType", "").endswith("munge"):
             yield machine.look_at_munge(settings.get("AuthInfo", ""))
         client = self.ask("scontrol", "--version")
-        yield from controller.look_at_settings(settings, client, self.config.loop.interval)
+        interval, steering = self.config.loop.interval, self.config.chains.steering
+        yield from controller.look_at_settings(settings, client, interval, steering)
         yield from self.guarded("partitions", self.partitions())
         yield from self.guarded("clock", self.clock())
         if not settings.get("AccountingStorageType", "").endswith("none"):
@@ -140,6 +144,7 @@ def _acting(config: Config) -> Iterator[Finding]:
             yield ok("acting", "mode agent", "each user has to run mirage agent")
         case "sudo":
             yield from machine.look_at_helper(Path(config.acting.helper))
+            yield from machine.look_at_privileges(Path(config.service.state))
         case "token":
             yield from machine.look_at_tokens(Path(config.acting.tokens))
         case "release":

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.config.places import SHARED_FOLDERS, default_places, remark_on
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import read_beat
 
@@ -57,6 +58,15 @@ def look_at_state(folder: Path) -> Iterator[Finding]:
         yield ok("state", str(folder))
 
 
+def look_at_place(folder: Path) -> Iterator[Finding]:
+    """Why the state is not in the user's home, where it is not."""
+    remark, follows = remark_on(folder), "mirage submit reaches this daemon from this machine only"
+    if remark and folder.parent == SHARED_FOLDERS[0]:
+        yield ok("state", remark, follows)
+    elif remark:
+        yield warn("state", remark, follows, "name a folder on a local disk: service.state; or use PostgreSQL")
+
+
 def look_at_daemon(config: Config) -> Finding:
     """Whether a daemon runs on this state, and is well."""
     folder = Path(config.service.state)
@@ -76,6 +86,9 @@ def look_at_daemon(config: Config) -> Finding:
 def look_at_socket(config: Config) -> Finding:
     """Whether the interface answers."""
     path = config.api.socket
+    system = default_places({}, 0).runtime / "api.sock"
+    if system.exists() and not Path(path).exists():
+        path = str(system)  # as the command line does: the site's daemon, where one has none of one's own
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
     with socket.socket(socket.AF_UNIX) as to:
@@ -127,6 +140,24 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
         )
         return
     yield ok("acting", f"{helper} is root's", "sudoers must allow it: deploy/sudoers.d/mirage")
+
+
+def look_at_privileges(state: Path) -> Iterator[Finding]:
+    """Whether the daemon that runs may start sudo at all."""
+    beat = read_beat(state / "heartbeat")
+    if beat is None or not _is_locked(state / "daemon.lock") or not _may_gain_nothing(beat.pid):
+        return
+    todo = "install deploy/systemd/mirage-sudo.conf as mirage.service.d/sudo.conf, and restart the daemon"
+    found = f"process {beat.pid} runs with NoNewPrivileges"
+    yield fail("acting", found, "sudo cannot become another user: nothing can be submitted", todo)
+
+
+def _may_gain_nothing(pid: int) -> bool:
+    """Whether the kernel denies the process and its children all new privileges; not known is no."""
+    try:
+        return "\nNoNewPrivs:\t1\n" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def look_at_tokens(folder: Path) -> Iterator[Finding]:

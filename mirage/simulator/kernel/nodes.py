@@ -48,12 +48,6 @@ def lacks(world: World, slot: int, nodes: np.ndarray) -> bool:
 
 
 @inlined
-def count(world: World, slot: int, nodes: np.ndarray) -> int:
-    """How many nodes the set offers the job: none when one that it must have is missing."""
-    return 0 if lacks(world, slot, nodes) else bitsets.count(nodes)
-
-
-@inlined
 def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes: np.ndarray) -> int:
     """Leave only nodes that advance reservations allow from ``start`` for the job's limit.
 
@@ -92,14 +86,14 @@ def _fits(world: World, slot: int, node: int, resources: int) -> bool:
 
 @inlined
 def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> int:
-    """Leave only nodes with room for the job now; returns how many they offer it (``count``)."""
+    """Leave only nodes with room for the job now; returns how many, 0 when one that it must have is missing."""
     resources, exclusive = fixed.config[0].resources, world.jobs[slot].exclusive == 1
     idle = world.bits[IDLE_ROW]
     if exclusive:
         for k in range(nodes.shape[0]):
             nodes[k] &= idle[k]
     if exclusive and fixed.config[0].whole_nodes == 1:
-        return count(world, slot, nodes)
+        return 0 if lacks(world, slot, nodes) else bitsets.count(nodes)
     total = 0
     node = bitsets.next_member(nodes, 0)
     while node >= 0:

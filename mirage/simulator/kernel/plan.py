@@ -39,7 +39,7 @@ def window(
     part = scratch.times[t]
     if part.next != END and (later == 0 or part.end < later):
         later = part.end
-    left = nodes.count(world, slot, usable)
+    left = bitsets.count(usable)
     while left >= wanted and part.begin < end and part.end > begin:
         left = 0
         space = scratch.space[t]
@@ -47,8 +47,6 @@ def window(
             word = usable[k] & space[k]
             usable[k] = word
             left += bitsets.size(word)
-        if left >= wanted and nodes.lacks(world, slot, usable):
-            left = 0
         if left < wanted and _too_few(fixed, world, scratch, slot, t):
             # No window that reaches into this time slot will do.
             later = part.end if part.next != END else 0
@@ -56,6 +54,8 @@ def window(
             break
         t = part.next
         part = scratch.times[t]
+    if left >= wanted and nodes.lacks(world, slot, usable):
+        left = 0
     return left, later
 
 

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import DependencyKind
-from mirage.slurm.jobrequest import said_by_options
+from mirage.slurm.jobrequest import said_by_options, unsaid_gres
 from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
 
 if TYPE_CHECKING:
     from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
-    from mirage.slurm import tres
 
 LONG_AGO = 1_000_000
 """A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
 
 _SECRET = ("SLURM_JWT", "SLURMRESTD_")
 """Beginnings of the names of variables that no job may have: they would let it act as a daemon does."""
+
+_MEMORY = frozenset(("memory_per_node", "memory_per_cpu"))
+"""To Slurm they are one number."""
 
 _LEAST_ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin",)
 """Slurm refuses an empty one."""
@@ -36,13 +38,11 @@ def describe(request: JobRequest, now: Seconds) -> Record:
         raise SubmissionRejected("JobScriptMissing", f"job {request.name}: there is nothing to run")
     if "\0" in "".join((batch.text, *batch.options, *itertools.chain(*batch.environment))):
         raise SubmissionRejected("InvalidText", f"job {request.name}: script, options or environment hold a NUL")
-    asked, options = _asked(request), read_options(batch.options, now)
+    script, asked, options = read_script(batch.text, now), _asked(request), read_options(batch.options, now)
     if "tres_per_node" in asked and "--gpus-per-node" in "".join(batch.options):  # both count, as for sbatch
         options["tres_per_node"] = f"{asked['tres_per_node']},{options['tres_per_node']}"
     return {
-        **read_script(batch.text, now),
-        **asked,
-        **options,
+        **_last_counts(script, asked, options),
         "comment": request.tag,
         "current_working_directory": batch.directory or "/",
         "environment": _environment(batch),
@@ -64,8 +64,18 @@ def describe_change(change: JobChange) -> Record:
     return fields
 
 
+def _last_counts(*sources: Record) -> Record:
+    """All that the sources say; what a later one says takes the place of an earlier one's, also in other words."""
+    found: Record = {}
+    for source in sources:
+        if _MEMORY & source.keys():
+            found = {name: value for name, value in found.items() if name not in _MEMORY}
+        found |= source
+    return found
+
+
 def _asked(request: JobRequest) -> Record:
-    """The fields of the request that ask for something."""
+    """The fields of the request that ask for something, but for those that its options say in their own words."""
     said = said_by_options(request)
     wishes: Record = {
         "partition": request.partition,
@@ -81,25 +91,17 @@ def _asked(request: JobRequest) -> Record:
         "begin_time": set_number(request.begin) if request.begin else None,
         "minimum_cpus_per_node": 0 if "cpus_per_node" in said else request.cpus_per_node,
         "memory_per_node": _memory(0 if "memory_mb_per_node" in said else request.memory_mb_per_node),
-        "tres_per_node": gres(
-            _unsaid(request.gres_per_node) if "gres_per_node" in said else request.gres_per_node
-        ),
+        "tres_per_node": gres(unsaid_gres(request) if "gres_per_node" in said else request.gres_per_node),
     }
     if request.warn:
         wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
     return {
         "name": request.name,
-        "minimum_nodes": request.nodes,
-        "maximum_nodes": request.nodes,
+        **({} if "nodes" in said else {"minimum_nodes": request.nodes, "maximum_nodes": request.nodes}),
         "time_limit": minutes(request.limit),
         "requeue": request.requeue,
         **{name: value for name, value in wishes.items() if value},
     }
-
-
-def _unsaid(amounts: tres.Amounts) -> tres.Amounts:
-    """Generic resources beside the GPUs, which the options say in words of their own."""
-    return tuple((name, count) for name, count in amounts if name.partition(":")[0] != "gpu")
 
 
 def _memory(megabytes: int) -> Record | None:

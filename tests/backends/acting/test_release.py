@@ -23,6 +23,7 @@ class Operated(FakeCluster):
 
     lose_release = False
     """The next release is done, but its answer does not come back."""
+    cancel_fails = False
 
     def stock(self, of: Chain, *indices: int) -> None:
         for index in indices:
@@ -34,6 +35,11 @@ class Operated(FakeCluster):
         if self.lose_release and change.held is False:
             self.lose_release = False
             raise ClusterUnavailable("timed out")
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        if self.cancel_fails:
+            raise ClusterUnavailable("timed out")
+        super().cancel(job_id, owner)
 
     def set(self, job_id: int, **changes: object) -> None:
         self.jobs[job_id] = replace(self.jobs[job_id], **changes)  # type: ignore[arg-type]
@@ -53,7 +59,7 @@ def test_what_is_asked_for_is_let_go() -> None:
     slurm.stock(svc, 1, 2)
     cluster = ReleaseCluster(slurm, slurm)
     assert links(cluster) == {}
-    assert [job.tag for job in cluster.stock(svc.chain_id, "alice")] == ["mirage:svc:1", "mirage:svc:2"]
+    assert [job.tag for job in cluster.snapshot().stock] == ["mirage:svc:1", "mirage:svc:2"]
     assert cluster.submit(svc.link_request(1)) == 100
     assert not slurm.jobs[100].held
     assert slurm.jobs[101].held
@@ -79,6 +85,41 @@ def test_stock_cancelled_by_its_owner_is_no_stock() -> None:
     slurm.cancel(JobId(100), "alice")
     with pytest.raises(SubmissionRejected, match="no held job"):
         cluster.submit(chain().link_request(1))
+
+
+def test_another_user_who_writes_the_same_comment_is_in_nobodys_way() -> None:
+    slurm, svc = waiting(), chain()
+    slurm.submit(replace(svc.link_request(1), user="mallory", held=True))
+    slurm.stock(svc, 1)
+    slurm.submit(replace(svc.link_request(2), user="mallory"))
+    slurm.stock(svc, 2)
+    cluster = ReleaseCluster(slurm, slurm)
+    assert [job.job_id for job in cluster.snapshot().stock] == [100, 101, 103]
+    assert cluster.submit(svc.link_request(1)) == 101
+    assert slurm.jobs[100].held
+    snapshot = cluster.snapshot(expected={svc.tag(1): JobId(101)})
+    shown = [snapshot.link(svc.tag(index), "alice") for index in (1, 2)]
+    assert [job and job.job_id for job in shown] == [101, None]
+    assert cluster.submit(svc.link_request(2)) == 103
+    snapshot = cluster.snapshot(expected={svc.tag(2): JobId(103)})
+    shown = [snapshot.link(svc.tag(2), user) for user in ("alice", "mallory")]
+    assert [job and job.job_id for job in shown] == [103, 102]
+
+
+def test_stock_that_its_owner_cancels_ends_no_chain() -> None:
+    slurm = waiting(2)
+    svc = chain(done=DoneCondition(links=3))
+    slurm.stock(svc, 1, 2, 3)
+    service = Service(slurm, svc, "fixed:2h")
+    service.run(4 * HOUR)
+    slurm.cancel(JobId(101), "alice")
+    record = service.run(6 * HOUR)
+    assert record.status is ChainStatus.ACTIVE
+    assert [link.job_id for link in record.links] == [100]
+    slurm.stock(svc, 2)
+    record = service.run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [link.job_id for link in record.links] == [100, 103, 102]
 
 
 def test_a_link_that_its_owner_holds_again_is_still_a_link() -> None:
@@ -163,8 +204,8 @@ class Service:
         self.crash()
 
     def crash(self) -> None:
-        slurm, cluster = self.slurm, ReleaseCluster(self.slurm, self.slurm)
-        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, MemoryJournal(), slurm)
+        slurm, cluster, self.journal = self.slurm, ReleaseCluster(self.slurm, self.slurm), MemoryJournal()
+        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), Policy())
 
@@ -190,7 +231,7 @@ def test_a_chain_lives_on_stock(steering: Steering) -> None:
     assert record.status is ChainStatus.DONE
     assert [link.job_id for link in record.links] == [100, 101, 102]
     assert all(outcome.interruption <= HOUR for outcome in record.outcomes())
-    assert [job.job_id for job in slurm.live()] == [103], "stock that was never asked for is left"
+    assert slurm.live() == [], "stock that will never be asked for is cancelled"
 
 
 @pytest.mark.parametrize("steering", list(Steering))
@@ -206,6 +247,43 @@ def test_crashes_cost_no_link(steering: Steering) -> None:
     record = service.run(300 * HOUR)
     assert record.status is ChainStatus.DONE
     assert [link.job_id for link in record.links] == [100, 101, 102]
+
+
+def test_only_the_stock_of_chains_that_are_over_is_cancelled() -> None:
+    slurm = waiting(2)
+    svc, other = chain(done=DoneCondition(links=1)), replace(chain(), chain_id=ChainId("svc-2"))
+    slurm.stock(svc, 1, 2, 3)
+    slurm.stock(other, 1)
+    slurm.submit(replace(svc.link_request(4), user="mallory", held=True))
+    service = Service(slurm, svc, "fixed:2h")
+    service.store.save(ChainRecord(other, status=ChainStatus.PAUSED))
+    for time in range(0, 300 * HOUR, HOUR):
+        slurm.advance(time)
+        service.loop.cycle()
+    assert [(job.user, job.tag) for job in slurm.live()] == [
+        ("alice", "mirage:svc-2:1"),
+        ("mallory", "mirage:svc:4"),
+    ]
+    said = [entry.text for entry in service.journal.entries if "held job" in entry.text]
+    assert said == [f"cancelled the held job {job_id}: the chain is over" for job_id in (101, 102)]
+
+
+def test_stock_that_could_not_be_cancelled_is_tried_again() -> None:
+    slurm = waiting(2)
+    svc = chain()
+    slurm.stock(svc, 1)
+    service = Service(slurm, svc, "fixed:2h")
+    service.store.save(ChainRecord(svc, status=ChainStatus.STOPPED))
+    slurm.cancel_fails = True
+    service.loop.cycle()
+    assert [job.job_id for job in slurm.live()] == [100]
+    assert "could not cancel the held job 100" in service.journal.entries[-1].text
+    slurm.cancel_fails, slurm.down = False, True
+    service.loop.cycle()
+    slurm.down = False
+    assert [job.job_id for job in slurm.live()] == [100], "nothing is done on what was seen before"
+    service.loop.cycle()
+    assert slurm.live() == []
 
 
 def test_a_chain_without_stock_says_so_and_pauses() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mirage.config.model import ClusterSection, Config, LoopSection
 from mirage.daemon.doctor.controller import look_at_partitions, look_at_settings
+from mirage.daemon.doctor.patience import look_at_settle
 from mirage.daemon.doctor.people import look_at_associations, look_at_operator
 from mirage.daemon.doctor.reading import (
     read_controller_time,
@@ -15,6 +17,8 @@ from mirage.daemon.doctor.reading import (
     read_table,
     read_version,
 )
+from mirage.daemon.doctor.steering import look_at_steering
+from mirage.domain.chain import Steering
 from mirage.domain.errors import BadSpelling
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -30,16 +34,13 @@ def settings(**changes: str) -> dict[str, str]:
 
 
 def levels(interval: int = 60, client: str = "slurm 22.05.8", **changes: str) -> dict[str, str]:
-    return {f.check: str(f.level) for f in look_at_settings(settings(**changes), client, interval)}
+    return {f.check: str(f.level) for f in look_at_settings(settings(**changes), client, interval, Steering.OFF)}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_testbed_is_well(version: str) -> None:
-    found = list(
-        look_at_settings(
-            read_settings(recorded(version, "scontrol.config.txt")), recorded(version, "scontrol.version.txt"), 60
-        )
-    )
+    answers = [recorded(version, f"scontrol.{name}.txt") for name in ("config", "version")]
+    found = list(look_at_settings(read_settings(answers[0]), answers[1], 60, Steering.OFF))
     assert {str(f.level) for f in found} == {"ok"}, [f for f in found if f.level != "ok"]
 
 
@@ -77,19 +78,33 @@ def test_one_setting_changes_one_finding(changes: dict[str, str], check: str, le
 
 
 @pytest.mark.parametrize(
-    ("flags", "enforce", "words"),
+    ("flags", "enforce", "ages", "words"),
     [
-        ("ACCRUE_ALWAYS", "limits", "age as well"),
-        ("", "associations,limits,qos", "from anew"),
-        ("", "none", "counts on"),
+        ("ACCRUE_ALWAYS", "associations,limits,qos,safe", True, "hold ages"),
+        ("CALCULATE_RUNNING,ACCRUE_ALWAYS", "none", True, "hold ages"),
+        ("", "associations,limits,qos", False, "from the release, whenever"),
+        ("FAIR_TREE", "safe", False, "from the release, whenever"),
+        ("", "all", False, "from the release, whenever"),
+        ("", "none", False, "where a job is submitted held"),
+        ("", "associations", False, "where a job is submitted held"),
     ],
 )
-def test_what_ages_under_a_hold(flags: str, enforce: str, words: str) -> None:
-    findings = look_at_settings(
-        settings(PriorityFlags=flags, AccountingStorageEnforce=enforce), "slurm 22.05.8", 60
-    )
-    (accrual,) = [f for f in findings if f.check == "accrual"]
-    assert words in accrual.follows
+def test_what_ages_is_as_measured(flags: str, enforce: str, ages: bool, words: str) -> None:
+    """DESIGN.md, "What keeps a successor back": the rows hold and pin of its three sorts of site."""
+    site = settings(PriorityFlags=flags, AccountingStorageEnforce=enforce)
+    for chosen in Steering:
+        finding = look_at_steering(site, chosen)
+        assert words in finding.follows
+        assert "pin ages" in finding.follows
+        assert (str(finding.level) == "warn") == (chosen is Steering.HOLD and not ages)
+
+
+@pytest.mark.parametrize(
+    ("settle", "timeout", "level"), [(120, 30, "ok"), (46, 30, "ok"), (45, 30, "warn"), (60, 60, "warn")]
+)
+def test_a_submission_under_way_is_waited_for(settle: int, timeout: int, level: str) -> None:
+    config = Config(loop=LoopSection(settle=settle), cluster=ClusterSection(timeout=timeout))
+    assert str(look_at_settle(config).level) == level
 
 
 def test_a_partition_that_is_down_or_short_is_named() -> None:

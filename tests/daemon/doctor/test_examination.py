@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +67,17 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
 def test_every_part_is_looked_at(examined) -> None:
     found = examined()
-    expected = {"state", "daemon", "interface", "commands", "controller", "versions", "age", "accrual", "backfill"}
+    expected = {
+        "state",
+        "daemon",
+        "interface",
+        "commands",
+        "controller",
+        "versions",
+        "age",
+        "steering",
+        "backfill",
+    }
     expected |= {
         "accounting",
         "memory",
@@ -76,6 +88,7 @@ def test_every_part_is_looked_at(examined) -> None:
         "history",
         "cluster",
         "acting",
+        "settle",
     }
     assert expected <= set(found)
     assert found["controller"][0]["level"] == "ok"
@@ -165,3 +178,39 @@ def test_tokens_are_counted_and_kept_from_others(tmp_path: Path) -> None:
     assert [f.found for f in machine.look_at_tokens(tmp_path)] == ["tokens of alice"]
     tmp_path.chmod(0o755)
     assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["fail", "ok"]
+
+
+@pytest.mark.parametrize("flag", ["0", "1"])
+def test_a_daemon_that_can_gain_no_privileges_cannot_use_sudo(tmp_path: Path, flag: str) -> None:
+    code = (
+        f"import ctypes, sys; ctypes.CDLL(None).prctl(38, {flag}, 0, 0, 0); print(1, flush=True); sys.stdin.read()"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+        single_instance(tmp_path / "daemon.lock"),
+    ):
+        process.stdout.readline()
+        beat = {"pid": process.pid, "time": 5, "cycles": 1, "sentence": "held"}
+        (tmp_path / "heartbeat").write_text(json.dumps(beat))
+        found = [str(finding.level) for finding in machine.look_at_privileges(tmp_path)]
+        process.stdin.close()
+    expected = ["fail"] if flag == "1" or _no_new_privileges() else []
+    assert found == expected
+    assert list(machine.look_at_privileges(tmp_path)) == [], "none runs"
+
+
+def _no_new_privileges() -> bool:
+    """Whether this very process, and so its children, may gain none."""
+    return "NoNewPrivs:\t1" in Path("/proc/self/status").read_text()
+
+
+@pytest.mark.parametrize(("folder", "level"), [("first", "ok"), ("second", "warn")])
+def test_a_state_beside_a_home_on_the_network_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, level: str
+) -> None:
+    monkeypatch.setattr(machine, "SHARED_FOLDERS", (tmp_path / "first", tmp_path / "second"))
+    monkeypatch.setattr(machine, "remark_on", lambda state: f"the state is in {state}")
+    (finding,) = machine.look_at_place(tmp_path / folder / "mirage-alice")
+    assert str(finding.level) == level
+    monkeypatch.undo()
+    assert list(machine.look_at_place(tmp_path)) == []

@@ -58,6 +58,38 @@ def test_options(option: str, fields: dict[str, Any]) -> None:
     assert asked(option).items() >= fields.items()
 
 
+@pytest.mark.parametrize("option", ["--ntasks=100", "--gpus=8", "--nodelist=a[1-3]"])
+def test_how_many_nodes_is_slurms_to_choose_where_the_options_leave_it_to_slurm(option: str) -> None:
+    """As ``sbatch`` without ``--nodes``: a job of one node could not hold 100 tasks."""
+    assert asked("--ntasks-per-node=4", nodes=1)["maximum_nodes"] == 1
+    assert not {"minimum_nodes", "maximum_nodes"} & asked(option, nodes=1).keys()
+    script = "#!/bin/sh\n#SBATCH --nodes=2-4\n"
+    found = asked(option, script=script, nodes=1)
+    assert (found["minimum_nodes"], found["maximum_nodes"]) == (2, 4), "the script's own line still counts"
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "megabytes", "field"),
+    [
+        ("#SBATCH --mem=10G", ("--mem-per-cpu=1G",), 4_096, "memory_per_cpu"),
+        ("#SBATCH --mem-per-cpu=1G", ("--mem=3G",), 0, "memory_per_node"),
+        ("#SBATCH --mem-per-cpu=1G", (), 3_072, "memory_per_node"),
+        ("#SBATCH --mem=3G", (), 0, "memory_per_node"),
+    ],
+)
+def test_memory_is_said_once(script: str, options: tuple[str, ...], megabytes: int, field: str) -> None:
+    found = asked(*options, script=f"#!/bin/sh\n{script}\n", memory_mb_per_node=megabytes)
+    assert {name: found[name]["number"] for name in found if name.startswith("memory")} == {
+        field: 1_024 if field == "memory_per_cpu" else 3_072
+    }
+
+
+@pytest.mark.parametrize("option", ["--cpus-per-gpu=2", "--mem-per-gpu=1G", "--gpus-per-socket=1", "--nodefile=x"])
+def test_sizes_in_words_that_rest_does_not_have_are_refused_by_name(option: str) -> None:
+    with pytest.raises(SubmissionRejected, match=option):
+        asked(option, "--gpus=2", cpus_per_node=4, memory_mb_per_node=2_048)
+
+
 @pytest.mark.parametrize(
     "option",
     ["--x11", "--export=NONE", "--array=1-5", "--signal=R:USR1", "--switches=2", "--nosuch", "--ntasks=many"],
@@ -94,7 +126,7 @@ def test_dependencies() -> None:
 
 def full() -> dict[str, Any]:
     return asked(
-        "--output=x", "--exclude=a1", "--mail-type=END", "--gpus=2",
+        "--output=x", "--exclude=a1", "--mail-type=END", "--gpus=2", "--nodes=2",
         nodes=2, limit=UNLIMITED, begin=NOW, held=True, nice=5, exclusive=True, requeue=False,
         memory_mb_per_node=10, gres_per_node=(("npu", 2),), warn=WarnSignal("USR1", 60),
     )  # fmt: skip

@@ -1,0 +1,29 @@
+"""Which ways of steering let a successor grow older in the queue of this site (as measured, see DESIGN.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.daemon.doctor.finding import ok, warn
+from mirage.domain.chain import Steering
+
+if TYPE_CHECKING:
+    from mirage.daemon.doctor.finding import Finding
+    from mirage.daemon.doctor.reading import Row
+
+_OTHERS = "pin ages (links need whole nodes); nice ages, but holds nothing back while a node is idle"
+
+
+def look_at_steering(settings: Row, chosen: Steering) -> Finding:
+    """What ages under ``PriorityFlags`` and ``AccountingStorageEnforce``; ``chosen``: what new chains get."""
+    flags, enforced = settings.get("PriorityFlags", ""), settings.get("AccountingStorageEnforce", "")
+    found = f"PriorityFlags={flags or 'none'}, AccountingStorageEnforce={enforced or 'none'}"
+    if "ACCRUE_ALWAYS" in flags.upper():
+        return ok("steering", found, f"hold ages, as everything does from its submission; {_OTHERS}")
+    limits = {"limits", "safe", "all"} & set(enforced.lower().split(","))
+    forgotten = "whenever a job is held" if limits else "where a job is submitted held, as links are"
+    follows = f"hold does not age: it counts from the release, {forgotten}; {_OTHERS}"
+    if chosen is Steering.HOLD:
+        todo = 'set chains.steering = "pin" where links have whole nodes, else "off"'
+        return warn("steering", f'{found}, chains.steering = "hold"', follows, todo)
+    return ok("steering", found, follows)
