@@ -71,7 +71,7 @@ class Resumption:
         """The jobs of a table as arrivals; those that the cluster would refuse are left out."""
         found = encode_trace(self._model, self._accounts, replace(table, user=self._known(table.user)))
         rows = found.jobs["row"].copy()
-        found.jobs["row"] = ABSENT
+        found.jobs["row"] = found.jobs["id"] = ABSENT
         return Coming(found.jobs, found.needs, rows, len(self._accounts.groups))
 
     def resume(self, snapshot: Snapshot, request: JobRequest, submitted: float = 0.0) -> Resumed:

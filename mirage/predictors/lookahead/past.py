@@ -64,11 +64,10 @@ class Past:
         return cls(observation.time, table, Likeness.of_table(table))
 
     @property
-    def ended(self) -> Int64:
-        """Rows of the jobs that ran and have ended, in order of their ends."""
-        table = self.table
-        rows = np.flatnonzero((table.start != ABSENT) & (table.end != ABSENT))
-        ordered: Int64 = rows[np.argsort(table.end[rows], kind="stable")]
+    def started(self) -> Int64:
+        """Rows of the jobs that have started, in order of their starts."""
+        rows = np.flatnonzero(self.table.start != ABSENT)
+        ordered: Int64 = rows[np.argsort(self.table.start[rows], kind="stable")]
         return ordered
 
     @property

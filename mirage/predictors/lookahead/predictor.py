@@ -1,8 +1,9 @@
 """Look-ahead: plays the coming days many times on the simulator, and weighs submitting now against later.
 
-All submit times are tried in the same futures, so that their costs differ by the submit time alone. The best
-later time is the best of a few fixed ones (open-loop planning: what is learnt until then counts for nothing,
-which makes holding look a little worse than it is).
+All submit times are tried in the same futures, so that their costs differ by the submit time alone. What holding
+is worth lies between two figures that the futures give: the best single later time, chosen now (open loop: what
+is learnt until then counts for nothing), and the best later time of each future (as if all were known). ``LEARNT``
+says where between them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mirage.simulator.resume import Resumption
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation, Prediction
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import JobId, Seconds
     from mirage.simulator.cluster import ClusterConfig
 
 Int64 = NDArray[np.int64]
@@ -34,8 +35,22 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 BEYOND = 3 * 24 * HOUR
 """How long after the predecessor's end the successor's start is still told from never."""
 
+TOO_EARLY = 0.75
+"""It is too early when this part of the futures starts well before the predecessor ends."""
+
 LATER = (HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
 """Submit times tried besides now and the predecessor's end, from now on."""
+
+
+LEARNT = 0.25
+"""How much of what perfect foresight would gain is still learnt by holding; chosen on January of LS6."""
+
+PAUSE = 0.25
+"""After a look that finds much time left, the next is due when this part of it has passed."""
+
+LONGEST_PAUSE = 4 * HOUR
+REMEMBERED = 256
+"""Predecessors whose last look is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +58,28 @@ class Budget:
     """How many futures are played."""
 
     screen: int = 16
-    """First, for submitting now only: when all of them start far before the predecessor ends, it is too early."""
-    batch: int = 48
-    """Then so many at a time, until the better action is clear."""
-    most: int = 208
+    """First, for submitting now only: when most of them start far before the predecessor ends, it is too early."""
+    batch: int = 40
+    """Then so many at a time for all submit times, until the better action is clear."""
+    most: int = 200
     clear: float = 2.5
-    """Standard errors by which the costs of the two actions must differ to be clear."""
+    """Standard errors by which the worth of the two actions must differ to be clear."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look that found it too early, and until when it holds."""
+
+    made: Seconds
+    until: Seconds
+    forecast: WaitForecast
 
 
 class Lookahead:
-    """The predictor. Its answer depends on the observation and the seed alone."""
+    """The predictor. Its answers depend on the observations and the seed alone.
+
+    Where it is much too early it does not look again at once: see ``PAUSE``.
+    """
 
     name = "lookahead"
 
@@ -68,6 +95,7 @@ class Lookahead:
         self._seed = seed
         self._weights = weights or Weights()
         self._budget = budget or Budget()
+        self._looks: dict[JobId, _Look] = {}
 
     @property
     def wants(self) -> Wants:
@@ -81,12 +109,32 @@ class Lookahead:
         past is known, ``SubmissionRejected`` where the cluster as configured would refuse the successor.
         """
         now, predecessor = observation.time, observation.predecessor
-        end = max(now, predecessor.end) if predecessor is not None and predecessor.end != ABSENT else now
-        outlook = Outlook(observation, self._resumption, self._seed, end + BEYOND)
-        screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))
-        if end == now or screened.max() < end - _margin(end - now):
-            return _forecast(screened[:, 0])
-        return self._weigh(outlook, now, end)
+        if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
+            return _forecast(self._screened(self._outlook(observation, now), now))
+        look = self._looks.get(predecessor.job_id)
+        if look is not None and look.made <= now < look.until:
+            return look.forecast
+        outlook = self._outlook(observation, predecessor.end)
+        screened = self._screened(outlook, now)
+        early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
+        if early > max(HOUR, 0.1 * (predecessor.end - now)):
+            return self._pause(predecessor.job_id, now, early, _forecast(screened))
+        return self._weigh(outlook, now, predecessor.end)
+
+    def _outlook(self, observation: Observation, end: Seconds) -> Outlook:
+        return Outlook(observation, self._resumption, self._seed, end + BEYOND)
+
+    def _screened(self, outlook: Outlook, now: Seconds) -> Int64:
+        """Starts if submitted now, in the first few futures."""
+        return outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
+
+    def _pause(self, number: JobId, now: Seconds, early: float, forecast: WaitForecast) -> WaitForecast:
+        pause = int(min(PAUSE * early, LONGEST_PAUSE))
+        self._looks.pop(number, None)
+        self._looks[number] = _Look(now, now + pause, forecast)
+        if len(self._looks) > REMEMBERED:
+            del self._looks[next(iter(self._looks))]
+        return forecast
 
     def _weigh(self, outlook: Outlook, now: Seconds, end: Seconds) -> ActionScores:
         times, budget = _submit_times(now, end), self._budget
@@ -95,16 +143,17 @@ class Lookahead:
             futures = np.arange(len(starts), min(len(starts) + budget.batch, budget.most))
             starts = np.concatenate([starts, outlook.starts(futures, times)])
             costs = _costs(starts - end, self._weights)
-            best = 1 + int(np.argmin(costs[:, 1:].mean(axis=0)))
-            if _clear(costs[:, 0] - costs[:, best], budget.clear):
+            held = _held(costs[:, 1:])
+            if _clear(costs[:, 0] - held, budget.clear):
                 break
-        means = costs.mean(axis=0)
-        return ActionScores(-float(means[0]), -float(means[best]), _forecast(starts[:, 0]))
+        return ActionScores(-float(costs[:, 0].mean()), -float(held.mean()), _forecast(starts[:, 0]))
 
 
-def _margin(left: Seconds) -> float:
-    """How far before the predecessor's end every screened start must be for it to be too early."""
-    return max(HOUR, 0.25 * left)
+def _held(costs: Floats) -> Floats:
+    """What holding costs in each future, shape (futures,); from the costs of later submit times."""
+    chosen = costs[:, int(np.argmin(costs.mean(axis=0)))]
+    held: Floats = (1.0 - LEARNT) * chosen + LEARNT * costs.min(axis=1)
+    return held
 
 
 def _submit_times(now: Seconds, end: Seconds) -> Int64:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.job import ABSENT
+
 if TYPE_CHECKING:
     from mirage.predictors.lookahead.past import Likeness, Past
 
@@ -34,9 +36,9 @@ class Level:
     """What a run counts for each newer one at the same level."""
 
 
-SERIES = Level(prior=3.0, memory=4 * DAY, fading=0.8)
-USER = Level(prior=3.0, memory=30 * DAY, fading=0.9)
-CLASS = Level(prior=1.0, memory=14 * DAY, fading=1.0)
+SERIES = Level(prior=6.0, memory=14 * DAY, fading=0.9)
+USER = Level(prior=6.0, memory=30 * DAY, fading=0.95)
+CLASS = Level(prior=0.1, memory=14 * DAY, fading=1.0)
 """Chosen by the continuous ranked probability score of the remaining run times on LS6, December and January."""
 
 SAME_CLASS = 2.0
@@ -55,15 +57,16 @@ class RunTimes:
     """Draws run times."""
 
     def __init__(self, past: Past) -> None:
-        rows = past.ended
-        table = past.table
-        self._now = past.now
-        self._end, self._limit = table.end[rows], table.limit[rows]
-        self._ran, self._hit = table.end[rows] - table.start[rows], past.hit_limit[rows]
-        self._series, self._user = past.like.series[rows], past.like.user[rows]
-        self._log_limit = np.log(np.maximum(self._limit, 1))
+        rows = past.started
+        table, like = past.table, past.like
+        self._age = past.now - table.start[rows]
+        self._ended = table.end[rows] != ABSENT
+        self._ran = np.where(self._ended, table.end[rows] - table.start[rows], self._age)
+        self._hit = past.hit_limit[rows]
+        self._series, self._user, limit = like.series[rows], like.user[rows], like.limit[rows]
+        self._limit, self._log_limit = limit, np.log(np.maximum(limit, 1))
         self._kept: dict[tuple[int, int, int], _Mixture] = {}
-        self._classes: dict[int, tuple[Int64, Floats]] = {}
+        self._classes: dict[int, Int64] = {}
 
     def draw(self, like: Likeness, elapsed: Int64, uniforms: Floats) -> Int64:
         """Seconds each job runs in all, more than ``elapsed`` and at most its limit; shape of ``uniforms``."""
@@ -83,31 +86,44 @@ class RunTimes:
     def _mixed(self, series: int, user: int, limit: int) -> _Mixture:
         same_user = np.flatnonzero(self._user == user)
         same_series = same_user[(self._series[same_user] == series) & (self._limit[same_user] == limit)]
-        levels = [(same_series, *self._weighed(same_series, SERIES)), (same_user, *self._weighed(same_user, USER))]
-        levels.append((*self._class(limit), CLASS.prior))
-        seconds, weights, left = [np.array([limit], dtype=np.int64)], [np.zeros(1)], 1.0
-        for rows, weight, prior in levels:
-            evidence = float(weight.sum())
-            if evidence <= 0.0:
-                continue
-            share = left * evidence / (evidence + prior) if rows is not levels[-1][0] else left
-            seconds.append(np.where(self._hit[rows], limit, np.minimum(self._ran[rows], limit)))
-            weights.append(weight * (share / evidence))
+        levels = ((same_series, SERIES), (same_user, USER), (self._class(limit), CLASS))
+        seconds, masses, left = [], [], 1.0
+        for rows, level in levels:
+            found, mass, evidence = self._survival(rows, level, limit)
+            share = left * evidence / (evidence + level.prior)
+            seconds.append(found)
+            masses.append(share * mass)
             left -= share
-        joined, mass = np.concatenate(seconds), np.concatenate(weights)
+        joined = np.append(np.concatenate(seconds), limit)
+        weights = np.append(np.concatenate(masses), left)
         order = np.argsort(joined, kind="stable")
-        return _Mixture(joined[order], np.cumsum(mass[order]))
+        return _Mixture(joined[order], np.cumsum(weights[order]))
 
-    def _weighed(self, rows: Int64, level: Level) -> tuple[Floats, float]:
+    def _survival(self, rows: Int64, level: Level, limit: int) -> tuple[Int64, Floats, float]:
+        """Run times of ``rows`` (by start), the mass of each, and what they are worth as evidence.
+
+        What still runs counts as longer than that (Kaplan & Meier, JASA 53, 1958): leaving it out would make the
+        newest jobs look short, for of these only the short ones have ended.
+        """
         newer = np.arange(len(rows) - 1, -1, -1)
-        return np.exp((self._end[rows] - self._now) / level.memory) * level.fading**newer, level.prior
+        weight = np.exp(-self._age[rows] / level.memory) * level.fading**newer
+        ran = np.minimum(np.where(self._hit[rows], limit, self._ran[rows]), limit)
+        ended = self._ended[rows] | (ran >= limit)
+        order = np.lexsort((~ended, ran))
+        ran, ended, weight = ran[order], ended[order], weight[order]
+        at_risk = np.cumsum(weight[::-1])[::-1]
+        hazard = np.where(ended, weight / np.maximum(at_risk, 1e-300), 0.0)
+        surviving = np.cumprod(1.0 - hazard)
+        mass = np.append(1.0, surviving[:-1]) * hazard if len(rows) else hazard
+        rest = 1.0 - float(mass.sum())
+        evidence = float(weight[ended].sum())
+        return np.append(ran, limit), np.append(mass, rest), evidence
 
-    def _class(self, limit: int) -> tuple[Int64, Floats]:
+    def _class(self, limit: int) -> Int64:
         """Jobs of about this limit; all jobs where there are none."""
         if limit not in self._classes:
             near = np.abs(self._log_limit - np.log(max(limit, 1))) <= np.log(SAME_CLASS)
-            rows = np.flatnonzero(near) if near.any() else np.arange(len(self._ran))
-            self._classes[limit] = (rows, self._weighed(rows, CLASS)[0])
+            self._classes[limit] = np.flatnonzero(near) if near.any() else np.arange(len(self._ran))
         return self._classes[limit]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ALIKE = 0.5
+ALIKE = 0.75
 """How often the jobs of one series go the same way in a future (run long, run short)."""
 
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
