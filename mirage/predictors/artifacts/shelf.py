@@ -54,21 +54,17 @@ class Shelf:
         self._root = root
 
     def versions(self) -> tuple[Version, ...]:
-        """All that are kept, by name; those in use last. Raises ``ArtifactMismatch``."""
+        """All that are kept, by name, in the order of their last promotion. Raises ``ArtifactMismatch``."""
         if not self._root.is_dir():
             return ()
         found = []
         for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
             history = _history(folder)
-            kept = {path.name for path in folder.iterdir() if (path / MANIFEST).is_file()}
-            ordered = [*sorted(kept - set(history)), *(v for v in dict.fromkeys(reversed(history)) if v in kept)][
-                ::-1
-            ]
+            place = {version: number for number, version in enumerate(history)}
+            kept = (path.name for path in folder.iterdir() if path.name[0] != "." and (path / MANIFEST).is_file())
             found += [
-                Version(
-                    folder.name, version, bool(history) and version == history[-1], read_manifest(folder / version)
-                )
-                for version in reversed(ordered)
+                Version(folder.name, version, history[-1:] == [version], read_manifest(folder / version))
+                for version in sorted(kept, key=lambda version: (place.get(version, -1), version))
             ]
         return tuple(found)
 

@@ -47,10 +47,10 @@ Float64 = NDArray[np.float64]
 class Settings:
     """What is not chosen on the validation span."""
 
-    trees: int = 150
-    leaves: tuple[int, ...] = (20, 60, 180)
+    trees: int = 100
+    leaves: tuple[int, ...] = (10, 40)
     """Least rows of a leaf; the best of them is chosen."""
-    rows: int = 20_000
+    rows: int = 8_000
     """Rows that each tree is grown from, at most: neighbouring submit times see almost the same queue."""
     columns: float = 0.2
     """Share of the features that each split chooses from."""
