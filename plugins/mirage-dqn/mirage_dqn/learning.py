@@ -45,7 +45,7 @@ class DqnOptions:
     """Steps between looks at what the target network would do, which targets follow."""
     horizon: int = 96
     """Points of the grid that the targets of holding look ahead; see ``CounterfactualBuffer``."""
-    patience: Patience = field(default_factory=lambda: Patience(every=12_800, looks=10))
+    patience: Patience = field(default_factory=lambda: Patience(every=6_400, looks=8))
     weights: Weights = field(default_factory=Weights)
 
 
@@ -79,7 +79,8 @@ def _model(table: Table, seed: int, options: DqnOptions) -> DQN:
         gamma=1.0,
         train_freq=1,
         gradient_steps=options.updates,
-        target_update_interval=1,
+        # After every step of all environments: sb3 counts each of them.
+        target_update_interval=options.envs,
         replay_buffer_class=CounterfactualBuffer,
         replay_buffer_kwargs=memory,
         exploration_initial_eps=0.5,
@@ -116,7 +117,7 @@ def trainer(kind: str) -> ScoreTrainer:
     """The trainer with an encoder of this kind. Raises ``ConfigError`` for one that does not exist."""
     options = DqnOptions(encoder=EncoderOptions(kind))
     options.encoder.check()
-    course = Course(epochs=20, steps=400_000)
+    course = Course(epochs=10, steps=150_000)
 
     def learn_so(table: Table, validation: Table | None, seed: int, course: Course) -> Learned:
         return learn(table, validation, seed, course, options)

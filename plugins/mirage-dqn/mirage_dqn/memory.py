@@ -34,7 +34,7 @@ Bool = NDArray[np.bool_]
 class CounterfactualBuffer(ReplayBuffer):
     """``buffer_size`` visited rows; half of what is drawn are holds, half submissions."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the parent's own, by which stable-baselines3 calls it)
         self,
         buffer_size: int,
         observation_space: Space[Any],

@@ -34,7 +34,7 @@ def exported(network: nn.Module, sample: Float32) -> bytes:
         torch.onnx.export(
             network,
             (vectors[:2],),
-            written,
+            written,  # type: ignore[arg-type]  # declared too narrowly: files are taken
             dynamo=False,
             opset_version=OPSET,
             input_names=["features"],

@@ -1,4 +1,4 @@
-"""What a policy would have come to on a table, exactly: the first point at which it submits, and the return there."""
+"""What a policy would have come to on a table, exactly: where it first submits, and the return there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scores(network: nn.Module, table: Table) -> Float32:
     device = next(network.parameters()).device
     flat = torch.from_numpy(table.features.reshape(-1, table.schema.size))
     with torch.no_grad():
-        parts = [network(part.to(device)).cpu().numpy() for part in flat.split(ROWS_AT_ONCE)]
+        parts = [network(part.to(device)).cpu().numpy() for part in torch.split(flat, ROWS_AT_ONCE)]
     return np.concatenate(parts).astype(np.float32).reshape(*table.submit.shape, 2)
 
 

@@ -44,7 +44,7 @@ class EncoderOptions:
 
     kind: str = "mlp"
     """One of ``KINDS``."""
-    width: int = 128
+    width: int = 64
     """Numbers that come out."""
     experts: int = 4
     """For ``moe``."""
@@ -70,8 +70,8 @@ class Standardise(nn.Module):
 
     def __init__(self, mean: NDArray[np.float32], spread: NDArray[np.float32]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.as_tensor(mean))
-        self.register_buffer("spread", torch.as_tensor(spread))
+        self.mean = nn.Buffer(torch.as_tensor(mean))
+        self.spread = nn.Buffer(torch.as_tensor(spread))
 
     def forward(self, features: Tensor) -> Tensor:
         """Shape as given."""
@@ -122,7 +122,7 @@ class Attention(nn.Module):
         return again
 
     def _split(self, tokens: Tensor) -> Tensor:
-        return tokens.unflatten(-1, (self.heads, self.depth)).transpose(1, 2)
+        return tokens.reshape(*tokens.shape[:-1], self.heads, self.depth).transpose(1, 2)
 
 
 class Transformer(nn.Module):
@@ -141,7 +141,7 @@ class Transformer(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Shape (batch, width)."""
         split = self.layout.steps * self.layout.columns
-        steps = features[:, :split].unflatten(1, (self.layout.steps, self.layout.columns))
+        steps = features[:, :split].reshape(-1, self.layout.steps, self.layout.columns)
         statics = features[:, split:] if self.layout.statics else torch.zeros_like(features[:, :1])
         tokens = torch.cat([self.step(steps), self.present(statics).unsqueeze(1)], dim=1) + self.place
         encoded: Tensor = self.last(self.blocks(tokens)[:, -1])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mirage.plugin import Table
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+ROWS_AT_ONCE = 8_192
 UNIT = 12 * 3_600.0
 """Targets are in twelve hours."""
 
@@ -49,7 +50,7 @@ def pretrain(
     curves: dict[str, list[float]] = {"pretraining_training": [], "pretraining_validation": []}
     best, kept = 0, deepcopy(encoder.state_dict())
     for epoch in range(1, epochs + 1):
-        batches = torch.randperm(len(targets), generator=generator).split(options.batch)
+        batches = torch.split(torch.randperm(len(targets), generator=generator), options.batch)
         losses = [_learn(model, optimiser, features[rows], targets[rows]) for rows in batches]
         curves["pretraining_training"].append(12 * float(np.mean(losses)))
         if validation is not None:
@@ -89,6 +90,6 @@ def _validated(model: nn.Module, table: Table) -> float:
     device = next(model.parameters()).device
     features, targets = _examples(table)
     with torch.no_grad():
-        parts = zip(features.split(8_192), targets.split(8_192), strict=True)
+        parts = zip(torch.split(features, ROWS_AT_ONCE), torch.split(targets, ROWS_AT_ONCE), strict=True)
         losses = [float(_pinball(model(f.to(device)), t.to(device))) * len(t) for f, t in parts]
     return sum(losses) / len(targets)

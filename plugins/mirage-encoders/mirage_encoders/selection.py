@@ -57,7 +57,9 @@ class Judge:
         if steps >= self._next:
             self._judge(steps, self._validation)
             self._next = steps + self._patience.every
-        return len(self.curves["steps"]) - 1 - self._best_at < self._patience.looks
+        looks, costs = len(self.curves["steps"]), self.curves["validation_cost"]
+        # A policy that decides nothing yet, and costs what it cost at first, is still on its way.
+        return looks - 1 - self._best_at < self._patience.looks or max(costs) == min(costs)
 
     def restore(self, steps: int) -> int:
         """Give the network its best state back, the one after ``steps`` where there is no validation.

@@ -30,11 +30,16 @@ def moe_trainer() -> Trainer:
     return _trainer("moe")
 
 
-def _trainer(kind: str) -> Trainer:
+def ppo_trainer() -> Trainer:
+    """Learns it by PPO (Schulman et al., 2017) with a perceptron; the others are by REINFORCE."""
+    return _trainer("mlp", "ppo")
+
+
+def _trainer(kind: str, algorithm: str = "reinforce") -> Trainer:
     try:
         from mirage_policy_gradient.learning import trainer
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("mirage"):
             raise
         raise MissingExtra(f"training policy-gradient ({error.name})", "train") from None
-    return trainer(kind)
+    return trainer(kind, algorithm)

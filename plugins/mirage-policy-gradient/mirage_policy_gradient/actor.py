@@ -19,6 +19,7 @@ class Actor(nn.Module):
         super().__init__()
         self.encoding = policy.features_extractor
         self.hidden = policy.mlp_extractor.policy_net
+        assert isinstance(policy.action_net, nn.Linear), "one score for each of two actions"
         self.last = policy.action_net
 
     def forward(self, features: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from mirage_encoders.selection import Judge, Patience, Selection
 from mirage_encoders.trainer import ScoreTrainer
 from mirage_encoders.vector import HOURS, TableVecEnv
 from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from mirage.plugin import ConfigError, Weights
 from mirage_policy_gradient import NAME, VERSION
@@ -31,11 +33,11 @@ ALGORITHMS = ("ppo", "reinforce")
 class PolicyOptions:
     """How to learn. Steps are of the environment, all hand-overs beside each other counted."""
 
-    algorithm: str = "ppo"
+    algorithm: str = "reinforce"
     """One of ``ALGORITHMS``."""
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     pretraining: Pretraining = field(default_factory=Pretraining)
-    envs: int = 256
+    envs: int = 64
     """Hand-overs beside each other; of ``reinforce`` those in one batch."""
     rollout: int = 96
     """Steps of each environment between updates (``ppo``)."""
@@ -43,35 +45,42 @@ class PolicyOptions:
     """Passes over each rollout (``ppo``)."""
     batch: int = 2_048
     """Steps in a batch (``ppo``)."""
-    rate: float = 3e-4
+    rate: float = 1e-3
     decay: float = 0.1
     entropy: float = 0.003
     """What a nat of entropy is worth: keeps a policy from settling too early."""
+    smoothing: float = 0.95
+    """How much of the mean network stays at each update (``reinforce``) or rollout (``ppo``)."""
     submit_chance: float = 0.02
     """At which every decision begins: whoever submits early sees no late state."""
-    patience: Patience = field(default_factory=lambda: Patience(every=98_304, looks=12))
+    patience: Patience = field(default_factory=lambda: Patience(every=50_000, looks=12))
     weights: Weights = field(default_factory=Weights)
 
     def check(self) -> None:
-        """Raise ``ConfigError`` for an algorithm that does not exist."""
+        """Raise ``ConfigError`` for an algorithm or a network that does not exist."""
+        self.encoder.check()
         if self.algorithm not in ALGORITHMS:
             raise ConfigError("policy-gradient", f"{self.algorithm!r} is none of {', '.join(ALGORITHMS)}")
 
 
 def learn(table: Table, validation: Table | None, seed: int, course: Course, options: PolicyOptions) -> Learned:
-    """Train on ``table``, choose the state by ``validation``; without one learn as long as ``course`` says."""
+    """Train on ``table``, choose the state by ``validation``; without one learn as long as ``course`` says.
+
+    What is served is the mean of the network over its last updates (Polyak & Juditsky, 1992).
+    """
     options.check()
     model = _model(table, seed, options)
     actor = Actor(model.policy)
     epochs, before = pretrain(actor.encoding, (table, validation), course.epochs, seed, options.pretraining)
     actor.begin_at(options.submit_chance)
-    judge = Judge(actor, (table, validation), options.weights, options.patience)
+    mean = AveragedModel(actor, multi_avg_fn=_keeping(options.smoothing))
+    judge = Judge(mean.module, (table, validation), options.weights, options.patience)
     if options.algorithm == "reinforce":
-        _reinforce(actor, table, judge, seed, course.steps, options)
+        _reinforce(actor, mean, table, judge, seed, course.steps, options)
     else:
-        model.learn(course.steps, Selection(judge))
+        model.learn(course.steps, CallbackList([_Averaging(actor, mean), Selection(judge)]))
     steps = judge.restore(course.steps)
-    return Learned(actor, Course(epochs, steps), before | judge.curves)
+    return Learned(mean.module, Course(epochs, steps), before | judge.curves)
 
 
 def _model(table: Table, seed: int, options: PolicyOptions) -> PPO:
@@ -92,7 +101,27 @@ def _model(table: Table, seed: int, options: PolicyOptions) -> PPO:
     )
 
 
-def _reinforce(actor: Actor, table: Table, judge: Judge, seed: int, most: int, options: PolicyOptions) -> None:
+def _keeping(share: float) -> Any:
+    return get_ema_multi_avg_fn(share)  # type: ignore[no-untyped-call]  # not declared by torch
+
+
+class _Averaging(BaseCallback):
+    """Takes what each rollout taught into the mean."""
+
+    def __init__(self, actor: Actor, mean: AveragedModel) -> None:
+        super().__init__()
+        self._actor, self._mean = actor, mean
+
+    def _on_rollout_start(self) -> None:
+        self._mean.update_parameters(self._actor)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def _reinforce(
+    actor: Actor, mean: AveragedModel, table: Table, judge: Judge, seed: int, most: int, options: PolicyOptions
+) -> None:
     """Ascend the expected return of batches of whole hand-overs; a step is a point of the grid."""
     device = next(actor.parameters()).device
     optimiser = torch.optim.AdamW(actor.parameters(), options.rate, weight_decay=options.decay)
@@ -106,17 +135,18 @@ def _reinforce(actor: Actor, table: Table, judge: Judge, seed: int, most: int, o
         logits = actor(seen.flatten(0, 1)).unflatten(0, seen.shape[:2])
         gain = expected_return(logits, returns[chosen].to(device)).mean() + options.entropy * entropy(logits)
         optimiser.zero_grad()
-        (-gain).backward()
+        torch.autograd.backward(-gain)
         torch.nn.utils.clip_grad_norm_(actor.parameters(), 1.0)
         optimiser.step()
+        mean.update_parameters(actor)
         steps += logits.shape[0] * logits.shape[1]
 
 
-def trainer(kind: str) -> ScoreTrainer:
-    """The trainer with an encoder of this kind. Raises ``ConfigError`` for one that does not exist."""
-    options = PolicyOptions(encoder=EncoderOptions(kind))
-    options.encoder.check()
-    course = Course(epochs=20, steps=4_000_000)
+def trainer(kind: str, algorithm: str) -> ScoreTrainer:
+    """The trainer with an encoder of this kind. Raises ``ConfigError`` for what does not exist."""
+    options = PolicyOptions(algorithm, EncoderOptions(kind))
+    options.check()
+    course = Course(epochs=10, steps=3_000_000)
 
     def learn_so(table: Table, validation: Table | None, seed: int, course: Course) -> Learned:
         return learn(table, validation, seed, course, options)
