@@ -61,7 +61,7 @@ class Arrivals:
         while begin < until:
             day = begin // DAY
             end = min((day + 1) * DAY, until)
-            back = self._weeks_back(future, day) * WEEK
+            back = self._weeks_back(future, day, end) * WEEK
             low, high = np.searchsorted(self._submit, (begin - back + 1, end - back + 1))
             chosen.append(np.arange(low, high))
             shifts.append(np.full(high - low, back))
@@ -77,8 +77,8 @@ class Arrivals:
         jobs["cancel_at"] += np.where(jobs["cancel_at"] != NEVER, by, 0)
         return Coming(jobs, coming.needs[drawn.rows], np.full(len(by), ABSENT), coming.groups)
 
-    def _weeks_back(self, future: int, day: int) -> int:
-        """From which week a day comes; what lies ahead of it by more than a week must come from further back."""
-        least = 1 + max(0, day * DAY - self._now) // WEEK
+    def _weeks_back(self, future: int, day: int, end: Seconds) -> int:
+        """From which week a day comes that lasts until ``end``; from none whose end is still to come."""
+        least = max(1, -((self._now - end) // WEEK))
         drawn = uniforms(self._seed, np.array([future]), np.array([day]))[0, 0]
         return int(least + drawn * max(self._weeks - least + 1, 1))
