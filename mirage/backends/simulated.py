@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mirage.domain.decision import Standing
     from mirage.domain.job import JobChange, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.simulation import Simulation
@@ -126,6 +127,10 @@ class SimulatedCluster:
     def jobs(self, span: Seconds) -> JobTable:
         """The trace's jobs of the last ``span`` seconds, without those submitted through this object."""
         return self.simulation.known_jobs(self.simulation.now - span)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """What the simulated controller grants the request's user."""
+        return self.simulation.standing(request)
 
     def now(self) -> Seconds:
         """The simulated clock."""

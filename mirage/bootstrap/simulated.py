@@ -12,7 +12,7 @@ import numpy as np
 
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
-from mirage.bootstrap.worlds import View
+from mirage.bootstrap.worlds import Lore, View
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT
@@ -36,7 +36,8 @@ def simulated_view(section: SimulatedSection, state: Path) -> View:
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, _background(section.trace, now), start=now)), clock)
-    return View(cluster, cluster, cluster, clock)
+    lore = Lore(jobs=cluster, standings=cluster, description=lambda: config)
+    return View(cluster, cluster, cluster, clock, lore)
 
 
 def _own_clock(file: Path, rate: float) -> AcceleratedClock:

@@ -86,6 +86,9 @@ class Guards:
         """The guard of the predictor so named; empty: the default. Raises ``PluginNotFound``, ``ConfigError``."""
         if not name or name == self._default.predictor.name:
             return self._default
+        shadow = next((each for each in self.shadows if each.predictor.name == name), None)
+        if shadow is not None:
+            return shadow
         if name not in self._named:
             if self._build is None:
                 raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")

@@ -20,10 +20,12 @@ from mirage.simulator.kernel.layout import NEED_SPACE, NEVER, Fixed, Scratch, Wo
 from mirage.simulator.model import Model
 from mirage.simulator.nodelists import nodes_listed
 from mirage.simulator.registry import Registry
+from mirage.simulator.standing import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from mirage.domain.decision import Standing
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
@@ -356,6 +358,10 @@ class Simulation:
         Nothing in copies that have forgotten the results.
         """
         return views.known_jobs(self._trace, self._record.results, since, self.now)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """What the controller grants the request's user for such a job."""
+        return standing_of(self._model, self._registry.accounts, self._world, request, self.now)
 
     def schedule(self) -> Table:
         """By trace row: start and end (``NEVER``: not yet), state; empty in copies that have forgotten them."""

@@ -1,0 +1,56 @@
+"""A real cluster as the simulator wants it: its slurm.conf, and the accounts and limits that slurmdbd has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ClusterUnavailable, ConfigError
+from mirage.simulator.configuration.slurmconf import (
+    ASSOCIATIONS_FILE,
+    QOS_FILE,
+    inspect_slurm_conf,
+)
+from mirage.slurm.configtext import FILE, read_settings
+from mirage.slurm.wording import one_line
+
+if TYPE_CHECKING:
+    from mirage.backends.execution import Commands
+    from mirage.simulator.cluster import ClusterConfig
+
+_DUMPS = {ASSOCIATIONS_FILE: "assoc", QOS_FILE: "qos"}
+
+
+def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
+    """The cluster as ``slurm_conf`` describes it; empty: as the file that the controller names.
+
+    Accounts and limits are asked of slurmdbd where no dumps of them stand beside the file; without accounting
+    there are none. Raises ``ConfigError`` and ``ClusterUnavailable``.
+    """
+    path = Path(slurm_conf or read_settings(_asked(commands, "scontrol", "show", "config")).get(FILE, ""))
+    if not path.is_file():
+        raise ConfigError(
+            "predictors.lookahead.cluster",
+            f"the cluster's slurm.conf is not on this machine ({path}): name a copy, or a cluster file",
+        )
+    return inspect_slurm_conf(path, _told(commands, path)).config
+
+
+def _told(commands: Commands, conf: Path) -> dict[str, str]:
+    """Dumps as ``inspect_slurm_conf`` has them, by the names of files that are not there."""
+    found = {}
+    for file, what in _DUMPS.items():
+        if (conf.parent / file).is_file():
+            continue
+        try:
+            found[file] = _asked(commands, "sacctmgr", "--parsable2", "show", what)
+        except ClusterUnavailable:  # no accounting: all are equal, and nothing is limited
+            continue
+    return found
+
+
+def _asked(commands: Commands, *argv: str) -> str:
+    answer = commands.run(argv)
+    if answer.status:
+        raise ClusterUnavailable(f"{argv[0]}: exit {answer.status}: {one_line(answer.said)}")
+    return answer.out
