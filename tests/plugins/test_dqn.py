@@ -134,7 +134,7 @@ def quick_trainer() -> ScoreTrainer:
     def learn_so(table, validation, seed, course):
         return learn(table, validation, seed, course, SMALL)
 
-    return ScoreTrainer("dqn", "0.1.0", learn_so, Course(2, 12_800), Weights())
+    return ScoreTrainer("dqn", "0.1.0", learn_so, Course(2, 6_400), Weights(), members=2)
 
 
 def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
@@ -145,7 +145,9 @@ def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
     check_predictor(built, [USUAL])
     manifest = load_artifact(folder).manifest
     assert manifest.answers.kind == "action-scores"
-    assert manifest.metrics["steps"] in json.loads((folder / "curves.json").read_text())["steps"]
+    curves = json.loads((folder / "curves.json").read_text())
+    assert len(manifest.seeds) == 3, "the seed, and those of two members"
+    assert all(curves[f"course_{k}"][1] in curves[f"steps_{k}"] for k in (0, 1))
 
 
 def test_a_wrong_use_says_what_to_do(tmp_path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from mirage_encoders.council import Council, best_margin
 from mirage_encoders.export import exported
 from mirage_encoders.extractor import policy_arguments
 from mirage_encoders.judging import Leads, first_submission, mean_cost, scores
@@ -17,7 +18,7 @@ from mirage_encoders.vector import HOURS, TableVecEnv
 from solvable import POINTS, SCHEMA, solvable
 
 from mirage.features.schema import schema
-from mirage.plugin import ConfigError
+from mirage.plugin import ConfigError, Weights
 from mirage.training.environment import HandoverEnv
 
 KINDS = [EncoderOptions("mlp", 16), EncoderOptions("transformer", 16), EncoderOptions("moe", 16, experts=3)]
@@ -160,6 +161,25 @@ def test_a_network_that_does_not_exist_is_refused() -> None:
 def test_an_empty_table_has_no_environment() -> None:
     with pytest.raises(ValueError, match="no hand-over"):
         TableVecEnv(solvable(0, 5).take(np.array([], dtype=int)), 2, 0)
+
+
+def test_a_council_says_the_mean_of_its_members_and_its_margin() -> None:
+    members = [network(EncoderOptions("mlp", 8), Layout(1, 2, 3), seed) for seed in (0, 1, 2)]
+    seen = torch.randn(9, 5)
+    with torch.no_grad():
+        by_hand = sum(member(seen) for member in members) / 3 + torch.tensor([0.0, 0.25])
+        torch.testing.assert_close(Council(members, 0.25)(seen), by_hand)
+
+
+def test_the_margin_is_the_one_that_costs_least() -> None:
+    table, rng = solvable(6, 40), np.random.default_rng(0)
+    # Submits when the wait is an hour longer than the time left: always an hour late, but for the noise.
+    late = (table.wait - (table.end[:, None] - table.submit)) / 3_600 - 1
+    said = np.stack([np.zeros_like(late), late + rng.normal(0, 0.05, late.shape)], axis=-1).astype(np.float32)
+    margin = best_margin(said, table, Weights())
+    costs = [mean_cost(said + np.array([0, m], dtype=np.float32), table) for m in np.arange(-3, 3, 0.05)]
+    assert margin == pytest.approx(1, abs=0.4)
+    assert mean_cost(said + np.array([0, margin], dtype=np.float32), table) <= min(costs) + 0.05
 
 
 def test_scores_are_those_of_each_point() -> None:

@@ -99,7 +99,7 @@ def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
         return learn(table, validation, seed, course, SMALL)
 
     teaching, choosing = (with_vectors(learnable(seed, 40), USUAL) for seed in (0, 1))
-    trainer = ScoreTrainer("policy-gradient", "0.1.0", learn_so, Course(2, 20_000), Weights())
+    trainer = ScoreTrainer("policy-gradient", "0.1.0", learn_so, Course(2, 20_000), Weights(), members=2)
     folder = trainer.train(teaching, choosing, 0, tmp_path / "model")
     built = predictor(str(folder))
     assert built.name == f"policy-gradient:{folder}"

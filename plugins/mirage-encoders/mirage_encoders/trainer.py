@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.plugin import ConfigError, Learnt, Scores, policy_scores, stacked_tables, write_artifact
+from mirage_encoders.council import Council, best_margin
 from mirage_encoders.course import Course, Learned
 from mirage_encoders.export import exported
 from mirage_encoders.judging import Leads, first_submission, scores
@@ -27,35 +28,50 @@ Learn = Callable[["Table", "Table | None", int, Course], Learned]
 
 @dataclass(frozen=True, slots=True)
 class ScoreTrainer:
-    """Learns until validation says stop, then as long again from all hand-overs together."""
+    """Learns until validation says stop, then as long again from all hand-overs together; several times.
+
+    What is served is the mean of all members, with the margin that was best on the validation for those that had
+    not learnt from it.
+    """
 
     plugin: str
     version: str
     learn: Learn
     course: Course
     weights: Weights
+    members: int = 3
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """As ``mirage.plugin.Trainer``."""
         if not len(table) or not len(validation):
             raise ConfigError(self.plugin, "needs hand-overs to learn from and later ones to choose by")
-        chosen = self.learn(table, validation, seed, self.course)
+        seeds = np.random.SeedSequence(seed).generate_state(self.members).tolist()
         both = stacked_tables([table, validation])
         leads = usual_leads(both, self.weights)
-        points = first_submission(scores(chosen.network, validation), validation, leads)
-        metrics = policy_scores(validation, points, self.weights)
-        final = self.learn(both, None, seed, chosen.course)
+        chosen = [self.learn(table, validation, one, self.course) for one in seeds]
+        council = Council([learned.network for learned in chosen])
+        margin = best_margin(scores(council, validation), validation, self.weights)
+        said = scores(Council([learned.network for learned in chosen], margin), validation)
+        metrics = policy_scores(validation, first_submission(said, validation, leads), self.weights)
+        final = [
+            self.learn(both, None, one, learned.course).network for one, learned in zip(seeds, chosen, strict=True)
+        ]
         learnt = Learnt(
             plugin=self.plugin,
             plugin_version=self.version,
-            model=exported(final.network, _sample(both)),
+            model=exported(Council(final, margin), _sample(both)),
             answers=Scores(min_lead=leads.least / HOUR, max_lead=leads.most / HOUR),
-            seeds=(seed,),
-            metrics=metrics | {"steps": chosen.course.steps, "pretraining_epochs": chosen.course.epochs},
-            curves=chosen.curves,
+            seeds=(seed, *seeds),
+            metrics=metrics | {"margin": margin, "members": self.members},
+            curves={f"{name}_{k}": curve for k, one in enumerate(chosen) for name, curve in _curves(one).items()},
             packages=("torch", "stable-baselines3", "gymnasium"),
         )
         return write_artifact(out, learnt, both)
+
+
+def _curves(learned: Learned) -> dict[str, list[float]]:
+    """With the course that was chosen by them: epochs, steps."""
+    return learned.curves | {"course": [learned.course.epochs, learned.course.steps]}
 
 
 def usual_leads(table: Table, weights: Weights) -> Leads:
