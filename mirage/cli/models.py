@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mirage.cli.shadows import ConfigFile, objection, shadow_command
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -21,7 +23,11 @@ Models = Annotated[
     str,
     typer.Option("--models", metavar="DIR", help="Folder of the models; by default in the daemon's state folder."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Also where it did worse in shadow.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+models_app.command("shadow")(shadow_command)
 
 
 @models_app.command("list")
@@ -43,9 +49,17 @@ def promote_command(
     artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Folder that mirage train has made.")],
     *,
     models: Models = "",
+    config: ConfigFile = "",
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a trained model and put it in use: daemons that name its folder take it when they start."""
+    """Keep a trained model and put it in use: daemons that name its folder take it when they start.
+
+    Refused (exit 4) where the daemon has measured in shadow that it costs more than the predictor in charge.
+    """
+    if not force and (problem := objection(artifact, config)):
+        typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
+        raise typer.Exit(4)
     _tell(_shelf(models).promote(artifact), models, as_json=as_json)
 
 
