@@ -8,7 +8,7 @@ says where between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +32,14 @@ Floats = NDArray[np.float64]
 HOUR = 3_600
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
-BEYOND = 3 * 24 * HOUR
-"""How long after the predecessor's end the successor's start is still told from never."""
+BEYOND = 36 * HOUR
+"""How long after the predecessor's end futures are played: later starts all count as this late."""
+
+LONG_QUEUE = 200
+"""From so many pending jobs on, waits are long and planning is dear: futures are then planned roughly."""
+
+ROUGH_INTERVAL, ROUGH_DEPTH = 600, 20
+"""Backfill of futures with a long queue: seconds between passes, jobs planned in each."""
 
 TOO_EARLY = 0.75
 """It is too early when this part of the futures starts well before the predecessor ends."""
@@ -91,7 +97,7 @@ class Lookahead:
         budget: Budget | None = None,
     ) -> None:
         """``cluster``: as its configuration says, right or wrong; how many nodes are down is seen in the queue."""
-        self._resumption = Resumption(cluster)
+        self._resumption, self._rough = Resumption(cluster), Resumption(_planned_roughly(cluster))
         self._seed = seed
         self._weights = weights or Weights()
         self._budget = budget or Budget()
@@ -122,7 +128,8 @@ class Lookahead:
         return self._weigh(outlook, now, predecessor.end)
 
     def _outlook(self, observation: Observation, end: Seconds) -> Outlook:
-        return Outlook(observation, self._resumption, self._seed, end + BEYOND)
+        long = len(observation.snapshot.pending) >= LONG_QUEUE
+        return Outlook(observation, self._rough if long else self._resumption, self._seed, end + BEYOND)
 
     def _screened(self, outlook: Outlook, now: Seconds) -> Int64:
         """Starts if submitted now, in the first few futures."""
@@ -169,8 +176,14 @@ def _costs(x: Int64, weights: Weights) -> Floats:
 
 def _clear(difference: Floats, errors: float) -> bool:
     spread = float(difference.std(ddof=1)) / np.sqrt(len(difference))
-    return bool(abs(difference.mean()) > errors * spread)
+    return bool(abs(difference.mean()) >= errors * spread)
 
 
 def _forecast(starts: Int64) -> WaitForecast:
     return WaitForecast(LEVELS, tuple(np.quantile(starts, LEVELS).tolist()))
+
+
+def _planned_roughly(cluster: ClusterConfig) -> ClusterConfig:
+    own = cluster.scheduler
+    depth, interval = min(own.bf_max_job_test, ROUGH_DEPTH), max(own.bf_interval, ROUGH_INTERVAL)
+    return replace(cluster, scheduler=replace(own, bf_max_job_test=depth, bf_interval=interval))
