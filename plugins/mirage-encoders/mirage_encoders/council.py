@@ -42,7 +42,7 @@ def best_margin(said: NDArray[np.float32], table: Table, weights: Weights) -> fl
     taken where several do equally well.
     """
     lacking = said[:, :-1, 0] - said[:, :-1, 1]
-    candidates = [0.0, *np.quantile(lacking, np.linspace(0, 1, CANDIDATES)).tolist()]
+    candidates: list[float] = [0.0, *np.quantile(lacking, np.linspace(0, 1, CANDIDATES)).tolist()]
     costs = [mean_cost(said + np.array([0, margin], dtype=np.float32), table, weights) for margin in candidates]
     least = min(costs)
     return min((margin for margin, cost in zip(candidates, costs, strict=True) if cost <= least), key=abs)
