@@ -27,13 +27,33 @@ def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
     Accounts and limits are asked of slurmdbd where no dumps of them stand beside the file; without accounting
     there are none. Raises ``ConfigError`` and ``ClusterUnavailable``.
     """
+    path = _conf(slurm_conf, commands)
+    return inspect_slurm_conf(path, _told(commands, path)).config
+
+
+def copied_from_slurm(slurm_conf: str, commands: Commands, folder: Path) -> str:
+    """The same as a folder within ``folder``, for programs that cannot ask; raises as ``described_by_slurm``."""
+    path, copy = _conf(slurm_conf, commands), folder / "cluster"
+    copy.mkdir()
+    # Links: what else lies beside a slurm.conf may be secret.
+    for entry in path.parent.iterdir():
+        (copy / entry.name).symlink_to(entry)
+    if path.name != "slurm.conf":
+        (copy / "slurm.conf").unlink(missing_ok=True)
+        (copy / "slurm.conf").symlink_to(path)
+    for name, text in _told(commands, path).items():
+        (copy / name).write_text(text, encoding="utf-8")
+    return str(copy)
+
+
+def _conf(slurm_conf: str, commands: Commands) -> Path:
     path = Path(slurm_conf or read_settings(_asked(commands, "scontrol", "show", "config")).get(FILE, ""))
     if not path.is_file():
         raise ConfigError(
             "predictors.lookahead.cluster",
             f"the cluster's slurm.conf is not on this machine ({path}): name a copy, or a cluster file",
         )
-    return inspect_slurm_conf(path, _told(commands, path)).config
+    return path
 
 
 def _told(commands: Commands, conf: Path) -> dict[str, str]:

@@ -36,7 +36,7 @@ def simulated_view(section: SimulatedSection, state: Path) -> View:
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, _background(section.trace, now), start=now)), clock)
-    lore = Lore(jobs=cluster, standings=cluster, description=lambda: config)
+    lore = Lore(jobs=cluster, standings=cluster, description=lambda: config, copied=lambda _: section.cluster)
     return View(cluster, cluster, cluster, clock, lore)
 
 

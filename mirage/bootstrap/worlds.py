@@ -44,6 +44,8 @@ class Lore:
     """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
     description: Callable[[], ClusterConfig] | None = None
     """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
+    copied: Callable[[Path], str] | None = None
+    """The same for another program: what its ``--cluster`` takes, once files were laid into the folder."""
 
 
 NOTHING_KNOWN = Lore()
@@ -124,7 +126,7 @@ def _cli(section: ClusterSection) -> View:
 def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
     from mirage.backends.cli_history import past_jobs
     from mirage.backends.standings_cli import CliStandings
-    from mirage.bootstrap.description import described_by_slurm
+    from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
 
     standings = CliStandings(commands, clock)
     return Lore(
@@ -132,6 +134,7 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
         standings=standings,
         refresh=standings.refresh,
         description=partial(described_by_slurm, section.slurm_conf, commands),
+        copied=partial(copied_from_slurm, section.slurm_conf, commands),
     )
 
 

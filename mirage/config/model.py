@@ -154,6 +154,25 @@ class PredictorsSection(Section):
     lookahead: LookaheadSection = LookaheadSection()
 
 
+class TrainingSection(Section):
+    """Models trained anew on the daemon's own history; none is put in use without "mirage models promote"."""
+
+    every: Duration = 0
+    """Such as 7d; 0: never."""
+    predictor: str = "xgboost"
+    nodes: tuple[Annotated[int, Field(ge=1), BeforeValidator(_number)], ...] = (1, 8)
+    """Sizes of the links that it is to time."""
+    limit: Positive = 48 * 3_600
+    """Their time limit."""
+    partition: str = ""
+    """Theirs; empty: the default one."""
+    span: Positive = 90 * _DAY
+    """How far back jobs are learnt from."""
+    launcher: Literal["local", "slurm"] = "local"
+    """local: a process of least priority beside the daemon; slurm: a job of its user, with the state folder on a
+    file system that the nodes share."""
+
+
 class LimitsSection(Section):
     """What Mirage allows itself; 0: no such limit."""
 
@@ -237,6 +256,7 @@ class Config(BaseSettings):
     acting: ActingSection = ActingSection()
     loop: LoopSection = LoopSection()
     predictors: PredictorsSection = PredictorsSection()
+    training: TrainingSection = TrainingSection()
     limits: LimitsSection = LimitsSection()
     store: StoreSection = StoreSection()
     api: ApiSection = ApiSection()

@@ -69,7 +69,7 @@ class Waited:
         return cls(submit[order], waits.wait[same][order])
 
     def near(self, instant: float) -> float:
-        """The estimated wait of a job submitted then; ``nan`` where that, or any job of the class, is not known."""
+        """The estimated wait of a job submitted then; ``nan`` where that or any of the class is not known."""
         if not len(self.submit) or math.isnan(instant):
             return math.nan
         nearest = np.argsort(np.abs(self.submit - instant), kind="stable")[:NEAREST]

@@ -73,16 +73,24 @@ class Shelf:
 
         Raises ``ArtifactMismatch`` where it is damaged; then nothing changes.
         """
+        kept = self.keep(artifact)
+        if not kept.current:
+            folder = self._root / kept.name
+            _point(folder, [*_history(folder), kept.version])
+        return Version(kept.name, kept.version, True, kept.manifest)
+
+    def keep(self, artifact: Path) -> Version:
+        """Copy this artifact onto the shelf unless it is there; what is in use stays so.
+
+        Raises ``ArtifactMismatch`` where it is damaged.
+        """
         manifest = read_manifest(artifact)
         verify_files(artifact, manifest)
         version, folder = _version_of(artifact), self._root / manifest.plugin
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / version).exists():
             _copy(artifact, folder / version, manifest)
-        history = _history(folder)
-        if history[-1:] != [version]:
-            _point(folder, [*history, version])
-        return Version(manifest.plugin, version, True, manifest)
+        return Version(manifest.plugin, version, _history(folder)[-1:] == [version], manifest)
 
     def rollback(self, name: str) -> Version:
         """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
