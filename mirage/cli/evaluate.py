@@ -77,6 +77,7 @@ Grid = Annotated[str, typer.Option(help="Between submit times that are learnt fr
 PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Html = Annotated[bool, typer.Option("--html", help="Write report.html to --out as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
 
 
@@ -103,6 +104,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     partition: PartitionName = "",
     schema: Schema = "v2",
     workers: Workers = 0,
+    html: Html = False,
     as_json: AsJson = False,
 ) -> None:
     """Train every method that learns, play all of them on the test span, and compare.
@@ -135,7 +137,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
         partition=partition,
         schema=schema,
     )
-    reporter = _Reporter(load_trace(trace), config, plan, out)
+    reporter = _Reporter(load_trace(trace), config, plan, out, html)
     evaluation = Evaluation(reporter.trace, config, plan, out, workers or os.cpu_count() or 1)
     with _progress() as say:
         found = evaluation.carry_out(say, reporter.write)
@@ -180,14 +182,19 @@ class _Reporter:
     config: ClusterConfig
     plan: EvaluationPlan
     out: Path
+    html: bool
 
     def write(self, found: list[Found]) -> None:
         from mirage.training.evaluation.figures import figures_of
+        from mirage.training.evaluation.page import evaluation_page
         from mirage.training.evaluation.report import markdown
         from mirage.training.evaluation.shelf import write_whole
 
         write_whole(self.out / "report.json", self._document(found))
         write_whole(self.out / "report.md", markdown(self.plan, figures_of(found)))
+        if self.html:
+            title = f"Methods compared on {self.trace.source}"
+            write_whole(self.out / "report.html", evaluation_page(self.plan, figures_of(found), title))
 
     def show(self, found: list[Found], *, as_json: bool) -> None:
         from rich.console import Console
@@ -199,7 +206,7 @@ class _Reporter:
             typer.echo(self._document(found), nl=False)
             return
         console, figures = Console(), figures_of(found)
-        for table in evaluation_tables(figures):
+        for table in evaluation_tables(figures, console.width):
             console.print(table)
         for sentence in describe(self.plan, figures):
             console.print(sentence, markup=False, highlight=False)
@@ -223,3 +230,53 @@ def _progress() -> Iterator[Callable[[str], None]]:
         return
     with console.status("") as status:
         yield status.update
+
+
+Traces = Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files with recorded waits.")]
+KnownCluster = Annotated[
+    str, typer.Option("--cluster", help="The cluster of the one trace: a look-ahead forecasts as well.")
+]
+Most = Annotated[
+    int, typer.Option(min=100, help="Jobs of each part, at most; evenly spaced where there are more.")
+]
+Planned = Annotated[int, typer.Option("--lookahead-jobs", min=1, help="Jobs for which a look-ahead is played.")]
+WaitsOut = Annotated[str, typer.Option("-o", "--out", help="Folder for waits.json and waits.md.")]
+
+
+@evaluate_app.command("waits")
+def waits_command(
+    traces: Traces,
+    *,
+    cluster: KnownCluster = "",
+    seeds: Seeds = 3,
+    most: Most = 20_000,
+    lookahead_jobs: Planned = 200,
+    out: WaitsOut = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forecast the waits that traces recorded, from what was known as each job was submitted."""
+    from rich.console import Console
+
+    from mirage.cli.arguments import load_cluster, load_trace
+    from mirage.domain.errors import ConfigError
+    from mirage.training.evaluation.shelf import write_whole
+    from mirage.training.evaluation.waits.comparing import Choice, compare_waits
+    from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
+
+    if cluster and len(traces) > 1:
+        raise ConfigError("--cluster", "is that of one trace: compare its waits by themselves")
+    config = load_cluster(cluster) if cluster else None
+    choice = Choice(most, seeds, lookahead_jobs)
+    with _progress() as say:
+        figures = [compare_waits(load_trace(trace), choice, config, say) for trace in traces]
+    text = json.dumps(waits_document(figures), indent=1) + "\n"
+    if out:
+        write_whole(Path(out) / "waits.json", text)
+        write_whole(Path(out) / "waits.md", waits_markdown(figures))
+    if as_json:
+        typer.echo(text, nl=False)
+        return
+    console = Console()
+    for table in wait_tables(figures):
+        console.print(table)
+    console.print(MEANING, markup=False, highlight=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
+from mirage.features.schema import schema
 from mirage.features.window import LENGTH, SPACING
 from mirage.predictors.lookahead import Lookahead
 from mirage.replay.plan import ReplayPlan, spell_instant
@@ -97,6 +98,7 @@ class EvaluationPlan:
         for setting in self.settings:
             self.replay(setting).check(trace)
         if any(method.seeds for method in self.methods):
+            schema(self.schema)
             _ = self.lessons
             self.tables.check(trace)
             self._check_history(trace)

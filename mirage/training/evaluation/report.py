@@ -30,6 +30,8 @@ class Column:
 
     heading: str
     read: Callable[[Row], Cell]
+    essential: bool = False
+    """Kept on a narrow terminal."""
 
 
 def _hours(spread: Spread | None) -> Cell:
@@ -72,21 +74,28 @@ def _training(row: Row) -> Cell:
     return ("", "") if row.training_s is None else (f"{row.training_s:.0f}", "")
 
 
+FULL_WIDTH = 190
+"""Columns of the terminal that every figure needs."""
+
 _ENDS = (REACTIVE, ORACLE)
 """What the gap is between."""
 
 COLUMNS = (
-    Column("mean |x|, h", lambda row: _hours(row.distance)),
+    Column("mean |x|, h", lambda row: _hours(row.distance), essential=True),
     Column("by seed", _seeds),
-    Column("interruption, h", lambda row: _hours(row.interruption)),
-    Column("overlap, h", lambda row: _hours(row.overlap)),
+    Column("interruption, h", lambda row: _hours(row.interruption), essential=True),
+    Column("overlap, h", lambda row: _hours(row.overlap), essential=True),
     Column("no interruption", lambda row: _share(row.uninterrupted)),
-    Column("within 30 min", lambda row: _share(row.close)),
+    Column("within 30 min", lambda row: _share(row.close), essential=True),
     Column(
         "less interrupted", lambda row: _share(row.less_interrupted) if row.method.name != REACTIVE else ("", "")
     ),
-    Column("gap closed", lambda row: _share(row.gap_closed) if row.method.name not in _ENDS else ("", "")),
-    Column("regret, h", lambda row: _hours(row.regret) if row.method.name != ORACLE else ("", "")),
+    Column(
+        "gap closed",
+        lambda row: _share(row.gap_closed) if row.method.name not in _ENDS else ("", ""),
+        essential=True,
+    ),
+    Column("regret, h", lambda row: _hours(row.regret) if row.method.name != ORACLE else ("", ""), essential=True),
     Column("P10-P90 covers", _coverage),
     Column("pinball, h", _pinball),
     Column("decision, ms", _milliseconds),
@@ -117,11 +126,11 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
             f"to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
         )
     sentences += [
-        f"{_title(setting)}: {plural(count, 'episode')} left out, in which some method has no hand-over."
+        f"{title_of(setting)}: {plural(count, 'episode')} left out, in which some method has no hand-over."
         for setting, count in figures.left_out
     ]
     sentences += [
-        f"{_title(row.setting)}, {row.method.label}: trouble in {row.troubles} of "
+        f"{title_of(row.setting)}, {row.method.label}: trouble in {row.troubles} of "
         f"{plural(row.hand_overs * max(1, row.seeds), 'hand-over')}."
         for row in figures.rows
         if row.troubles
@@ -129,26 +138,29 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _title(setting: Setting) -> str:
+def title_of(setting: Setting) -> str:
+    """A setting in words."""
     return f"{plural(setting.cluster_nodes, 'node')}, links of {setting.nodes}"
 
 
-def _sections(figures: Figures) -> Iterator[tuple[Setting, list[Row]]]:
+def sections(figures: Figures) -> Iterator[tuple[Setting, list[Row]]]:
+    """Each setting with its rows."""
     for setting in dict.fromkeys(row.setting for row in figures.rows):
         yield setting, [row for row in figures.rows if row.setting == setting]
 
 
-def evaluation_tables(figures: Figures) -> Iterator[Table]:
-    """For a terminal, one a setting."""
-    for setting, rows in _sections(figures):
+def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
+    """For a terminal of so many columns, one a setting."""
+    columns = [column for column in COLUMNS if column.essential or width >= FULL_WIDTH]
+    for setting, rows in sections(figures):
         table = Table(
-            box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{_title(setting)} ({rows[0].hand_overs} hand-overs)"
+            box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{title_of(setting)} ({rows[0].hand_overs} hand-overs)"
         )
         table.add_column("method")
-        for column in COLUMNS:
+        for column in columns:
             table.add_column(column.heading, justify="right")
         for row in rows:
-            cells = (column.read(row) for column in COLUMNS)
+            cells = (column.read(row) for column in columns)
             table.add_row(
                 row.method.label,
                 *(
@@ -162,8 +174,8 @@ def evaluation_tables(figures: Figures) -> Iterator[Table]:
 def markdown(plan: EvaluationPlan, figures: Figures) -> str:
     """Tables to be put into a page, and below them what they mean."""
     lines: list[str] = []
-    for setting, rows in _sections(figures):
-        lines += [f"**{_title(setting)}** ({rows[0].hand_overs} hand-overs)", ""]
+    for setting, rows in sections(figures):
+        lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} hand-overs)", ""]
         lines += ["| method | " + " | ".join(column.heading for column in COLUMNS) + " |"]
         lines += ["|---" * (1 + len(COLUMNS)) + "|"]
         lines += [_line(row) for row in rows] + [""]
