@@ -15,7 +15,8 @@ from mirage.backends.simulated import SimulatedCluster
 from mirage.bench.section import Section
 from mirage.domain.decision import ActionScores, Observation, RecentWaits
 from mirage.domain.job import JobRequest
-from mirage.predictors.lookahead import Budget, Lookahead
+from mirage.predictors.lookahead import Lookahead
+from mirage.predictors.lookahead.predictor import BEYOND
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 from mirage.trace.generator import generate
@@ -82,9 +83,8 @@ def _crowded(table: JobTable, at: int, more: int) -> JobTable:
 
 
 def _section(cluster: ClusterConfig, observation: Observation) -> Section:
-    snapshot, predictor = observation.snapshot, Lookahead(cluster, budget=Budget(screen=FUTURES))
-    first = replace(observation, predecessor=None)
-    rows = [(f"forecast from {FUTURES} futures", f"{_seconds(predictor, first):.2f} s")]
+    snapshot, predictor = observation.snapshot, Lookahead(cluster)
+    rows = [(f"forecast from {FUTURES} futures", f"{_forecast_seconds(predictor, observation):.2f} s")]
     seconds, answer = _decided(cluster, observation)
     kind = "all submit times weighed" if isinstance(answer, ActionScores) else "too early at first sight"
     rows.append((f"one decision ({kind})", f"{seconds:.2f} s"))
@@ -92,9 +92,10 @@ def _section(cluster: ClusterConfig, observation: Observation) -> Section:
     return Section(title, tuple(rows))
 
 
-def _seconds(predictor: Lookahead, observation: Observation) -> float:
+def _forecast_seconds(predictor: Lookahead, observation: Observation) -> float:
     begun = time.process_time()
-    predictor.predict(observation)
+    outlook = predictor.outlook(observation, observation.time + LEFT + BEYOND)
+    outlook.starts(np.arange(FUTURES), np.array([observation.time]))
     return time.process_time() - begun
 
 

@@ -35,6 +35,9 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 BEYOND = 36 * HOUR
 """How long after the predecessor's end futures are played: later starts all count as this late."""
 
+FIRST = 5 * 24 * HOUR
+"""How far futures are played for a link without a predecessor."""
+
 LONG_QUEUE = 200
 """From so many pending jobs on, waits are long and planning is dear: futures are then planned roughly."""
 
@@ -116,24 +119,22 @@ class Lookahead:
         """
         now, predecessor = observation.time, observation.predecessor
         if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
-            return _forecast(self._screened(self._outlook(observation, now), now))
+            every = np.arange(self._budget.most)
+            return _forecast(self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0])
         look = self._looks.get(predecessor.job_id)
         if look is not None and look.made <= now < look.until:
             return look.forecast
-        outlook = self._outlook(observation, predecessor.end)
-        screened = self._screened(outlook, now)
+        outlook = self.outlook(observation, predecessor.end + BEYOND)
+        screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
         early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
         if early > max(HOUR, 0.1 * (predecessor.end - now)):
             return self._pause(predecessor.job_id, now, early, _forecast(screened))
         return self._weigh(outlook, now, predecessor.end)
 
-    def _outlook(self, observation: Observation, end: Seconds) -> Outlook:
+    def outlook(self, observation: Observation, until: Seconds) -> Outlook:
+        """The futures themselves, up to an instant. Raises as ``predict`` does."""
         long = len(observation.snapshot.pending) >= LONG_QUEUE
-        return Outlook(observation, self._rough if long else self._resumption, self._seed, end + BEYOND)
-
-    def _screened(self, outlook: Outlook, now: Seconds) -> Int64:
-        """Starts if submitted now, in the first few futures."""
-        return outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
+        return Outlook(observation, self._rough if long else self._resumption, self._seed, until)
 
     def _pause(self, number: JobId, now: Seconds, early: float, forecast: WaitForecast) -> WaitForecast:
         pause = int(min(PAUSE * early, LONGEST_PAUSE))
