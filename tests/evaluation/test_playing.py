@@ -107,6 +107,6 @@ def test_mistakes_are_named_before_the_work(tmp_path) -> None:
         methods_of(("reactive",), frozenset(), 3, ("nodes+5%",))
     with pytest.raises(ConfigError, match="steering"):
         Evaluation(TRACE, CLUSTER, evaluation("pin"), tmp_path)
-    with pytest.raises(ConfigError, match="--start"):
+    with pytest.raises(ConfigError, match="--test-from"):
         Evaluation(TRACE, CLUSTER, EvaluationPlan((Method("reactive"),), (Setting(6, 1),), 0, 0, 5, 9), tmp_path)
     assert list(tmp_path.iterdir()) == []

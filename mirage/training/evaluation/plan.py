@@ -96,12 +96,20 @@ class EvaluationPlan:
         if not self.methods or not self.settings:
             raise ConfigError("--methods", "there is nothing to compare")
         for setting in self.settings:
-            self.replay(setting).check(trace)
+            self._check_episodes(setting, trace)
         if any(method.seeds for method in self.methods):
             schema(self.schema)
             _ = self.lessons
-            self.tables.check(trace)
             self._check_history(trace)
+            self.tables.check(trace)
+
+    def _check_episodes(self, setting: Setting, trace: JobTable) -> None:
+        """As the replay does, in the words of this command's options."""
+        try:
+            self.replay(setting).check(trace)
+        except ConfigError as error:
+            option = {"--start": "--test-from", "--end": "--test-to"}.get(error.where, error.where)
+            raise ConfigError(option, error.problem.replace("--start", "--test-from")) from None
 
     def _check_history(self, trace: JobTable) -> None:
         first = int(trace.submit[0])

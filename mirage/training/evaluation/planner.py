@@ -27,8 +27,14 @@ MONTH = 28 * 86_400
 OLD = "month-old"
 
 
-def _scaled(factor: float) -> Callable[[ClusterConfig], ClusterConfig]:
-    return lambda config: with_nodes(config, max(1, round(config.node_count * factor)))
+def _fewer(config: ClusterConfig) -> ClusterConfig:
+    count = config.node_count
+    return with_nodes(config, min(count - 1, round(0.95 * count)))
+
+
+def _more(config: ClusterConfig) -> ClusterConfig:
+    count = config.node_count
+    return with_nodes(config, max(count + 1, round(1.05 * count)))
 
 
 def _without_user_limits(config: ClusterConfig) -> ClusterConfig:
@@ -45,8 +51,8 @@ def _with_other_priorities(config: ClusterConfig) -> ClusterConfig:
 
 
 _ERRORS: dict[str, Callable[[ClusterConfig], ClusterConfig]] = {
-    "nodes+5%": _scaled(1.05),
-    "nodes-5%": _scaled(0.95),
+    "nodes+5%": _more,
+    "nodes-5%": _fewer,
     "no-user-limit": _without_user_limits,
     "priorities": _with_other_priorities,
     OLD: lambda config: config,
