@@ -1,4 +1,4 @@
-"""``mirage models shadow``: what predictors in shadow would have made of the hand-overs; the gate of promotions."""
+"""``mirage models shadow``: what predictors in shadow would have made of the hand-overs; promotions' gate."""
 
 from __future__ import annotations
 

@@ -23,8 +23,10 @@ class Answer:
     """A prediction, and what went wrong on the way to it."""
 
     prediction: Prediction
+    by: str
+    """The name of the predictor that answered."""
     trouble: str = ""
-    """Empty: the predictor itself answered."""
+    """Empty: the one that was asked answered."""
 
 
 class Guard:
@@ -45,11 +47,11 @@ class Guard:
     def predict(self, observation: Observation) -> Answer:
         """A prediction in any case; the fallback's when the predictor has none."""
         try:
-            return Answer(_checked(self._ask(observation)))
+            return Answer(_checked(self._ask(observation)), self.predictor.name)
         except Exception as error:
             said = str(error) or type(error).__name__
             trouble = f"no prediction: {said}; {self._fallback.name} answered"
-            return Answer(self._fallback.predict(observation), trouble)
+            return Answer(self._fallback.predict(observation), self._fallback.name, trouble)
 
     def close(self) -> None:
         """Let go of the thread; a predictor that hangs is not waited for."""

@@ -305,10 +305,11 @@ class ControlLoop:
             kind,
             _said(decision),
             link=record.next_index,
-            predictor=guard.predictor.name,
+            predictor=answer.by,
             prediction=answer.prediction,
         )
-        self._outside.journal.write(entry)
+        if not (answer.trouble and kind is EntryKind.SHADOW):  # the fallback's answer says nothing of a shadow
+            self._outside.journal.write(entry)
         return decision
 
     # 8. obtain a permit

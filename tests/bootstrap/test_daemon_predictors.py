@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fake_slurm.fake import FakeSlurm
-from fakes import FakeCluster
+from fakes import FakeCluster, chain
 
 from mirage.backends.execution import Commands
 from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
@@ -15,7 +15,9 @@ from mirage.bootstrap.service import assemble
 from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import Lore, World
 from mirage.config.loading import load_config
+from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.errors import ConfigError, StoreUnavailable
+from mirage.domain.journal import EntryKind
 from mirage.features.window import LENGTH, SPACING, QueueWindows
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
@@ -150,6 +152,26 @@ def test_at_a_reload_the_old_ones_stay(tmp_path: Path) -> None:
     assert service.guards is before
     service.reconfigure(config(tmp_path, '[loop]\nshadows = ["fixed:1h"]\n'))
     assert [shadow.predictor.name for shadow in service.guards.shadows] == ["fixed:1h"]
+    service.close()
+
+
+def test_a_shadow_that_fails_is_written_down_as_that_and_not_as_its_fallback(tmp_path: Path) -> None:
+    """Without jobs of the past look-ahead has no answer; the reactive one would have."""
+    cluster = FakeCluster()
+    cluster.rate = 1.0
+    (tmp_path / "state").mkdir(mode=0o700)
+    shadow = 'predictor = "average"\nshadows = ["lookahead"]\n[predictors.lookahead]\ncluster = "demo"\n'
+    service = assemble(
+        config(tmp_path, f"[loop]\n{shadow}"), World(cluster, cluster, cluster, cluster), lambda: None
+    )
+    service.store.chains.save(ChainRecord(chain(done=DoneCondition(links=2))))
+    for _ in range(4):
+        cluster.advance(cluster.now() + 600)
+        service.loop.cycle()
+    service.store.journal.flush()
+    assert service.store.journal.read(kinds=[EntryKind.SHADOW]) == ()
+    (first, *_) = service.store.journal.read(kinds=[EntryKind.TROUBLE])
+    assert "lookahead, in shadow: no prediction: " in first.entry.text
     service.close()
 
 

@@ -75,3 +75,8 @@ def test_a_hanging_predictor_costs_one_budget_and_comes_back() -> None:
         time.sleep(0.01)
     assert answer.prediction == WaitForecast.point(500)
     guard.close()
+
+
+def test_an_answer_says_whose_it_is() -> None:
+    good, bad = Guard(Scripted(lambda: WaitForecast.point(5)), Reactive()), Guard(Scripted(fail), Reactive())
+    assert (good.predict(SEEN).by, bad.predict(SEEN).by) == ("scripted", "reactive")
