@@ -18,6 +18,7 @@ from mirage.daemon.launching import LocalLauncher, SlurmLauncher, TrainingFailed
 from mirage.daemon.training import LEAST, WARM_UP, Curriculum, Retraining
 from mirage.plugin import write_artifact
 from mirage.predictors.artifacts.shelf import Shelf
+from mirage.store.opening import open_store
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
 
@@ -185,3 +186,34 @@ def test_a_job_of_the_clusters_trains(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
     with pytest.raises(TrainingFailed, match=r"job .*all of it is in"):
         launcher.run(python("exit(3)"), tmp_path, never)
+
+
+def test_a_daemons_own_history_makes_a_model(
+    tmp_path: Path, installed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the store's jobs to a version on the shelf, by the command itself."""
+    monkeypatch.setenv("PYTHONPATH", installed)
+    store = open_store(f"sqlite:///{tmp_path}/mirage.db")
+    jobs = generate("demo", 1, days=23)
+    store.jobs.add(jobs)
+
+    class Now:
+        def now(self) -> int:
+            return int(jobs.submit[0]) + 22 * DAY
+
+    retraining = Retraining(
+        Curriculum(EVERY, "xgboost", (1,), 12 * 3_600, 60 * DAY),
+        store.jobs.read,
+        lambda work: "demo",
+        LocalLauncher(),
+        Now(),
+        tmp_path / "training",
+        tmp_path / "models",
+        threading.Event(),
+    )
+    said = retraining.run()
+    store.close()
+    (version,) = Shelf(tmp_path / "models").versions()
+    assert said.startswith(f"xgboost:{version.version} is trained;")
+    assert not version.current
+    assert version.manifest.training.handovers > 50
