@@ -96,6 +96,8 @@ def test_from_a_trace_to_the_comparison(place: Path, installed: str) -> None:
     assert rows["oracle", ""]["distance"]["mean"]["value"] == min(
         row["distance"]["mean"]["value"] for row in rows.values()
     )
+    table = [line for line in (place / "out" / "report.md").read_text().splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in table} == {15}
     for name in ("report.md", "report.html"):
         assert "lookahead, nodes-5%" in (place / "out" / name).read_text()
 

@@ -176,7 +176,7 @@ def markdown(plan: EvaluationPlan, figures: Figures) -> str:
     lines: list[str] = []
     for setting, rows in sections(figures):
         lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} hand-overs)", ""]
-        lines += ["| method | " + " | ".join(column.heading for column in COLUMNS) + " |"]
+        lines += ["| method | " + " | ".join(column.heading.replace("|", "\\|") for column in COLUMNS) + " |"]
         lines += ["|---" * (1 + len(COLUMNS)) + "|"]
         lines += [_line(row) for row in rows] + [""]
     return "\n".join([*lines, *describe(plan, figures), ""])
