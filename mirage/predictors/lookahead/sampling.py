@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ALIKE = 0.75
+ALIKE = 0.9
 """How often the jobs of one series go the same way in a future (run long, run short)."""
+
+PATIENT = 0.75
+"""Power of a waiting job's chance: it is drawn from the longer runs of those like it. People wait for runs that are
+meant, trials start at once or are given up; without it forecasts of LS6 in January were 0.8 h early in the median."""
 
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
 """Kinds of chance, each with numbers of its own."""
@@ -45,7 +49,8 @@ class Outlook:
         rows, running = self._resumed.rows, len(snapshot.running)
         self._jobs = _joined(snapshot.running, snapshot.pending).take(rows)
         self._like = Likeness.of_queue(snapshot, self._jobs)
-        self._elapsed = np.where(rows < running, self._now - self._jobs.start, 0)
+        self._waits = rows >= running
+        self._elapsed = np.where(self._waits, 0, self._now - self._jobs.start)
         predecessor = observation.predecessor
         number = predecessor.job_id if predecessor is not None else ABSENT
         self._ours = np.flatnonzero(self._jobs.job_id == number)
@@ -70,6 +75,7 @@ class Outlook:
             uniforms(self._seed + _WHETHER, futures, jobs),
             ALIKE,
         )
+        chance = np.where(self._waits, chance**PATIENT, chance)
         drawn = self._run_times.draw(self._like, self._elapsed, chance)
         drawn[:, self._ours] = self._jobs.limit[self._ours]
         return drawn
