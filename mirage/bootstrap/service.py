@@ -97,6 +97,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
     refill(windows, store.snapshots, world.clock.now())
+    jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)
