@@ -28,8 +28,8 @@ ALIKE = 0.9
 """How often the jobs of one series go the same way in a future (run long, run short)."""
 
 PATIENT = 0.75
-"""Power of a waiting job's chance: it is drawn from the longer runs of those like it. People wait for runs that are
-meant, trials start at once or are given up; without it forecasts of LS6 in January were 0.8 h early in the median."""
+"""Power of a waiting job's chance: it is drawn from the longer runs of those like it. People wait for what is
+meant, trials start at once; without it forecasts of LS6 in January were 0.8 h early in the median."""
 
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
 """Kinds of chance, each with numbers of its own."""
