@@ -1,4 +1,4 @@
-"""How fast the tables' environments are: steps a second of one core, by the number of hand-overs beside each other."""
+"""How fast the tables' environments are: steps a second of one core, by how many hand-overs are played at once."""
 
 from __future__ import annotations
 

@@ -68,6 +68,7 @@ def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: S
         journal,
         NoFiles(),
         history=cluster,
+        standings=cluster,
         windows=opening.windows,
     )
     guard = Guard(policy_predictor(policy, plan, cluster, cluster.simulation.cluster), Reactive())

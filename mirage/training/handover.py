@@ -32,7 +32,7 @@ class Handover:
         self._cluster = opening.cluster
         self._schema = schema
         cluster = self._cluster
-        self._observer = Observer(cluster, cluster, cluster, windows=opening.windows)
+        self._observer = Observer(cluster, cluster, cluster, cluster, opening.windows)
         self._owner, self._tag = chain.owner, chain.link_request(1).tag
         self._request = chain.link_request(2)
         self._origin = self._cluster.now()
