@@ -15,7 +15,7 @@ from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.predictors.lookahead import Budget, Lookahead
-from mirage.predictors.lookahead.predictor import LEVELS
+from mirage.predictors.lookahead.predictor import LEARNT, LEVELS
 from mirage.replay.closedloop import replay
 from mirage.simulator.simulation import Simulation
 
@@ -81,6 +81,39 @@ def test_dearer_overlap_makes_submitting_worse_where_it_would_overlap() -> None:
     even, dear = scored(observation), scored(observation, weights=Weights(overlap=3.0))
     assert dear.submit <= even.submit
     assert scored(observation, weights=Weights(interruption=0.0, overlap=0.0)).submit == 0.0
+
+
+class Drawn:
+    """An outlook with known starts, the same in every batch: one row a future, one column a submit time."""
+
+    def __init__(self, starts: list[list[int]]) -> None:
+        self._starts = np.array(starts)
+
+    def starts(self, futures: np.ndarray, times: np.ndarray) -> np.ndarray:
+        return self._starts[futures % len(self._starts)][:, np.searchsorted((0, 1800, END), times)]
+
+
+END = 2 * HOUR
+
+
+def weighed(*starts: list[int]) -> ActionScores:
+    """The answer two hours before the end; the times tried are now, in half an hour, and the end."""
+    return Lookahead(CLUSTER)._weigh(Drawn(list(starts)), 0, END)  # type: ignore[arg-type]
+
+
+def test_luck_of_a_later_submission_is_nothing_to_wait_for() -> None:
+    answer = weighed([END + HOUR, END, END + HOUR])
+    assert answer.submit == answer.hold == -HOUR
+
+
+def test_holding_is_worth_the_best_later_time_and_a_part_of_what_foresight_would_gain() -> None:
+    """Now: an hour's overlap. In half an hour: nothing or three hours late, evenly; at the end four late."""
+    early, late = [END - HOUR, END, END + 4 * HOUR], [END - HOUR, END + 3 * HOUR, END + 4 * HOUR]
+    answer = weighed(early, late)
+    assert answer.submit == -HOUR
+    assert answer.hold == pytest.approx(-1.5 * HOUR)
+    split = weighed([END - HOUR, END - HOUR, END], [END - HOUR, END, END + 3 * HOUR])
+    assert split.hold == pytest.approx(-((1 - LEARNT) * 0.5 * HOUR))
 
 
 def test_on_an_idle_cluster_it_is_too_early_and_the_start_is_now() -> None:

@@ -150,7 +150,8 @@ class Lookahead:
         while len(starts) < budget.most:
             futures = np.arange(len(starts), min(len(starts) + budget.batch, budget.most))
             starts = np.concatenate([starts, outlook.starts(futures, times)])
-            costs = _costs(starts - end, self._weights)
+            # Later submission starts no earlier but by luck, and luck is nothing to wait for.
+            costs = _costs(np.maximum.accumulate(starts, axis=1) - end, self._weights)
             held = _held(costs[:, 1:])
             if _clear(costs[:, 0] - held, budget.clear):
                 break
