@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import ChainRecord
     from mirage.domain.command import Asked
-    from mirage.domain.decision import Observation, Prediction, RecentWaits
+    from mirage.domain.decision import Observation, Prediction, RecentWaits, Standing, Wants
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
     from mirage.domain.snapshot import Snapshot
 
@@ -75,6 +76,23 @@ class WaitHistory(Protocol):
         """The last ``count`` jobs started until now, oldest first; fewer where fewer are known."""
 
 
+class JobHistory(Protocol):
+    """What is known of the jobs of all users."""
+
+    def jobs(self, span: Seconds) -> JobTable:
+        """The jobs submitted within the last ``span`` seconds, in order of submission, as known now.
+
+        Of a job that runs the end is ``ABSENT``, of one that pends the start as well. May lag by an hour.
+        """
+
+
+class Standings(Protocol):
+    """What the controller grants people."""
+
+    def standing(self, request: JobRequest) -> Standing:
+        """That of ``request.user`` for such a job; may be as old as an hour."""
+
+
 class Clock(Protocol):
     """The only source of time."""
 
@@ -95,26 +113,15 @@ class Ticks(Protocol):
 
 
 class Predictor(Protocol):
-    """Answers an observation with a prediction. May be called for several chains in one cycle.
-
-    The attributes say what an observation must bring, because some of it costs a question to the cluster.
-    """
+    """Answers an observation with a prediction. May be called for several chains in one cycle."""
 
     @property
     def name(self) -> str:
         """As the user names it, such as ``fixed:6h``."""
 
     @property
-    def wants_waits(self) -> int:
-        """How many recent waits it reads; 0: none."""
-
-    @property
-    def wants_queue(self) -> bool:
-        """Whether it reads the snapshot's jobs and partitions; our own links are always there."""
-
-    @property
-    def wants_plan(self) -> bool:
-        """Whether it reads Slurm's own estimate."""
+    def wants(self) -> Wants:
+        """What an observation must bring."""
 
     def predict(self, observation: Observation) -> Prediction:
         """When would the successor start if submitted now, or how good is each action.

@@ -1,63 +1,40 @@
-"""How long jobs have waited before Mirage was there: asked of accounting in small bites."""
+"""The jobs of the past, also from before Mirage was there: asked of accounting in small bites."""
 
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
-from mirage.slurm import accounting
+from mirage.slurm import accounting, jobhistory
 from mirage.slurm.rows import new_mark
 from mirage.slurm.wording import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from mirage.backends.execution import Commands
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
 
 _log = logging.getLogger(__name__)
 
-WINDOW: Seconds = 86_400
-PAUSE_S = 2.0
 
+def past_jobs(commands: Commands, start: Seconds, end: Seconds) -> JobTable:
+    """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
 
-def seed_waits(
-    commands: Commands,
-    start: Seconds,
-    end: Seconds,
-    window: Seconds = WINDOW,
-    pause: Callable[[], None] = lambda: time.sleep(PAUSE_S),
-) -> Iterator[JobTable]:
-    """The jobs that started in [start, end) on Slurm's clock, one table a window, the latest window first.
-
-    The latest matter most: whoever stops early has them. Each table has id, user, partition, nodes, limit, submit
-    and start; tables may be empty. One ``sacct`` a window and a ``pause`` between them, so that slurmdbd has room
-    for others. Raises ``ClusterUnavailable`` when a question is not answered; the windows before it stand.
+    One ``sacct``: whoever wants more than a day leaves slurmdbd a pause between two days. Raises
+    ``ClusterUnavailable`` when the question is not answered.
     """
-    until = end
-    while until > start:
-        since = max(start, until - window)
-        yield _started(commands, since, until)
-        until = since
-        if until > start:
-            pause()
-
-
-def _started(commands: Commands, since: Seconds, until: Seconds) -> JobTable:
     mark = new_mark()
     answer = commands.run(
-        ["sacct", *accounting.waits_arguments(mark, since, until)],
+        ["sacct", *jobhistory.history_arguments(mark, start, end)],
         environment=commands.environment | accounting.SETTINGS,
     )
     if answer.status:
         raise ClusterUnavailable(f"sacct: exit {answer.status}: {one_line(answer.said)}")
     try:
-        found, left_out = accounting.read_waits(answer.out, mark, since, until)
+        found, left_out = jobhistory.read_history(answer.out, mark)
     except BadSpelling as fault:
         raise ClusterUnavailable(f"sacct: {fault}") from fault
     if left_out:
-        _log.warning("sacct: %d jobs between %d and %d are not understood and left out", left_out, since, until)
+        _log.warning("sacct: %d jobs between %d and %d are not understood and left out", left_out, start, end)
     return found

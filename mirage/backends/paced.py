@@ -10,13 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.backends.simulated import SimulatedCluster
+    from mirage.domain.decision import Standing
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Clock
 
 
 class PacedCluster:
-    """One simulation as ``Cluster``, ``Actuator`` and ``StartEstimator``, on a clock that runs by itself.
+    """One simulation behind the ports that face Slurm, on a clock that runs by itself.
 
     Where the clock is set back the simulation waits for it.
     """
@@ -48,6 +50,14 @@ class PacedCluster:
     def estimate_start(self, request: JobRequest) -> Seconds:
         """The start in the backfill plan of this instant."""
         return self._present().estimate_start(request)
+
+    def jobs(self, span: Seconds) -> JobTable:
+        """The background's jobs of the last ``span`` seconds."""
+        return self._present().jobs(span)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """What the simulated controller grants the request's user."""
+        return self._present().standing(request)
 
     def _present(self) -> SimulatedCluster:
         self._cluster.advance(max(self._clock.now(), self._cluster.now()))

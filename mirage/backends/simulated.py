@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mirage.domain.decision import Standing
     from mirage.domain.job import JobChange, JobRequest, Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.simulator.simulation import Simulation
 
 
@@ -53,7 +55,7 @@ class SimulatedCluster:
 
     def copy(self) -> SimulatedCluster:
         """An independent cluster in the same state."""
-        twin = SimulatedCluster(self.simulation.copy(), self._script)
+        twin = SimulatedCluster(self.simulation.copy(results=True), self._script)
         twin._own = dict(self._own)
         return twin
 
@@ -121,6 +123,14 @@ class SimulatedCluster:
         """The last ``count`` jobs that the simulation started, whoever submitted them."""
         found = self.simulation.waits(count)
         return RecentWaits(found["start"], found["wait"], found["nodes"], found["limit"])
+
+    def jobs(self, span: Seconds) -> JobTable:
+        """The trace's jobs of the last ``span`` seconds, without those submitted through this object."""
+        return self.simulation.known_jobs(self.simulation.now - span)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """What the simulated controller grants the request's user."""
+        return self.simulation.standing(request)
 
     def now(self) -> Seconds:
         """The simulated clock."""

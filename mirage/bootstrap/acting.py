@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 def act_as_configured(config: Config, view: View) -> World:
     """The view with hands. Raises ``ConfigError``."""
-    return replace(_with_hands(config, view), history=view.history)
+    return replace(_with_hands(config, view), lore=view.lore)
 
 
 def _with_hands(config: Config, view: View) -> World:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.bootstrap.predictors import named_predictor
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import Policy
 from mirage.control.pace import Pacing
-from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.domain.errors import ClusterUnavailable, ConfigError, PluginNotFound
 from mirage.domain.objective import Weights
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.bootstrap.worlds import Lore
     from mirage.config.model import Config, LoopSection
 
 
@@ -41,14 +45,31 @@ def build_pacing(config: Config) -> Pacing:
     return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
 
 
-def build_guards(config: Config) -> Guards:
-    """The daemon's predictor, and those that chains name. Raises ``ConfigError`` where there is none."""
+def build_guards(config: Config, lore: Lore | None = None) -> Guards:
+    """The daemon's predictor, those in shadow, and those that chains name.
+
+    Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
+    that names the key.
+    """
     fallback, budget = build_predictor("reactive"), config.loop.budget
 
     def guard(name: str) -> Guard:
-        return Guard(build_predictor(name), fallback, budget)
+        return Guard(named_predictor(name, config, lore), fallback, budget)
 
+    wanted = [("loop.predictor", config.loop.predictor), *(("loop.shadows", name) for name in config.loop.shadows)]
+    built: list[Guard] = []
     try:
-        return Guards(guard(config.loop.predictor), guard)
-    except (ConfigError, PluginNotFound) as error:
-        raise ConfigError("loop.predictor", str(error)) from error
+        for key, name in wanted:
+            built.append(_keyed(key, name, guard))
+    except ConfigError:
+        for one in built:
+            one.close()
+        raise
+    return Guards(built[0], guard, tuple(built[1:]))
+
+
+def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:
+    try:
+        return guard(name)
+    except (ConfigError, PluginNotFound, ClusterUnavailable) as error:
+        raise ConfigError(key, str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,14 @@ from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import build_interface
 from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
 from mirage.control.commands import CommandQueue
 from mirage.control.loop import ControlLoop, Outside
 from mirage.control.pace import Pace
 from mirage.control.watching import SnapshotWatch
+from mirage.features.window import QueueWindows
+from mirage.store.jobhistory import StoredJobs
 from mirage.store.opening import open_store
 from mirage.store.retention import Retention
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.api.server import ApiServer
     from mirage.backends.acting.audit import Deed
-    from mirage.bootstrap.worlds import History, World
+    from mirage.bootstrap.worlds import Lore, World
     from mirage.config.model import Config
     from mirage.control.guard import Guards
     from mirage.control.wallclock import RealTimeClock
@@ -47,8 +50,11 @@ class Service:
     commands: CommandQueue
     interface: ApiServer | None
     """Not started; ``None``: not wanted."""
-    history: History | None
-    """What the accounting knows of waits; ``None``: it is not asked."""
+    lore: Lore
+    """What is known of the cluster beyond its queue."""
+    jobs: StoredJobs
+    """The jobs of all users, as the store has them."""
+    windows: QueueWindows
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
@@ -56,7 +62,9 @@ class Service:
         Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``ConfigError``; all is then as it
         was.
         """
-        guards = build_guards(config)
+        guards = build_guards(config, self.lore)
+        if guards.wants.window and not self.guards.wants.window:
+            refill(self.windows, self.store.snapshots, self.clock.now())
         self.loop.reconfigure(guards, build_policy(config, self.clock.rate))
         self.guards.close()
         self.pace.pacing = build_pacing(config)
@@ -83,11 +91,13 @@ def build(config: Config, alive: Callable[[], None]) -> Service:
 
 def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
-    guards, policy = build_guards(config), build_policy(config, world.clock.rate)
+    guards, policy = build_guards(config, world.lore), build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url)
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
-    deeds = DeedLog(store.audit, world.clock)
+    deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
+    refill(windows, store.snapshots, world.clock.now())
+    jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)
@@ -104,11 +114,14 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         waits=store.waits,
         clock=world.clock,
         store=store.chains,
-        journal=LoggedJournal(store.journal),
+        journal=LoggedJournal(store.journal, alive),
         files=LocalFiles(),
         commands=commands,
+        history=world.lore.jobs or jobs,
+        standings=world.lore.standings,
+        windows=windows,
     )
     loop = ControlLoop(outside, guards, policy)
     interface = build_interface(config, loop, commands, store, world.desk) if config.api.enabled else None
-    history = world.history if config.store.history else None
-    return Service(config, loop, guards, store, world.clock, pace, commands, interface, history)
+    lore = world.lore if config.store.history else replace(world.lore, history=None)
+    return Service(config, loop, guards, store, world.clock, pace, commands, interface, lore, jobs, windows)

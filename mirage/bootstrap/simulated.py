@@ -12,7 +12,7 @@ import numpy as np
 
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
-from mirage.bootstrap.worlds import View
+from mirage.bootstrap.worlds import Lore, View
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT
@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
 
-_WARM_UP = 3 * 86_400
-"""Simulated seconds of background load before the daemon begins: an empty cluster has no queue."""
+_WARM_UP = 9 * 86_400
+"""Simulated seconds of background load before the daemon begins: an empty cluster has no queue, and look-ahead
+draws what may come from at least a week."""
+_DAYS = 60
+"""How long a generated load lasts."""
 
 
 def simulated_view(section: SimulatedSection, state: Path) -> View:
@@ -36,7 +39,8 @@ def simulated_view(section: SimulatedSection, state: Path) -> View:
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, _background(section.trace, now), start=now)), clock)
-    return View(cluster, cluster, cluster, clock)
+    lore = Lore(jobs=cluster, standings=cluster, description=lambda: config, copied=lambda _: section.cluster)
+    return View(cluster, cluster, cluster, clock, lore)
 
 
 def _own_clock(file: Path, rate: float) -> AcceleratedClock:
@@ -57,7 +61,8 @@ def _background(trace: str, now: Seconds) -> JobTable | None:
     kind, _, rest = trace.partition(":")
     preset, _, seed = rest.partition(":")
     try:
-        table = generate(preset, int(seed or 0)) if kind == "generated" else read_trace(Path(trace)).table
+        drawn = kind == "generated"
+        table = generate(preset, int(seed or 0), days=_DAYS) if drawn else read_trace(Path(trace)).table
     except (TraceError, ValueError) as error:
         raise ConfigError("cluster.simulated.trace", str(error)) from error
     return _moved(table, now - _WARM_UP - int(table.submit[0]))

@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,41 @@ from mirage.control.wallclock import WallClock, read_clock
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mirage.backends.acting.orders import OrderDesk
     from mirage.backends.execution import Commands
     from mirage.config.model import ClusterSection, Config
     from mirage.control.wallclock import RealTimeClock
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
-    from mirage.ports import Actuator, Cluster, StartEstimator
+    from mirage.ports import Actuator, Cluster, JobHistory, Standings, StartEstimator
+    from mirage.simulator.cluster import ClusterConfig
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
 """What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
 
 
-History = Callable[["Seconds", "Seconds"], "Iterator[JobTable]"]
-"""Jobs that started between two instants, at most a day apart, by the accounting."""
+History = Callable[["Seconds", "Seconds"], "JobTable"]
+"""Jobs that ran or ended between two instants, at most a day apart, by the accounting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lore:
+    """What is known of a cluster beyond its queue, and how more of it is learnt."""
+
+    history: History | None = None
+    """``None``: the accounting is not asked."""
+    jobs: JobHistory | None = None
+    """``None``: those that the history brought and the store keeps."""
+    standings: Standings | None = None
+    refresh: Callable[[], str] | None = None
+    """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
+    description: Callable[[], ClusterConfig] | None = None
+    """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
+    copied: Callable[[Path], str] | None = None
+    """The same for another program: what its ``--cluster`` takes, once files were laid into the folder."""
+
+
+NOTHING_KNOWN = Lore()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +61,7 @@ class World:
     clock: RealTimeClock
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
-    history: History | None = None
+    lore: Lore = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +72,7 @@ class View:
     actuator: Actuator
     estimator: StartEstimator
     clock: RealTimeClock
-    history: History | None = None
+    lore: Lore = NOTHING_KNOWN
 
 
 def build_world(config: Config) -> World:
@@ -100,16 +120,22 @@ def _cli(section: ClusterSection) -> View:
 
     clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
     actuator = CliActuator(commands, own_user())
-    return View(CliCluster(commands, clock), actuator, actuator, clock, _sacct(commands))
+    return View(CliCluster(commands, clock), actuator, actuator, clock, _lore(section, commands, clock))
 
 
-def _sacct(commands: Commands) -> History:
-    from mirage.backends.cli_history import seed_waits
+def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
+    from mirage.backends.cli_history import past_jobs
+    from mirage.backends.standings_cli import CliStandings
+    from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
 
-    def history(start: Seconds, end: Seconds) -> Iterator[JobTable]:
-        return seed_waits(commands, start, end)
-
-    return history
+    standings = CliStandings(commands, clock)
+    return Lore(
+        history=partial(past_jobs, commands),
+        standings=standings,
+        refresh=standings.refresh,
+        description=partial(described_by_slurm, section.slurm_conf, commands),
+        copied=partial(copied_from_slurm, section.slurm_conf, commands),
+    )
 
 
 def _rest(section: ClusterSection) -> View:
@@ -136,4 +162,5 @@ def _pyslurm(section: ClusterSection) -> View:
     clock, libslurm, user = slurm_clock(section), Libslurm.load(), own_user()
     commands = Commands(command_environment(section), section.timeout)
     actuator = LibslurmActuator(libslurm, user, clock)
-    return View(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, _sacct(commands))
+    lore = _lore(section, commands, clock)
+    return View(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, lore)

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from mirage.bench.section import Section
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator or daemon")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator, daemon, lookahead or train")]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
 ]
@@ -44,7 +44,15 @@ def _measure(name: str, traces: str) -> tuple[Section, ...]:
             from mirage.bench.daemon import measure_daemon
 
             return measure_daemon(_say)
-    raise ConfigError("bench", f"{name!r} is not a benchmark; there are: simulator, daemon")
+        case "lookahead":
+            from mirage.bench.lookahead import measure_lookahead
+
+            return measure_lookahead(Path(traces), _say)
+        case "train":
+            from mirage.bench.train import measure_train
+
+            return measure_train(_say)
+    raise ConfigError("bench", f"{name!r} is not a benchmark; there are: simulator, daemon, lookahead, train")
 
 
 def _say(step: str) -> None:

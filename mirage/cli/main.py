@@ -14,11 +14,14 @@ from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
+from mirage.cli.evaluate import evaluate_app
+from mirage.cli.models import models_app
 from mirage.cli.plugins import plugins_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
 from mirage.cli.submit import submit_command
 from mirage.cli.trace import trace_app
+from mirage.cli.train import train_command
 from mirage.domain.errors import MirageError
 
 app = typer.Typer(
@@ -43,6 +46,9 @@ app.command("agent")(agent_command)
 app.command("replay")(replay_command)
 app.command("simulate")(simulate_command)
 app.add_typer(trace_app, name="trace")
+app.command("train")(train_command)
+app.add_typer(models_app, name="models")
+app.add_typer(evaluate_app, name="evaluate")
 app.command("plugins")(plugins_command)
 app.command("bench")(bench_command)
 

@@ -125,7 +125,10 @@ class LoopSection(Section):
     settle: Positive = 120
     """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
     predictor: str = "quantile"
-    """As "mirage plugins" lists them, such as fixed:6h."""
+    """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's folder, such as
+    xgboost:/path/of/model, or by name alone: that which is in use in the state folder's models."""
+    shadows: tuple[str, ...] = ()
+    """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
     budget: AboveZero = 5.0
     """Seconds a predictor may take; after that the reactive one answers."""
     level: Ratio | None = None
@@ -136,6 +139,38 @@ class LoopSection(Section):
     """What a second without a running link costs."""
     overlap_price: Price = 1.0
     """What a second with two running links costs."""
+
+
+class LookaheadSection(Section):
+    """The predictor that plays the coming days on the simulator (predictor "lookahead")."""
+
+    cluster: str = ""
+    """A cluster file, a slurm.conf or a preset; empty: the slurm.conf that the cluster itself has read."""
+
+
+class PredictorsSection(Section):
+    """What predictors are told."""
+
+    lookahead: LookaheadSection = LookaheadSection()
+
+
+class TrainingSection(Section):
+    """Models trained anew on the daemon's own history; none is put in use without "mirage models promote"."""
+
+    every: Duration = 0
+    """Such as 7d; 0: never."""
+    predictor: str = "xgboost"
+    nodes: tuple[Annotated[int, Field(ge=1), BeforeValidator(_number)], ...] = (1, 8)
+    """Sizes of the links that it is to time."""
+    limit: Positive = 48 * 3_600
+    """Their time limit."""
+    partition: str = ""
+    """Theirs; empty: the default one."""
+    span: Positive = 90 * _DAY
+    """How far back jobs are learnt from."""
+    launcher: Literal["local", "slurm"] = "local"
+    """local: a process of least priority beside the daemon; slurm: a job of its user, with the state folder on a
+    file system that the nodes share."""
 
 
 class LimitsSection(Section):
@@ -160,6 +195,8 @@ class RetentionSection(Section):
     """All other entries."""
     snapshots: Positive = 3 * _DAY
     waits: Positive = 90 * _DAY
+    jobs: Positive = 180 * _DAY
+    """Jobs of all users, by submission: what is learnt from."""
     outcomes: Positive = 730 * _DAY
     audit: Positive = 730 * _DAY
     chains: Positive = 180 * _DAY
@@ -173,8 +210,8 @@ class StoreSection(Section):
     """sqlite:///FILE or postgresql://USER@HOST/NAME; empty: mirage.db in the state folder."""
     snapshot_every: Duration = 600
     """Between snapshots that are kept for later evaluation; 0: none are."""
-    history: Duration = 30 * _DAY
-    """How far back the waits of finished jobs are asked of the accounting at the first start; 0: not at all."""
+    history: Duration = 60 * _DAY
+    """How far back the jobs of all users are asked of the accounting at the first start; 0: not at all."""
     retention: RetentionSection = RetentionSection()
 
 
@@ -218,6 +255,8 @@ class Config(BaseSettings):
     cluster: ClusterSection = ClusterSection()
     acting: ActingSection = ActingSection()
     loop: LoopSection = LoopSection()
+    predictors: PredictorsSection = PredictorsSection()
+    training: TrainingSection = TrainingSection()
     limits: LimitsSection = LimitsSection()
     store: StoreSection = StoreSection()
     api: ApiSection = ApiSection()

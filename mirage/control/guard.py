@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, WaitForecast
@@ -12,7 +14,7 @@ from mirage.domain.errors import PluginNotFound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.domain.decision import Observation, Prediction
+    from mirage.domain.decision import Observation, Prediction, Wants
     from mirage.ports import Predictor
 
 
@@ -21,8 +23,10 @@ class Answer:
     """A prediction, and what went wrong on the way to it."""
 
     prediction: Prediction
+    by: str
+    """The name of the predictor that answered."""
     trouble: str = ""
-    """Empty: the predictor itself answered."""
+    """Empty: the one that was asked answered."""
 
 
 class Guard:
@@ -43,11 +47,11 @@ class Guard:
     def predict(self, observation: Observation) -> Answer:
         """A prediction in any case; the fallback's when the predictor has none."""
         try:
-            return Answer(_checked(self._ask(observation)))
+            return Answer(_checked(self._ask(observation)), self.predictor.name)
         except Exception as error:
             said = str(error) or type(error).__name__
             trouble = f"no prediction: {said}; {self._fallback.name} answered"
-            return Answer(self._fallback.predict(observation), trouble)
+            return Answer(self._fallback.predict(observation), self._fallback.name, trouble)
 
     def close(self) -> None:
         """Let go of the thread; a predictor that hangs is not waited for."""
@@ -67,31 +71,47 @@ class Guard:
 
 
 class Guards:
-    """The guarded predictors of all chains: the default, and those that chains name, built when first wanted."""
+    """The guarded predictors of all chains: the default, and those that chains name, built when first wanted.
 
-    def __init__(self, default: Guard, build: Callable[[str], Guard] | None = None) -> None:
+    ``shadows`` are asked at every decision as well; what they say is written down and decides nothing.
+    """
+
+    def __init__(
+        self, default: Guard, build: Callable[[str], Guard] | None = None, shadows: tuple[Guard, ...] = ()
+    ) -> None:
         self._default = default
         self._build = build
         self._named: dict[str, Guard] = {}
+        self.shadows = shadows
 
     def of(self, name: str) -> Guard:
         """The guard of the predictor so named; empty: the default. Raises ``PluginNotFound``, ``ConfigError``."""
         if not name or name == self._default.predictor.name:
             return self._default
+        shadow = next((each for each in self.shadows if each.predictor.name == name), None)
+        if shadow is not None:
+            return shadow
         if name not in self._named:
             if self._build is None:
                 raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")
             self._named[name] = self._build(name)
         return self._named[name]
 
+    def wants_of(self, name: str) -> Wants:
+        """What an observation must bring for a chain that names this predictor, and for the shadows."""
+        return reduce(or_, (shadow.predictor.wants for shadow in self.shadows), self.of(name).predictor.wants)
+
     @property
-    def want_queue(self) -> bool:
-        """Whether any of them reads the snapshot's jobs and partitions."""
-        return any(guard.predictor.wants_queue for guard in (self._default, *self._named.values()))
+    def wants(self) -> Wants:
+        """What any of them wants."""
+        return reduce(or_, (guard.predictor.wants for guard in self._all()))
+
+    def _all(self) -> tuple[Guard, ...]:
+        return (self._default, *self._named.values(), *self.shadows)
 
     def close(self) -> None:
         """Let go of all threads."""
-        for guard in (self._default, *self._named.values()):
+        for guard in self._all():
             guard.close()
 
 

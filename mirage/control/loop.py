@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from mirage.control.commands import NoCommands
 from mirage.control.hands import Hands
+from mirage.control.observing import Observer
 from mirage.control.status import Status
 from mirage.domain.chain import ChainStatus, LinkState, Steering
 from mirage.domain.command import AddChain
-from mirage.domain.decision import Hold, Observation, RecentWaits
-from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected
-from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.decision import Hold
+from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.job import NEVER
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
+from mirage.features.window import QueueWindows
 from mirage.provisioner import handover, machine, requests, steering
 from mirage.provisioner.decide import DecisionRule, forced, weigh
 from mirage.provisioner.events import PauseAsked, sightings
@@ -23,12 +25,12 @@ from mirage.provisioner.limits import Limits, Permit, Usage, permit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.control.guard import Guards
+    from mirage.control.guard import Guard, Guards
     from mirage.control.hands import Act
     from mirage.domain.chain import ChainId, ChainRecord, Link
     from mirage.domain.command import Asked
-    from mirage.domain.decision import Decision
-    from mirage.domain.job import Job, JobId, JobRequest, Seconds
+    from mirage.domain.decision import Decision, Observation
+    from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import (
         Actuator,
         ChainStore,
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
         Cluster,
         Commands,
         Files,
+        JobHistory,
         Journal,
-        Predictor,
+        Standings,
         StartEstimator,
         Ticks,
         WaitHistory,
@@ -59,6 +62,10 @@ class Outside:
     journal: Journal
     files: Files
     commands: Commands = field(default_factory=NoCommands)
+    history: JobHistory | None = None
+    standings: Standings | None = None
+    windows: QueueWindows = field(default_factory=QueueWindows)
+    """What is known of the queue's last day already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,9 @@ class ControlLoop:
         self._outside = outside
         self._guards = guards
         self._policy = policy
+        self._observer = Observer(
+            outside.waits, outside.estimator, outside.history, outside.standings, outside.windows
+        )
         self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, policy.limits)
         now = outside.clock.now()
         self._last = Snapshot.unseen(now)
@@ -226,15 +236,16 @@ class ControlLoop:
         expected: dict[str, JobId] = {
             link.tag: link.job_id for record in self._outside.store.load() for link in record.live
         }
-        last = self._last
+        last, wants = self._last, self._guards.wants
         try:
-            self._last = self._outside.cluster.snapshot(queue=self._guards.want_queue, expected=expected)
+            self._last = self._outside.cluster.snapshot(queue=wants.queue or wants.window, expected=expected)
         except ClusterUnavailable as error:
             self._hands.write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             self._last = last if last.stale else replace(last, stale_since=last.time)
         else:
             if last.stale:
                 self._contact = now
+            self._observer.seen(self._last, wants)
         return self._last
 
     # 3. note what happened
@@ -260,25 +271,9 @@ class ControlLoop:
     # 5. observe
 
     def _observe(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot) -> Observation:
-        asked, outside = self._predictor(record), self._outside
         request = record.chain.link_request(record.next_index)
-        return Observation(
-            time=snapshot.time,
-            snapshot=snapshot,
-            predecessor=_job(record, predecessor, snapshot),
-            successor=request,
-            waits=outside.waits.recent_waits(asked.wants_waits) if asked.wants_waits else _NO_WAITS,
-            planned_start=self._planned_start(request) if asked.wants_plan else ABSENT,
-        )
-
-    def _predictor(self, record: ChainRecord) -> Predictor:
-        return self._guards.of(record.chain.predictor).predictor
-
-    def _planned_start(self, request: JobRequest) -> Seconds:
-        try:
-            return self._outside.estimator.estimate_start(request)
-        except (ClusterUnavailable, SubmissionRejected):
-            return ABSENT
+        wants = self._guards.wants_of(record.chain.predictor)
+        return self._observer.observe(snapshot, _job(record, predecessor, snapshot), request, wants)
 
     # 6. predict, 7. decide
 
@@ -288,20 +283,33 @@ class ControlLoop:
             self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision))
             return decision
         guard = self._guards.of(record.chain.predictor)
+        decision = self._weigh(record, observation, guard, EntryKind.DECISION)
+        for shadow in self._guards.shadows:
+            if shadow is not guard:
+                self._weigh(record, observation, shadow, EntryKind.SHADOW)
+        return decision
+
+    def _weigh(self, record: ChainRecord, observation: Observation, guard: Guard, kind: EntryKind) -> Decision:
         answer = guard.predict(observation)
         if answer.trouble:
-            self._hands.write(record, observation.time, EntryKind.TROUBLE, answer.trouble)
-        decision = weigh(observation, answer.prediction, self._policy.rule)
-        self._outside.journal.write(
-            Entry(
-                observation.time,
-                record.chain.chain_id,
-                EntryKind.DECISION,
-                _said(decision),
-                predictor=guard.predictor.name,
-                prediction=answer.prediction,
+            text = (
+                answer.trouble
+                if kind is EntryKind.DECISION
+                else f"{guard.predictor.name}, in shadow: {answer.trouble}"
             )
+            self._hands.write(record, observation.time, EntryKind.TROUBLE, text)
+        decision = weigh(observation, answer.prediction, self._policy.rule)
+        entry = Entry(
+            observation.time,
+            record.chain.chain_id,
+            kind,
+            _said(decision),
+            link=record.next_index,
+            predictor=answer.by,
+            prediction=answer.prediction,
         )
+        if not (answer.trouble and kind is EntryKind.SHADOW):  # the fallback's answer says nothing of a shadow
+            self._outside.journal.write(entry)
         return decision
 
     # 8. obtain a permit
@@ -338,9 +346,6 @@ class ControlLoop:
         due = [record.not_before, end, end - record.chain.lead, handover.next_instant(record, now)]
         due += [ln.planned + self._policy.settle for ln in record.links if ln.state is LinkState.PLANNED]
         return min((instant for instant in due if instant > now), default=NEVER)
-
-
-_NO_WAITS = RecentWaits.none()
 
 
 def _job(record: ChainRecord, link: Link | None, snapshot: Snapshot) -> Job | None:

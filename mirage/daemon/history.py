@@ -1,4 +1,4 @@
-"""The waits of jobs that nobody watched, asked of the accounting: far back at first, later now and then."""
+"""The jobs of all users, asked of the accounting: far back at first, later now and then."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mirage.domain.job import ABSENT
 from mirage.store.waits import StartedJobs
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _OVERLAP: Seconds = 3_600
 """What is asked again each time: accounting hears of some jobs late."""
 _WINDOW: Seconds = 86_400
 """Of how much one question is about."""
-_EVERY: Seconds = 6 * 3_600
+_EVERY: Seconds = 3_600
 """How old what is known may become."""
 _PAUSE = 2.0
 """Real seconds between two questions."""
@@ -39,9 +40,32 @@ class Waits(Protocol):
         """Keep these waits."""
 
 
+class Jobs(Protocol):
+    """Where jobs go; those known already become as they are told of now."""
+
+    def add(self, table: JobTable) -> None:
+        """Keep these jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of an answer."""
+
+    waits: Waits
+    jobs: Jobs
+    changed: Callable[[], None]
+    """Called when all of an import is kept."""
+
+    def add(self, table: JobTable) -> int:
+        """Keep the jobs, and the waits of those that started; how many jobs."""
+        self.jobs.add(table)
+        self.waits.add(started_jobs(table))
+        return len(table)
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All jobs that started in [first, until) are known."""
+    """All jobs that ran or ended in [first, until) are known, as they were at ``until``."""
 
     first: Seconds
     until: Seconds
@@ -64,23 +88,23 @@ class Imported:
 
 
 class AccountingImport:
-    """Brings the wait history up to now, each time it is called; one that is cut short goes on where it was.
+    """Brings what is known of jobs up to now, each time it is called; one that is cut short goes on where it was.
 
-    ``ask(start, end)`` gives the jobs that started then. ``marker`` is a file that says what is imported;
+    ``ask(start, end)`` gives the jobs that ran or ended then. ``marker`` is a file that says what is imported;
     ``span``: seconds to look back.
     """
 
     def __init__(
         self,
-        ask: Callable[[Seconds, Seconds], Iterator[JobTable]],
-        waits: Waits,
+        ask: Callable[[Seconds, Seconds], JobTable],
+        kept: Kept,
         clock: Clock,
         marker: Path,
         span: Seconds,
         stopped: Event,
     ) -> None:
         self._ask = ask
-        self._waits = waits
+        self._kept = kept
         self._clock = clock
         self._marker = marker
         self._span = span
@@ -93,19 +117,17 @@ class AccountingImport:
         """
         now = self._clock.now()
         begin, done, counts = now - self._span, self._known(now), list[int]()
-        for start, end in done.missing(begin, now):
-            if counts and self._stopped.wait(_PAUSE):
-                return f"{sum(counts)} waits imported; the daemon ends before all are"
-            counts.append(self._import(start, end))
-            done = done.with_window(start, end)
-            self._note(done)
-        return f"{sum(counts)} waits imported; questions asked: {len(counts)}" if counts else ""
-
-    def _import(self, start: Seconds, end: Seconds) -> int:
-        found = [started_jobs(table) for table in self._ask(start, end)]
-        for jobs in found:
-            self._waits.add(jobs)
-        return sum(len(jobs) for jobs in found)
+        try:
+            for start, end in done.missing(begin, now):
+                if counts and self._stopped.wait(_PAUSE):
+                    return f"{sum(counts)} jobs imported; the daemon ends before all are"
+                counts.append(self._kept.add(self._ask(start, end)))
+                done = done.with_window(start, end)
+                self._note(done)
+        finally:
+            if counts:
+                self._kept.changed()
+        return f"{sum(counts)} jobs imported; questions asked: {len(counts)}" if counts else ""
 
     def _known(self, now: Seconds) -> Imported:
         """What is imported; nothing where that is not known or cannot be."""
@@ -126,9 +148,9 @@ class AccountingImport:
 
 
 def started_jobs(table: JobTable) -> StartedJobs:
-    """The rows of a table whose job ids are plain numbers, as all are but components of heterogeneous jobs."""
-    plain = np.char.isdigit(table.job_id) if len(table) else np.zeros(0, dtype=bool)
-    rows = table.take(np.flatnonzero(plain))
+    """The jobs of a table that have started and whose ids are plain numbers."""
+    started = np.char.isdigit(table.job_id) if len(table) else np.zeros(0, dtype=bool)
+    rows = table.take(np.flatnonzero(started & (table.start != ABSENT)))
     return StartedJobs(
         job_id=rows.job_id.astype(np.int64),
         submit=rows.submit,

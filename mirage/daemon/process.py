@@ -14,9 +14,9 @@ from mirage import __version__
 from mirage.config.model import Config
 from mirage.config.places import remark_on
 from mirage.control.wallclock import WallTicks
+from mirage.daemon.chores import learning_chores
 from mirage.daemon.folders import make_folder, make_private_folder
 from mirage.daemon.heartbeat import Heartbeat
-from mirage.daemon.history import AccountingImport
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
 from mirage.daemon.logs import set_up_logging
@@ -38,8 +38,6 @@ Build = Callable[[Config, Callable[[], None]], "Service"]
 
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
-_TRY_HISTORY_EVERY = 600.0
-"""Whether it is due it knows itself; one that failed is tried again soon."""
 _LOOK_AT_INTERFACE_EVERY = 5.0
 
 
@@ -134,13 +132,7 @@ class _Daemon:
             Chore("retention", every, min(every, 600.0), self._prune),
             Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen),
         ]
-        if service.history is not None:
-            marker, span = Path(service.config.service.state) / "history.json", service.config.store.history
-            found = AccountingImport(
-                service.history, service.store.waits, service.clock, marker, span, self._ended
-            )
-            chores.append(Chore("history", min(every, _TRY_HISTORY_EVERY), 0.0, found.run))
-        return tuple(chores)
+        return (*chores, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""

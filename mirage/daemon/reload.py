@@ -10,7 +10,7 @@ from mirage.config.display import settings
 if TYPE_CHECKING:
     from mirage.config.model import Config
 
-AT_ONCE = ("loop", "limits", "log")
+AT_ONCE = ("loop", "predictors", "limits", "log")
 """Sections that the running daemon takes over; a table of the store's, how long things are kept, is another."""
 _KEPT_AGES = ("store", "retention")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from mirage.domain.job import ABSENT, Job, JobRequest, Seconds
 
 if TYPE_CHECKING:
+    from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
 
 Int64 = NDArray[np.int64]
+Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,59 @@ class RecentWaits:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """The queue of one partition at the last snapshots, summed up: one row a snapshot, oldest first."""
+
+    times: Int64
+    """Shape (T,), seconds."""
+    rows: Float32
+    """Shape (T, number of ``mirage.features.summary.COLUMNS``)."""
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the controller grants an owner now, beyond the queue; ``nan`` and ``ABSENT`` where it is not known."""
+
+    fair_share: float = float("nan")
+    """The fair-share factor, within 0 and 1."""
+    jobs_left: int = ABSENT
+    """How many more jobs of the owner may run at once; ``ABSENT`` also where there is no limit."""
+    reserved_nodes: int = 0
+    """Nodes of the partition that reservations of others take within the successor's limit from now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What an observation must bring for a predictor. Some of it costs a question to the cluster."""
+
+    waits: int = 0
+    """How many recent waits."""
+    queue: bool = False
+    """The snapshot's jobs and partitions; our own links are always there."""
+    plan: bool = False
+    """Slurm's own estimate of the start."""
+    window: bool = False
+    """The summed-up queue of the last day."""
+    history: Seconds = 0
+    """How far back the jobs of all users are wanted, by submission."""
+    standing: bool = False
+    """What the controller grants the owner."""
+
+    def __or__(self, other: Wants) -> Wants:
+        return Wants(
+            max(self.waits, other.waits),
+            self.queue or other.queue,
+            self.plan or other.plan,
+            self.window or other.window,
+            max(self.history, other.history),
+            self.standing or other.standing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What a predictor may know at one instant about one hand-over."""
 
@@ -51,6 +106,11 @@ class Observation:
     """The last jobs started before now, as many as the predictor wants."""
     planned_start: Seconds = ABSENT
     """Slurm's own estimate of the successor's start, for predictors that want it."""
+    window: Window | None = None
+    """For predictors that want it; its last row is the snapshot's or a little older."""
+    history: JobTable | None = None
+    """For predictors that want it: jobs submitted lately, with what is known of them now."""
+    standing: Standing = field(default_factory=Standing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +140,8 @@ class ActionScores:
 
     submit: float
     hold: float
+    forecast: WaitForecast | None = None
+    """When the successor would start if submitted now, from predictors that know it as well; for the reader."""
 
 
 Prediction = WaitForecast | ActionScores

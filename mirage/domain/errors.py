@@ -7,6 +7,7 @@ MirageError
 ├── ClusterUnavailable     hold, retry at the next cycle
 ├── SubmissionRejected     record Slurm's words, back off, pause after N
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
+├── ArtifactMismatch       a model that cannot be used, or not here; the fallback answers
 ├── PluginNotFound         stop at start-up; lists what is installed
 └── MissingExtra           stop; names the pip extra to install
 """
@@ -83,6 +84,15 @@ class StoreUnavailable(MirageError):
 
 class UnknownJob(MirageError):
     """The cluster does not know such a job id, or no longer."""
+
+
+class ArtifactMismatch(MirageError):
+    """A trained model is damaged, or is not made for what it is asked: ``where`` names the file or folder."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
 
 
 class PluginNotFound(MirageError):

@@ -20,6 +20,8 @@ class EntryKind(StrEnum):
     EVENT = "event"
     """Something changed on the cluster."""
     DECISION = "decision"
+    SHADOW = "shadow"
+    """What a predictor would have decided that is not in charge."""
     ACTION = "action"
     OUTCOME = "outcome"
     """A hand-over is complete."""
@@ -39,7 +41,7 @@ class Entry:
     link: int = 0
     """Index of the link it is about (for an outcome: the predecessor's); 0: none in particular."""
     predictor: str = ""
-    """Decisions: who predicted."""
+    """Decisions, also in shadow: who predicted."""
     prediction: Prediction | None = None
-    """Decisions: what was predicted; ``None`` where none was asked."""
+    """What was predicted; ``None`` where none was asked."""
     outcome: Outcome | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class JobColumns:
     start: Column
     """Running: when it started. Pending: Slurm's planned start, ``ABSENT`` where it has none."""
     priority: Column
+    series: Column
+    """Equal for jobs of one user and name, digits in the name aside (``mirage.domain.series``)."""
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -39,7 +41,11 @@ class JobColumns:
     @classmethod
     def none(cls) -> JobColumns:
         """No jobs."""
-        return cls(*(np.empty(0, dtype=np.int64),) * 10)
+        return cls(*(np.empty(0, dtype=np.int64),) * len(cls.__dataclass_fields__))
+
+    def take(self, rows: NDArray[Any]) -> JobColumns:
+        """The chosen rows (index array or mask), in that order."""
+        return JobColumns(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, slots=True)

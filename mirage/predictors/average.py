@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import WaitForecast, Wants
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 class AverageWait:
     """The ``avg`` baseline of Mirage's authors (the last 100 jobs), renewed at every decision."""
 
-    wants_queue = False
-    wants_plan = False
-
     def __init__(self, count: int, name: str) -> None:
         self.name = name
-        self.wants_waits = count
+        self.wants = Wants(waits=count)
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Now plus the mean wait. Raises ``ValueError`` while no job has started."""
-        waits = observation.waits.wait
+        # More are at hand where another predictor wants more.
+        waits = observation.waits.wait[-self.wants.waits :]
         if not len(waits):
             raise ValueError("no job has started yet")
         return WaitForecast.point(observation.time + float(waits.sum()) / len(waits))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import WaitForecast, Wants
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 class FixedLead:
     """What production chains use that do not look at the queue (a hand-over time in their configuration)."""
 
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
+    wants = Wants()
 
     def __init__(self, lead: Seconds, name: str) -> None:
         self.name = name

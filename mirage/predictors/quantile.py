@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import WaitForecast, Wants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,9 +37,7 @@ DEFAULT_LEVEL = 0.5
 class QuantileOfClass:
     """QBETS's question (Nurmi, Brevik & Wolski, JSSPP 2007), without its confidence bound."""
 
-    wants_waits = SEARCHED
-    wants_queue = False
-    wants_plan = False
+    wants = Wants(waits=SEARCHED)
 
     def __init__(self, level: float, name: str) -> None:
         if not 0 <= level <= 1:

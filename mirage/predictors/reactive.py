@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import WaitForecast, Wants
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 class Reactive:
     """What users do who submit the next job when the last one is gone. Never overlaps."""
 
+    wants = Wants()
+
     name = "reactive"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Starts at once."""

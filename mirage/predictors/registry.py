@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.predictors.average import AverageWait
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 GROUP = "mirage.predictors"
 """Entry-point group in which packages offer factories of their own."""
+
+TRAINERS = "mirage.trainers"
+"""Entry-point group in which packages offer trainers (``mirage.plugin.Trainer``) of their predictors."""
 
 Factory = Callable[[str], "Predictor"]
 """Builds a predictor from its parameter's text ("" when none was given); ``ValueError`` for a bad one."""
@@ -50,12 +53,32 @@ def predictor_names() -> tuple[str, ...]:
     return (*_BUILT_IN, *(name for name in installed if name not in _BUILT_IN))
 
 
-def _installed(name: str) -> Factory | None:
+def build_trainer(name: str) -> Any:
+    """The ``mirage.plugin.Trainer`` of the predictor so named. Raises ``PluginNotFound`` with those there are."""
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP, name=name):
-        factory: Factory = point.load()
-        return factory
+    build = _loaded(TRAINERS, name)
+    if build is None:
+        offered = ", ".join(sorted({point.name for point in entry_points(group=TRAINERS)})) or "none"
+        known = "needs no training" if name in _BUILT_IN else "is not installed"
+        raise PluginNotFound(f"predictor {name!r} {known}; those that can be trained: {offered}")
+    return build()
+
+
+def _installed(name: str) -> Factory | None:
+    factory: Factory | None = _loaded(GROUP, name)
+    return factory
+
+
+def _loaded(group: str, name: str) -> Any:
+    """What a package offers under that name; ``None`` if none does. Raises ``PluginNotFound`` if broken."""
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=group, name=name):
+        try:
+            return point.load()
+        except (ImportError, AttributeError) as error:
+            raise PluginNotFound(f"{name!r} is installed but cannot be loaded ({point.value}): {error}") from error
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 class SlurmPlan:
     """``sbatch --test-only`` asked at every decision. Blind to jobs that arrive later or end early."""
 
+    wants = Wants(plan=True)
+
     name = "slurm"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = True
 
     def predict(self, observation: Observation) -> WaitForecast:
         """The planned start. Raises ``ValueError`` where Slurm gives none."""

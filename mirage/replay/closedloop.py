@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from multiprocessing import get_context
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.domain.decision import Wants
 from mirage.replay.episodes import Played, play_episode, policy_predictor
+from mirage.replay.opening import Background
 from mirage.replay.outcome import QueueHistory, ReplayResult
 from mirage.replay.plan import spell_instant
 
@@ -46,24 +50,27 @@ class Stage:
     """The trace's own simulation, which moves from episode to episode and never sees the service."""
 
     def __init__(self, trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
-        from mirage.simulator.simulation import Simulation
-
-        self._simulation = Simulation(cluster, trace)
+        self._background = Background(trace, cluster, watched=_wants(plan).window)
         self._plan = plan
 
     def episode(self, number: int) -> Episode:
         """Play one episode. Numbers must ascend from call to call."""
         starts = self._plan.episode_starts()
         queue = tuple(self._sampled(starts[number - 1] if number else starts[0] - 1, starts[number]))
-        self._simulation.run_until(starts[number])
-        played = play_episode(self._simulation, self._plan, number)
-        return Episode(number, played, queue, sum(self._simulation.rejected.values()))
+        self._background.run_until(starts[number])
+        played = play_episode(self._background, self._plan, number)
+        return Episode(number, played, queue, sum(self._background.simulation.rejected.values()))
 
     def _sampled(self, after: Seconds, upto: Seconds) -> Iterator[QueueSample]:
         first = self._plan.start
         for time in range(first + -(-(after + 1 - first) // SAMPLE_EVERY) * SAMPLE_EVERY, upto + 1, SAMPLE_EVERY):
-            self._simulation.run_until(time)
-            yield _sample(self._simulation)
+            self._background.run_until(time)
+            yield _sample(self._background.simulation)
+
+
+def _wants(plan: ReplayPlan) -> Wants:
+    """What any of the policies wants."""
+    return reduce(or_, (policy_predictor(policy, plan, None).wants for policy in plan.policies), Wants())
 
 
 def replay(

@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from mirage.backends.simulated import SimulatedCluster
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore, NoFiles
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord
-from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
+from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
+from mirage.replay.opening import PATIENCE
 from mirage.replay.oracle import Oracle
 from mirage.replay.outcome import PairOutcome
 from mirage.replay.plan import split_policy
@@ -28,12 +26,10 @@ from mirage.replay.plan import split_policy
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.ports import Predictor
+    from mirage.replay.opening import Background, Opening
     from mirage.replay.oracle import Foresight
     from mirage.replay.plan import ReplayPlan
-    from mirage.simulator.simulation import Simulation
-
-PATIENCE = 30 * 86_400
-"""How long one link may wait before the episode is given up (s)."""
+    from mirage.simulator.cluster import ClusterConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +41,37 @@ class Played:
     """What went wrong on the way: predictors that failed, submissions that were refused."""
 
 
-def play_episode(base: Simulation, plan: ReplayPlan, number: int) -> tuple[Played, ...]:
-    """Each policy's hand-overs in the episode that begins now; ``base`` is not changed.
+def play_episode(background: Background, plan: ReplayPlan, number: int) -> tuple[Played, ...]:
+    """Each policy's hand-overs in the episode that begins now; the background is not changed.
 
     The service's user submits the first link now and waits for it to start; from there every policy goes on
     alone, on its own copy of the cluster. Raises ``SubmissionRejected`` where the cluster refuses such a link.
     """
-    begin = base.now
-    cluster = _with_first_link(base, plan)
-    if cluster is None:
+    begin = background.simulation.now
+    opening = background.open(plan.chain())
+    if opening is None:
         text = f"no first link: submitted at {begin} it would not start within {PATIENCE // 86_400} days"
         return tuple(Played((), (text,)) for _ in plan.policies)
-    return tuple(_play(cluster.copy(), plan, name, number, begin) for name in plan.policies)
+    return tuple(_play(opening.copy(), plan, name, number, begin) for name in plan.policies)
 
 
-def _with_first_link(base: Simulation, plan: ReplayPlan) -> SimulatedCluster | None:
-    """A copy at the instant at which the first link starts; ``None`` if it would wait too long."""
-    cluster = SimulatedCluster(base.copy())
-    chain = plan.chain()
-    (start,) = cluster.start_times(chain.link_request(1), np.array([base.now]))
-    cluster.submit(chain.link_request(1))
-    if start == NEVER:
-        return None
-    cluster.advance(int(start))
-    return cluster
-
-
-def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
+def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
     store, journal = MemoryStore(ChainRecord(plan.chain(*split_policy(policy)[1:]))), MemoryJournal()
-    outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, NoFiles())
-    guard = Guard(policy_predictor(policy, plan, cluster), Reactive())
+    cluster = opening.cluster
+    outside = Outside(
+        cluster,
+        cluster,
+        cluster,
+        cluster,
+        cluster,
+        store,
+        journal,
+        NoFiles(),
+        history=cluster,
+        standings=cluster,
+        windows=opening.windows,
+    )
+    guard = Guard(policy_predictor(policy, plan, cluster, cluster.simulation.cluster), Reactive())
     loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
     until = cluster.now() + plan.links * (plan.limit + PATIENCE)
     loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store) == plan.links - 1)
@@ -82,8 +79,10 @@ def _play(cluster: SimulatedCluster, plan: ReplayPlan, policy: str, number: int,
     return Played(_outcomes(record, policy, number, begin), journal.texts(EntryKind.TROUBLE))
 
 
-def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) -> Predictor:
-    """The predictor that a policy names; ``oracle`` looks into ``future``.
+def policy_predictor(
+    policy: str, plan: ReplayPlan, future: Foresight | None, cluster: ClusterConfig | None = None
+) -> Predictor:
+    """The predictor that a policy names; ``oracle`` looks into ``future``, ``lookahead`` simulates ``cluster``.
 
     ``None`` there only tells whether the name is good. Raises ``PluginNotFound`` and ``ConfigError``.
     """
@@ -93,7 +92,12 @@ def policy_predictor(policy: str, plan: ReplayPlan, future: Foresight | None) ->
             raise ValueError("takes no parameter")
         return Oracle(future, plan.weights, plan.tick) if future is not None else Reactive()
 
-    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle})
+    def lookahead(parameter: str) -> Predictor:
+        if parameter:
+            raise ValueError("takes no parameter")
+        return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
+
+    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle, Lookahead.name: lookahead})
 
 
 def _loop_policy(plan: ReplayPlan) -> Policy:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.chain import Outcome
-from mirage.domain.decision import ActionScores
+from mirage.domain.decision import ActionScores, Wants
 from mirage.domain.objective import objective
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ class Oracle:
     """
 
     name = "oracle"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
+    wants = Wants()
 
     def __init__(self, foresight: Foresight, weights: Weights, tick: Seconds) -> None:
         self._foresight = foresight

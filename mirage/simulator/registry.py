@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain import series
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import DependencyKind
 from mirage.simulator import encode
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mirage.simulator.encode import Fit, JobCeiling
     from mirage.simulator.model import Model
 
+Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
 
 
@@ -37,6 +39,7 @@ class Registry:
     names: dict[str, int] = field(default_factory=dict)
     """Names that appeared since."""
     arrays: int = 0
+    _hashes: tuple[Int64, Int64] = field(default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.int64)))
 
     @classmethod
     def of_trace(cls, accounts: Accounts, jobs: JobTable | None) -> Registry:
@@ -54,6 +57,18 @@ class Registry:
     def users_in_tree(self) -> int:
         """User rows of the association tree."""
         return sum(1 for row in self.accounts.rows if row.user)
+
+    def series(self, user: Int64, name: Int64) -> Int64:
+        """The series of jobs, from the numbers of their users and names; -1: none."""
+        names = len(self.trace_names) + len(self.names)
+        if [len(known) - 1 for known in self._hashes] != [len(self.users), names]:
+            # The number of "no name" is the last.
+            self._hashes = (
+                series.hashed_users([*self.users, ""]),
+                series.hashed_names([*self.trace_names, *self.names, ""]),
+            )
+        users, texts = self._hashes
+        return series.series_of(users[user], texts[name])
 
     def new_array(self) -> int:
         """A number for an array job."""

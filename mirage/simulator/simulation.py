@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, UNLIMITED, DependencyKind, Job, JobId, JobRequest, JobState
+from mirage.domain.jobtable import job_table
 from mirage.simulator import tables, views
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.arrivals import encode_trace, no_arrivals
@@ -19,10 +20,12 @@ from mirage.simulator.kernel.layout import NEED_SPACE, NEVER, Fixed, Scratch, Wo
 from mirage.simulator.model import Model
 from mirage.simulator.nodelists import nodes_listed
 from mirage.simulator.registry import Registry
+from mirage.simulator.standing import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from mirage.domain.decision import Standing
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
@@ -61,6 +64,7 @@ class Simulation:
         self.notes = arrivals.notes
         self._registry = Registry.of_trace(accounts, jobs)
         self._requests: list[JobRequest] = []
+        self._trace = jobs if jobs is not None else job_table(0)
         self._fixed = self._new_fixed(arrivals.jobs, arrivals.needs)
         first = int(arrivals.jobs["submit"][0]) if len(arrivals.jobs) else start or 0
         begin = first if start is None else min(start, first)
@@ -131,13 +135,14 @@ class Simulation:
         if len(self._scratch.order) < slots:
             self._scratch = self._new_scratch(slots)
 
-    def copy(self) -> Simulation:
-        """An independent simulation in the same state; trace results are no longer recorded in it."""
+    def copy(self, *, results: bool = False) -> Simulation:
+        """An independent simulation in the same state; without ``results`` the trace's are forgotten."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._world = tables.copied(self._world)
         twin._registry, twin._requests = self._registry.copy(), list(self._requests)
-        twin._record = self._record._replace(results=self._record.results[:0], log=self._record.log.copy())
+        kept = self._record.results.copy() if results else self._record.results[:0]
+        twin._record = self._record._replace(results=kept, log=self._record.log.copy())
         twin._scratch, twin._work = self._new_scratch(), None
         return twin
 
@@ -306,11 +311,19 @@ class Simulation:
     def columns(self) -> tuple[JobColumns, JobColumns]:
         """(pending, running) jobs as columns, pending in order of priority; cheap."""
         queue.refresh(self._fixed, self._world, self._scratch)
-        return views.pending_columns(self._world), views.running_columns(self._world)
+        return (
+            views.pending_columns(self._world, self._registry),
+            views.running_columns(self._world, self._registry),
+        )
 
     def partitions(self) -> tuple[PartitionState, ...]:
         """Nodes of each partition by state."""
         return views.partition_states(self._model, self._world)
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """What is simulated."""
+        return self._model.cluster
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -339,8 +352,19 @@ class Simulation:
         """The event log: time, kind, id, state."""
         return self._record.log[: int(self._world.sim["log"][0])]
 
+    def known_jobs(self, since: int) -> JobTable:
+        """The trace's jobs submitted since then, with the starts and ends that they have had here until now.
+
+        Nothing in copies that have forgotten the results.
+        """
+        return views.known_jobs(self._trace, self._record.results, since, self.now)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """What the controller grants the request's user for such a job."""
+        return standing_of(self._model, self._registry.accounts, self._world, request, self.now)
+
     def schedule(self) -> Table:
-        """By trace row: start and end (``NEVER``: not yet), state; only in a simulation that is not a copy."""
+        """By trace row: start and end (``NEVER``: not yet), state; empty in copies that have forgotten them."""
         return self._record.results
 
     def check(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +33,11 @@ from mirage.slurm import hostlist
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
     from mirage.simulator.kernel.layout import Fixed, World
     from mirage.simulator.model import Model
+    from mirage.simulator.registry import Registry
 
 Table = NDArray[np.void]
 
@@ -44,7 +47,7 @@ def _taken(table: Table, rows: NDArray[np.int64]) -> Table:
     return table.view(np.int64).reshape(len(table), -1)[rows].view(table.dtype)[:, 0]
 
 
-def _columns(rows: Table, start: NDArray[np.int64]) -> JobColumns:
+def _columns(rows: Table, start: NDArray[np.int64], registry: Registry) -> JobColumns:
     return JobColumns(
         job_id=rows["id"],
         user=rows["user"],
@@ -56,19 +59,20 @@ def _columns(rows: Table, start: NDArray[np.int64]) -> JobColumns:
         eligible=rows["eligible"],
         start=start,
         priority=rows["priority"],
+        series=registry.series(rows["user"], rows["name"]),
     )
 
 
-def pending_columns(world: World) -> JobColumns:
+def pending_columns(world: World, registry: Registry) -> JobColumns:
     """Pending jobs in order of priority; no planned starts (see ``Simulation.planned_starts``)."""
     rows = _taken(world.jobs, world.pending[: int(world.sim["pending"][0])])
-    return _columns(rows, np.full(len(rows), ABSENT, dtype=np.int64))
+    return _columns(rows, np.full(len(rows), ABSENT, dtype=np.int64), registry)
 
 
-def running_columns(world: World) -> JobColumns:
+def running_columns(world: World, registry: Registry) -> JobColumns:
     """Running jobs in the order in which their limits end."""
     rows = _taken(world.jobs, world.running[: int(world.sim["running"][0])])
-    return _columns(rows, rows["start"])
+    return _columns(rows, rows["start"], registry)
 
 
 def own_job(model: Model, world: World, requests: Sequence[JobRequest], accounts: Accounts, job_id: JobId) -> Job:
@@ -170,6 +174,17 @@ def recent_waits(world: World, count: int, since: int) -> Table:
     else:
         recent = _taken(world.waits, np.arange(started - kept, started) % size)
     return recent[recent["start"] >= since] if since else recent
+
+
+def known_jobs(trace: JobTable, results: Table, since: int, now: int) -> JobTable:
+    """The rows of the trace submitted from ``since`` to ``now``, as known at ``now``."""
+    first, last = np.searchsorted(trace.submit, since), np.searchsorted(trace.submit, now, side="right")
+    chosen = np.arange(int(first), min(int(last), len(results)))
+    table, found = trace.take(chosen), results[chosen]
+    start, end = (np.where(found[name] <= now, found[name], ABSENT) for name in ("start", "end"))
+    state = np.where(start == ABSENT, JobState.PENDING, JobState.RUNNING)
+    state = np.where(end == ABSENT, state, found["state"]).astype(np.int8)
+    return replace(table, start=start, end=end, state=state)
 
 
 def planned(before: World, after: World) -> dict[JobId, int]:

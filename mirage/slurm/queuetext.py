@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState
+from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
@@ -138,6 +139,7 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
         read["EligibleTime"],
         read["StartTime"],
         read["PriorityLong"],
+        _series(cells, user, users),
     )
     return Queue(
         _pending(table_of, read, good),
@@ -148,6 +150,10 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
         ours,
         tuple(unreadable),
     )
+
+
+def _series(cells: dict[str, tuple[str, ...]], user: Int64, users: tuple[str, ...]) -> Int64:
+    return series_of(hashed_users(users)[user], hashed_names(cells["Name"]))
 
 
 def _our_rows(table: rows.Rows, wanted: Collection[JobId]) -> tuple[tuple[str, ...], ...]:

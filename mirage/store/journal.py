@@ -75,8 +75,9 @@ class SqlJournal:
         kinds: Collection[EntryKind] = (),
         before: int | None = None,
         limit: int = 100,
+        link: int | None = None,
     ) -> tuple[JournalLine, ...]:
-        """Entries on disk, newest first: of one chain, of some kinds, before a cursor. Any thread may ask.
+        """Entries on disk, newest first: of one chain or link, of some kinds, before a cursor. Any thread may ask.
 
         Raises ``StoreUnavailable``, and ``ConfigError`` for an entry that this version cannot read.
         """
@@ -85,6 +86,8 @@ class SqlJournal:
             query = query.where(journal.c.chain_id == chain)
         if kinds:
             query = query.where(journal.c.kind.in_([kind.value for kind in kinds]))
+        if link is not None:
+            query = query.where(journal.c.link == link)
         if before is not None:
             query = query.where(journal.c.id < before)
         rows = self._database.read(lambda connection: connection.execute(query).all())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.store.audit import AuditLog
 from mirage.store.chains import SqlChainStore
 from mirage.store.database import Database
+from mirage.store.jobs import JobArchive
 from mirage.store.journal import SqlJournal
 from mirage.store.outbox import Outbox
 from mirage.store.outcomes import OutcomeLog
@@ -27,7 +28,7 @@ class Store:
     """Everything kept in one database.
 
     One process at a time may write; in it the loop's thread saves chains and writes the journal, and every thread
-    may read anything, add waits, snapshots and audit entries, and prune.
+    may read anything, add waits, jobs, snapshots and audit entries, and prune.
     """
 
     database: Database
@@ -36,6 +37,7 @@ class Store:
     outcomes: OutcomeLog
     snapshots: SnapshotArchive
     waits: SqlWaitHistory
+    jobs: JobArchive
     audit: AuditLog
 
     def prune(self, retention: Retention, now: Seconds) -> dict[str, int]:
@@ -75,5 +77,6 @@ def open_store(url: str, patience: float = _PATIENCE) -> Store:
         OutcomeLog(database),
         SnapshotArchive(database),
         SqlWaitHistory(database),
+        JobArchive(database),
         AuditLog(database),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, select, tuple_
 
 from mirage.domain.journal import EntryKind
-from mirage.store.tables import audit, journal, outcomes, snapshots, waits
+from mirage.store.tables import audit, jobs, journal, outcomes, snapshots, waits
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Delete, Table
@@ -32,6 +32,7 @@ class Retention:
     """All other entries."""
     snapshots: Seconds = 3 * _DAY
     waits: Seconds = 90 * _DAY
+    jobs: Seconds = 180 * _DAY
     outcomes: Seconds = 730 * _DAY
     audit: Seconds = 730 * _DAY
     chains: Seconds = 180 * _DAY
@@ -48,12 +49,13 @@ def delete_old(database: Database, cutoffs: Retention) -> dict[str, int]:
     Space freed is used again; a SQLite file does not shrink. Raises ``StoreUnavailable``; what was deleted until
     then stays deleted.
     """
-    explains = journal.c.kind == EntryKind.DECISION.value
+    explains = journal.c.kind.in_((EntryKind.DECISION.value, EntryKind.SHADOW.value))
     old: list[tuple[str, Table, ColumnElement[bool], int]] = [
         ("decisions", journal, explains & (journal.c.time < cutoffs.decisions), _BITE),
         ("journal", journal, ~explains & (journal.c.time < cutoffs.journal), _BITE),
         ("snapshots", snapshots, snapshots.c.time < cutoffs.snapshots, _SNAPSHOT_BITE),
         ("waits", waits, waits.c.start < cutoffs.waits, _BITE),
+        ("jobs", jobs, jobs.c.submit < cutoffs.jobs, _BITE),
         ("outcomes", outcomes, outcomes.c.successor_start < cutoffs.outcomes, _BITE),
         ("audit", audit, audit.c.time < cutoffs.audit, _BITE),
     ]

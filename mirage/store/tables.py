@@ -118,6 +118,29 @@ waits = Table(
     Index(None, "start", "job_id", "submit"),
 )
 
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("submit", BigInteger, primary_key=True, autoincrement=False),
+    Column("eligible", BigInteger, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("limit", BigInteger, nullable=False),
+    Column("memory_mb", BigInteger, nullable=False),
+    Column("nodes", Integer, nullable=False),
+    Column("cpus", Integer, nullable=False),
+    Column("state", Integer, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("qos", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("constraint", Text, nullable=False),
+    Column("gres", Text, nullable=False),
+    Index(None, "submit"),
+)
+
 audit = Table(
     "audit",
     metadata,

@@ -12,7 +12,7 @@ from fake_slurm.fake import CPU, FakeSlurm, Fault
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_history import seed_waits
+from mirage.backends.cli_history import past_jobs
 from mirage.backends.execution import Commands
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
@@ -296,26 +296,25 @@ def test_whoever_else_asks_is_told_to_become_the_user(world: FakeWorld) -> None:
 # History
 
 
-def test_the_waits_of_the_past_come_in_windows(world: FakeWorld) -> None:
+def test_the_jobs_of_the_past_are_asked_for_at_once(world: FakeWorld) -> None:
     first = world.slurm.now()
     for _ in range(6):
         world.submit(Doing(runs=8 * HOUR), nodes=3)
     world.slurm.advance(60 * HOUR)
-    pauses: list[int] = []
     commands = Commands(world.slurm.environment("alice"))
-    tables = list(seed_waits(commands, first, world.slurm.now(), 10 * HOUR, lambda: pauses.append(1)))
-    assert (len(tables), len(pauses), world.slurm.count("sacct")) == (6, 5, 6)
-    found = {int(row): int(wait) for table in tables for row, wait in zip(table.job_id, table.wait, strict=True)}
-    assert found == {job.job_id: job.start - job.submit for job in world.slurm.jobs()}
-    starts = [start for table in reversed(tables) for start in sorted(table.start.tolist())]
-    assert starts == sorted(starts)
-    assert {name for table in tables for name in table.user.decode()} == {"alice"}
+    table = past_jobs(commands, first, world.slurm.now())
+    assert world.slurm.count("sacct") == 1
+    rows = zip(table.job_id, table.submit, table.start, table.end, table.state, table.limit, strict=True)
+    expected = {(j.job_id, j.submit, j.start, j.end, j.state, j.limit) for j in world.slurm.jobs()}
+    assert {tuple(int(cell) for cell in row) for row in rows} == expected
+    assert set(table.user.decode()) == {"alice"}
+    assert table.name.decode() == [job.name for job in world.slurm.jobs()]
 
 
 def test_history_that_cannot_be_had_is_said(world: FakeWorld) -> None:
     world.slurm.accounting_down = True
     with pytest.raises(ClusterUnavailable, match="sacct: exit 1: Problem talking to the database"):
-        next(seed_waits(Commands(world.slurm.environment("alice")), 0, HOUR))
+        past_jobs(Commands(world.slurm.environment("alice")), 0, HOUR)
 
 
 # A row of squeue that cannot be read

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from mirage.control.guard import Guard
-from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast
+from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast, Wants
 from mirage.domain.job import JobRequest
 from mirage.domain.snapshot import Snapshot
 from mirage.predictors.reactive import Reactive
@@ -19,9 +19,7 @@ SEEN = Observation(100, Snapshot.unseen(100), None, JobRequest("s", "u", 10), Re
 
 class Scripted:
     name = "scripted"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
+    wants = Wants()
 
     def __init__(self, act) -> None:
         self._act = act
@@ -77,3 +75,8 @@ def test_a_hanging_predictor_costs_one_budget_and_comes_back() -> None:
         time.sleep(0.01)
     assert answer.prediction == WaitForecast.point(500)
     guard.close()
+
+
+def test_an_answer_says_whose_it_is() -> None:
+    good, bad = Guard(Scripted(lambda: WaitForecast.point(5)), Reactive()), Guard(Scripted(fail), Reactive())
+    assert (good.predict(SEEN).by, bad.predict(SEEN).by) == ("scripted", "reactive")

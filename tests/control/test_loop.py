@@ -13,6 +13,7 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.decision import Wants
 from mirage.domain.job import JobState
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
@@ -166,9 +167,7 @@ def test_the_limit_on_submissions_holds() -> None:
 
 class Broken:
     name = "broken"
-    wants_waits = 0
-    wants_queue = False
-    wants_plan = False
+    wants = Wants()
 
     def predict(self, observation):
         raise RuntimeError("no weights")

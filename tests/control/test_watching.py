@@ -17,7 +17,7 @@ def queue_at(time: int, running: dict[int, int], pending: tuple[int, ...] = ()) 
     def columns(ids: list[int], starts: list[int]) -> JobColumns:
         one = np.ones(len(ids), dtype=np.int64)
         job_id, start = np.array(ids, dtype=np.int64), np.array(starts, dtype=np.int64)
-        return JobColumns(job_id, one * 0, one * 0, one * 0, one, one * 3_600, one * 0, one * 0, start, one)
+        return JobColumns(job_id, one * 0, one * 0, one * 0, one, one * 3_600, one * 0, one * 0, start, one, one)
 
     return Snapshot(
         time,

@@ -72,6 +72,16 @@ def test_a_fresh_daemon_predicts_from_what_accounting_knows(tmp_path: Path) -> N
 
         with site.daemon():
             wait_until(lambda: any(abs(wait - np.median(waits)) < HOUR for wait in foreseen()), "a prediction")
+    store = site.store()
+    known = store.jobs.read(0)
+    store.close()
+    told = {
+        int(job_id): (int(submit), int(end))
+        for job_id, submit, end in zip(known.job_id, known.submit, known.end, strict=True)
+        if end >= 0
+    }
+    assert {job.job_id: (job.submit, job.end) for job in site.slurm.jobs()}.items() >= told.items()
+    assert len(told) >= 40
 
 
 def test_the_import_keeps_no_chain_waiting_and_no_daemon_from_ending(site: Site) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.daemon.history import AccountingImport, started_jobs
+from mirage.daemon.history import AccountingImport, Kept, started_jobs
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.jobtable import Names, job_table
+from mirage.store.jobhistory import StoredJobs
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class Accounting:
         self.asked: list[tuple[int, int]] = []
         self.fails_after: int | None = None
 
-    def ask(self, start: int, end: int) -> Iterator[JobTable]:
+    def ask(self, start: int, end: int) -> JobTable:
         if self.fails_after is not None and len(self.asked) >= self.fails_after:
             raise ClusterUnavailable("slurmdbd does not answer")
         self.asked.append((start, end))
         first = -(-start // 3_600) * 3_600
-        yield jobs(list(range(first, end, 3_600)))
+        return jobs(list(range(first, end, 3_600)))
 
 
 class Setting:
@@ -57,8 +58,10 @@ class Setting:
         self.store = open_store(f"sqlite:///{folder}/mirage.db")
         self.stopped = threading.Event()
         self.time = NOW
+        self.memory = StoredJobs(self.store.jobs, self)
+        kept = Kept(self.store.waits, self.store.jobs, self.memory.refresh)
         self.run = AccountingImport(
-            self.accounting.ask, self.store.waits, self, folder / "history.json", 30 * DAY, self.stopped
+            self.accounting.ask, kept, self, folder / "history.json", 30 * DAY, self.stopped
         ).run
 
     def now(self) -> int:
@@ -77,14 +80,14 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting
 
 
 def test_the_first_import_looks_back_the_later_ones_only_as_far_as_needed(setting: Setting) -> None:
-    assert setting.run() == "720 waits imported; questions asked: 30"
+    assert setting.run() == "720 jobs imported; questions asked: 30"
     assert setting.known() == list(range(NOW - 30 * DAY, NOW, 3_600))
     assert setting.accounting.asked == [(NOW - (k + 1) * DAY, NOW - k * DAY) for k in range(30)], (
         "the latest first"
     )
     assert setting.run() == "", "nothing is due"
     setting.time += 6 * 3_600
-    assert setting.run() == "7 waits imported; questions asked: 1"
+    assert setting.run() == "7 jobs imported; questions asked: 1"
     assert setting.accounting.asked[30:] == [(NOW - 3_600, NOW + 6 * 3_600)]
     setting.time += 3 * DAY
     setting.run()
@@ -126,9 +129,9 @@ def test_an_import_that_was_cut_short_long_ago_has_no_gap(setting: Setting) -> N
 
 def test_an_import_ends_when_the_daemon_does(setting: Setting) -> None:
     setting.stopped.set()
-    assert setting.run() == "24 waits imported; the daemon ends before all are"
+    assert setting.run() == "24 jobs imported; the daemon ends before all are"
     setting.stopped.clear()
-    assert setting.run() == "696 waits imported; questions asked: 29"
+    assert setting.run() == "696 jobs imported; questions asked: 29"
 
 
 @pytest.mark.parametrize(

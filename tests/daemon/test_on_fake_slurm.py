@@ -63,8 +63,9 @@ def test_a_cycle_asks_three_questions_at_most(site: Site) -> None:
         wait_until(lambda: site.record().over, "the end of the chain")
         daemon.terminate()
         daemon.wait(120)
-    looks = site.slurm.count("squeue")
-    windows = 31
-    """Of a day each, by which the first import looks back a month."""
+    standings = sum("--format=%u|%a|%q" in call.arguments for call in site.slurm.calls)
+    looks = site.slurm.count("squeue") - standings
+    windows = 62
+    """Of a day each, by which the first import looks back two months."""
     assert site.slurm.count("sinfo") <= looks
     assert site.slurm.count("sacct") <= looks + windows

@@ -107,7 +107,8 @@ def test_a_decision_that_does_not_change_is_logged_once_and_stored_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stored = MemoryJournal()
-    journal = LoggedJournal(stored)
+    written: list[int] = []
+    journal = LoggedJournal(stored, lambda: written.append(1))
     with caplog.at_level(logging.INFO):
         for text in ("hold", "hold", "submit", "hold"):
             for name in ("a", "b"):
@@ -117,7 +118,7 @@ def test_a_decision_that_does_not_change_is_logged_once_and_stored_each_time(
         text for text in ("hold", "submit", "hold") for _ in "ab"
     ]
     assert caplog.records[-1].levelno == logging.WARNING
-    assert len(stored.entries) == 9
+    assert len(stored.entries) == len(written) == 9
 
 
 # Lock

@@ -78,6 +78,8 @@ def option(call: Call, *names: str) -> str:
 
 
 def squeue(fake: FakeSlurm, call: Call) -> Answer:
+    if "--format=%u|%a|%q" in call.arguments:
+        return told(fake, call)
     rows = _queue(fake, call)
     wanted = option(call, "--jobs")
     if wanted:
@@ -229,7 +231,19 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
     return Answer("", said + error, status)
 
 
+def told(fake: FakeSlurm, call: Call) -> Answer:
+    """What the test has laid down for this subject; without it the cluster has no such thing."""
+    subjects = ("config", "partition", "reservation", "assoc", "qos", "user", "--parsable2", "--format=%u|%a|%q")
+    subject = next(word for word in subjects if word in call.arguments)
+    answer = fake.told.get((call.command, subject))
+    if answer is None:
+        return Answer("", "You are not running a supported accounting_storage plugin\n", 1)
+    return Answer(answer)
+
+
 def scontrol(fake: FakeSlurm, call: Call) -> Answer:
+    if "show" in call.arguments:
+        return told(fake, call)
     verb, target, *settings = call.arguments
     job_id = JobId(int(target.removeprefix("JobId=")))
     found = _known(fake, job_id)
@@ -290,12 +304,18 @@ def _record(fake: FakeSlurm, call: Call, job: Job) -> dict[str, str]:
         "TimelimitRaw": str(job.limit // 60),
         "State": "CANCELLED by 1001" if job.state is JobState.CANCELLED else job.state.name,
         "Submit": _time(call, job.submit, "Unknown"),
+        "Eligible": _time(call, job.submit, "Unknown"),
         "Start": _time(call, start, "Unknown"),
         "End": _time(call, job.end if job.state.finished else ABSENT, "Unknown"),
         "ExitCode": f"0:{code - 128}" if code > 128 else f"{code}:0",
         "NodeList": "cpu-001" if ran else "None assigned",
         "JobName": job.name,
         "Comment": fake.comments.get(job.job_id, job.tag),
+        "Account": "research",
+        "QOS": "normal",
+        "Constraints": "",
+        "AllocTRES": f"billing={job.nodes},cpu={job.nodes},node={job.nodes}" if ran else "",
+        "ReqTRES": f"billing={job.nodes},cpu={job.nodes},mem=1G,node={job.nodes}",
     }
 
 
@@ -313,4 +333,6 @@ COMMANDS: dict[str, Callable[[FakeSlurm, Call], Answer]] = {
     "scancel": scancel,
     "scontrol": scontrol,
     "sacct": sacct,
+    "sshare": told,
+    "sacctmgr": told,
 }

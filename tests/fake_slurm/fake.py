@@ -100,6 +100,8 @@ class FakeSlurm:
     accounting_down: bool = False
     """Whether slurmdbd is unreachable."""
     slowness: float = 1.0
+    told: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What further questions are answered, by command and subject, such as ("scontrol", "config")."""
     calls: list[Call] = field(default_factory=list)
     """Every call since the start."""
 
@@ -276,6 +278,8 @@ def unreachable(command: str) -> Answer:
         "sbatch": f"sbatch: error: Batch job submission failed: {reason}",
         "scancel": f"scancel: error: Kill job error on job id 1: {reason}",
         "scontrol": "Unexpected message received for job 1",
+        "sshare": "sshare: error: Problem talking to the database: Connection refused",
+        "sacctmgr": "sacctmgr: error: Problem talking to the database: Connection refused",
         "sacct": "sacct: error: Problem talking to the database: Connection refused",
     }
     return Answer("", said[command] + "\n", 1)

@@ -13,7 +13,7 @@ from live_world import TestbedWorld
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_history import seed_waits
+from mirage.backends.cli_history import past_jobs
 from mirage.backends.execution import Commands
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import SubmissionRejected
@@ -102,7 +102,7 @@ def test_the_past_is_asked_of_accounting(world: CliWorld) -> None:
     before = world.now() - MINUTE
     request, job_id = world.submit(Doing(runs=MINUTE))
     job = world.until(request, JobState.COMPLETED)
-    (table,) = seed_waits(world.commands, before, world.now() + HOUR, 12 * HOUR)
+    table = past_jobs(world.commands, before, world.now() + HOUR)
     found = dict(zip(table.job_id.tolist(), table.wait.tolist(), strict=True))
     assert found[str(job_id)] == job.start - job.submit
     assert table.user.decode() == [world.facts.user] * len(table)

@@ -53,8 +53,8 @@ jobs = st.lists(
 @given(jobs)
 def test_average_is_the_mean_of_what_it_asked_for(some: list[tuple[int, int, int]]) -> None:
     assert wait_of("average", observed(some)) == pytest.approx(np.mean([wait for wait, _, _ in some]))
-    assert build_predictor("average").wants_waits == 100
-    assert build_predictor("average:30").wants_waits == 30
+    assert build_predictor("average").wants.waits == 100
+    assert build_predictor("average:30").wants.waits == 30
 
 
 def slow_class(value: int, bounds: tuple[int, ...]) -> int:

@@ -73,10 +73,6 @@ def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
         "sinfo.mirage.txt": (["sinfo", *nodetext.node_arguments(mark)], {}),
         "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(mark, ids)], accounting.SETTINGS),
         "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(mark, 2)], accounting.SETTINGS),
-        "sacct.mirage-waits.epoch.txt": (
-            ["sacct", *accounting.waits_arguments(mark, 10**9, 4 * 10**9)],
-            accounting.SETTINGS,
-        ),
     }
     for name, (argv, settings) in asked.items():
         there = recorded.commands[name]
@@ -257,15 +253,6 @@ def test_who_asks_for_all_jobs_is_told_the_same_of_those_that_were_eligible(reco
     silent = {name for name, job_id in recorded.ids.items() if job_id in named.keys() - everybody.keys()}
     assert {"cancelled-pending", "held-by-user", "dependency", "reservation"} <= silent
     assert all(named[recorded.ids[name]].start == ABSENT for name in silent)
-
-
-def test_waits_are_those_of_the_jobs_that_started(recorded: Recordings) -> None:
-    text = recorded.text("sacct.mirage-waits.epoch.txt")
-    table, left_out = accounting.read_waits(text, recorded.mark, 0, NEVER)
-    assert left_out == 0
-    expected = {job.job_id: job.start - job.submit for job in fates(recorded).values() if job.start != ABSENT}
-    found = dict(zip((JobId(int(i)) for i in table.job_id), table.wait.tolist(), strict=True))
-    assert {job_id: found[job_id] for job_id in expected} == expected
 
 
 # What Slurm says

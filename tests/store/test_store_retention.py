@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 A = ChainId("a")
-SHORT = Retention(decisions=10, journal=20, snapshots=30, waits=40, outcomes=50, audit=60, chains=70)
+SHORT = Retention(decisions=10, journal=20, snapshots=30, waits=40, jobs=45, outcomes=50, audit=60, chains=70)
 
 
 def fill(store: Store) -> None:
@@ -42,6 +42,7 @@ def test_each_thing_is_deleted_at_its_age(store: Store) -> None:
         "journal": 8,
         "snapshots": 7,
         "waits": 6,
+        "jobs": 0,
         "outcomes": 5,
         "audit": 4,
         "chains": 0,

@@ -26,7 +26,7 @@ HEAD = struct.Struct("<4sBI")
 
 
 def snapshot(time: int, jobs: int = 3) -> Snapshot:
-    columns = JobColumns(*(np.arange(i, i + jobs, dtype=np.int64) for i in range(10)))
+    columns = JobColumns(*(np.arange(i, i + jobs, dtype=np.int64) for i in range(11)))
     return replace(Snapshot.unseen(time), pending=columns, users=("alice", "bob"), stale_since=-1)
 
 

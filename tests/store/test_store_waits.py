@@ -25,7 +25,9 @@ def seen(time: int, *running: tuple[int, int, int]) -> Snapshot:
     """A snapshot of running jobs (id, submit, start)."""
     table = np.array(running, dtype=np.int64).reshape(-1, 3)
     one = np.ones(len(table), dtype=np.int64)
-    columns = JobColumns(table[:, 0], one, one, one, one * 2, one * 60, table[:, 1], table[:, 1], table[:, 2], one)
+    columns = JobColumns(
+        table[:, 0], one, one, one, one * 2, one * 60, table[:, 1], table[:, 1], table[:, 2], one, one
+    )
     return replace(Snapshot.unseen(time), running=columns, partition_names=NAMES, stale_since=-1)
 
 

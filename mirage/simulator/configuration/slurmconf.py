@@ -42,10 +42,13 @@ class SlurmConfReport:
     """Choices made where the file says nothing and Slurm's releases differ, or data are missing."""
 
 
-def inspect_slurm_conf(path: str | Path) -> SlurmConfReport:
-    """Read a slurm.conf and what stands beside it. Raises ``ConfigError`` naming the file, line and key."""
+def inspect_slurm_conf(path: str | Path, told: Texts | None = None) -> SlurmConfReport:
+    """Read a slurm.conf and what stands beside it. Raises ``ConfigError`` naming the file, line and key.
+
+    ``told`` are texts by the names of files that stand for those not beside it.
+    """
     main = Path(path)
-    beside: Texts = {}
+    beside: Texts = dict(told or {})
     for name in (GRES_FILE, ASSOCIATIONS_FILE, QOS_FILE):
         if (main.parent / name).is_file():
             beside[name] = _read(main.parent / name, str(main))

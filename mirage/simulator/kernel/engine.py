@@ -118,11 +118,14 @@ def _handle_timeline(fixed: Fixed, world: World, record: Record) -> None:
 
 @compiled
 def fill_slot(fixed: Fixed, world: World, arrival: int) -> int:
-    """Copy an arrival into a free slot; returns the slot."""
+    """Copy an arrival into a free slot; returns the slot. One without an id gets the next one."""
     slot = lifecycle.new_slot(world)
     generation = world.jobs[slot].generation
     world.jobs[slot] = fixed.arrivals[arrival]
     world.jobs[slot].generation = generation
+    if world.jobs[slot].id < 0:
+        world.jobs[slot].id = world.sim[0].next_id
+        world.sim[0].next_id += 1
     bitsets.assign(world.needs[slot], fixed.arrival_needs[arrival])
     return slot
 

@@ -132,13 +132,14 @@ def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndar
     limits.count_running(fixed, world, slot, 1)
     if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
         fairshare.change_rate(fixed, world, job.association, job.billing)
-    _insert_running(world, slot)
+    insert_running(world, slot)
     _report_start(world, record, slot)
     dependencies.meet_dependents(fixed, world, slot)
 
 
 @compiled
-def _insert_running(world: World, slot: int) -> None:
+def insert_running(world: World, slot: int) -> None:
+    """Put a running job at its place in the order of limits."""
     sim, running, due = world.sim[0], world.running, world.jobs[slot].limit_end
     i = sim.running
     while i > 0 and world.jobs[running[i - 1]].limit_end > due:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
+from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
 from mirage.slurm.queuetext import Queue, QueuedJob
@@ -98,7 +99,7 @@ def read_queue(
             if len(unreadable) == len(sources):
                 raise
     return Queue(
-        pending=_columns(rows.pending, key=lambda row: (-row[-1], row[0])),
+        pending=_columns(rows.pending, key=lambda row: (-row[9], row[0])),
         running=_columns(rows.running, key=lambda row: row[8] + row[5]),
         users=rows.users.words,
         partitions=rows.partitions.words,
@@ -114,9 +115,10 @@ def _id_of(source: object) -> object:
 
 
 def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> tuple[int, ...]:
+    user = owner(record, user_name)
     return (
         whole(record, "job_id"),
-        rows.users.code(owner(record, user_name)),
+        rows.users.code(user),
         rows.partitions.code(text(record, "partition").split(",")[0]),
         rows.qos.code(text(record, "qos")),
         number(record, "node_count"),
@@ -125,6 +127,7 @@ def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> 
         _eligible(record) if pending else instant(record, "eligible_time"),
         _planned_start(record) if pending else instant(record, "start_time"),
         max(0, number(record, "priority")),
+        int(series_of(hashed_users([user]), hashed_names([text(record, "name")]))[0]),
     )
 
 

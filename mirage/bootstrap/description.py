@@ -1,0 +1,76 @@
+"""A real cluster as the simulator wants it: its slurm.conf, and the accounts and limits that slurmdbd has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ClusterUnavailable, ConfigError
+from mirage.simulator.configuration.slurmconf import (
+    ASSOCIATIONS_FILE,
+    QOS_FILE,
+    inspect_slurm_conf,
+)
+from mirage.slurm.configtext import FILE, read_settings
+from mirage.slurm.wording import one_line
+
+if TYPE_CHECKING:
+    from mirage.backends.execution import Commands
+    from mirage.simulator.cluster import ClusterConfig
+
+_DUMPS = {ASSOCIATIONS_FILE: "assoc", QOS_FILE: "qos"}
+
+
+def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
+    """The cluster as ``slurm_conf`` describes it; empty: as the file that the controller names.
+
+    Accounts and limits are asked of slurmdbd where no dumps of them stand beside the file; without accounting
+    there are none. Raises ``ConfigError`` and ``ClusterUnavailable``.
+    """
+    path = _conf(slurm_conf, commands)
+    return inspect_slurm_conf(path, _told(commands, path)).config
+
+
+def copied_from_slurm(slurm_conf: str, commands: Commands, folder: Path) -> str:
+    """The same as a folder within ``folder``, for programs that cannot ask; raises as ``described_by_slurm``."""
+    path, copy = _conf(slurm_conf, commands), folder / "cluster"
+    copy.mkdir()
+    # Links: what else lies beside a slurm.conf may be secret.
+    for entry in path.parent.iterdir():
+        (copy / entry.name).symlink_to(entry)
+    if path.name != "slurm.conf":
+        (copy / "slurm.conf").unlink(missing_ok=True)
+        (copy / "slurm.conf").symlink_to(path)
+    for name, text in _told(commands, path).items():
+        (copy / name).write_text(text, encoding="utf-8")
+    return str(copy)
+
+
+def _conf(slurm_conf: str, commands: Commands) -> Path:
+    path = Path(slurm_conf or read_settings(_asked(commands, "scontrol", "show", "config")).get(FILE, ""))
+    if not path.is_file():
+        raise ConfigError(
+            "predictors.lookahead.cluster",
+            f"the cluster's slurm.conf is not on this machine ({path}): name a copy, or a cluster file",
+        )
+    return path
+
+
+def _told(commands: Commands, conf: Path) -> dict[str, str]:
+    """Dumps as ``inspect_slurm_conf`` has them, by the names of files that are not there."""
+    found = {}
+    for file, what in _DUMPS.items():
+        if (conf.parent / file).is_file():
+            continue
+        try:
+            found[file] = _asked(commands, "sacctmgr", "--parsable2", "show", what)
+        except ClusterUnavailable:  # no accounting: all are equal, and nothing is limited
+            continue
+    return found
+
+
+def _asked(commands: Commands, *argv: str) -> str:
+    answer = commands.run(argv)
+    if answer.status:
+        raise ClusterUnavailable(f"{argv[0]}: exit {answer.status}: {one_line(answer.said)}")
+    return answer.out

@@ -1,0 +1,69 @@
+"""The predictors that a configuration names: look-ahead on its cluster, trained models by path or by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ConfigError
+from mirage.domain.objective import Weights
+from mirage.predictors.reactive import Reactive
+from mirage.predictors.registry import build_predictor
+
+if TYPE_CHECKING:
+    from mirage.bootstrap.worlds import Lore
+    from mirage.config.model import Config
+    from mirage.ports import Predictor
+    from mirage.simulator.cluster import ClusterConfig
+
+MODELS = "models"
+"""Folder of the trained models, in the state folder."""
+LOOKAHEAD = "lookahead"
+
+
+def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
+    """The predictor that ``text`` names, such as ``fixed:6h``, ``lookahead``, ``xgboost`` or ``xgboost:FOLDER``.
+
+    A trained model without a folder is the one in use in the state folder's ``models``; what follows the colon may
+    also be a version there. Without ``lore`` the cluster is not asked, and for look-ahead only what the
+    configuration itself says is looked at. Raises ``PluginNotFound`` and ``ConfigError``.
+    """
+
+    def lookahead(parameter: str) -> Predictor:
+        if parameter:
+            raise ValueError("takes no parameter")
+        cluster = _cluster(config, lore)
+        return _lookahead(cluster, config) if cluster is not None else Reactive()
+
+    return build_predictor(_shelved(text, Path(config.service.state) / MODELS), {LOOKAHEAD: lookahead})
+
+
+def _shelved(text: str, models: Path) -> str:
+    """The same name with the folder of its model, where the shelf has it."""
+    name, _, parameter = (part.strip() for part in text.strip().partition(":"))
+    shelf = models / name
+    if not parameter:
+        return f"{name}:{shelf}" if (shelf / "current").is_file() else text
+    version = shelf / parameter
+    return f"{name}:{version}" if version.parent == shelf and version.is_dir() else text
+
+
+def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
+    named = config.predictors.lookahead.cluster
+    if named:
+        from mirage.simulator.configuration.clusterfile import load_cluster
+
+        return load_cluster(named)
+    if lore is None:
+        return None
+    if lore.description is None:
+        problem = f"the back end {config.cluster.backend} does not tell how the cluster is set up: name its file"
+        raise ConfigError("predictors.lookahead.cluster", problem)
+    return lore.description()
+
+
+def _lookahead(cluster: ClusterConfig, config: Config) -> Predictor:
+    from mirage.predictors.lookahead import Lookahead
+
+    loop = config.loop
+    return Lookahead(cluster, weights=Weights(loop.interruption_price, loop.overlap_price))

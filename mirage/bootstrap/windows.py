@@ -1,0 +1,33 @@
+"""The last day of the queue, as the stored snapshots show it: a restart does not forget it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError, StoreUnavailable
+from mirage.features.window import LENGTH, SPACING
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.features.window import QueueWindows
+    from mirage.store.snapshots import SnapshotArchive
+
+_LOG = logging.getLogger(__name__)
+
+
+def refill(windows: QueueWindows, archive: SnapshotArchive, now: Seconds) -> None:
+    """Add what was stored within a window's length; what cannot be read is said and left out."""
+    try:
+        for time in archive.times(now - LENGTH * SPACING, now + 1):
+            _add(windows, archive, time)
+    except StoreUnavailable as error:
+        _LOG.warning("the queue's last day is not known: %s", error)
+
+
+def _add(windows: QueueWindows, archive: SnapshotArchive, time: Seconds) -> None:
+    try:
+        for snapshot in archive.read(time, time + 1):
+            windows.add(snapshot)
+    except MirageError as error:
+        _LOG.warning("the queue's last day lacks a snapshot: %s", error)

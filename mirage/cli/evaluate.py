@@ -1,0 +1,282 @@
+"""``mirage evaluate``: every method against every other on a trace, trained before the test and told honestly."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.evaluation.plan import EvaluationPlan
+    from mirage.training.evaluation.schedule import Found
+
+METHODS = "reactive,fixed:6h,average,quantile,slurm,random-forest,xgboost,dqn,policy-gradient,lookahead,oracle"
+DEFAULT = "replay"
+
+
+class _WithDefault(TyperGroup):
+    """``mirage evaluate TRACE`` is ``mirage evaluate replay TRACE``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Says the default where no command is said."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+evaluate_app = typer.Typer(
+    cls=_WithDefault,
+    no_args_is_help=True,
+    help="Compare all methods on a trace: mirage evaluate TRACE ... is short for mirage evaluate replay TRACE ...",
+)
+
+Trace = Annotated[
+    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
+]
+Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
+Out = Annotated[
+    Path,
+    typer.Option("-o", "--out", help="Folder of tables, models, episodes and reports; what is there is used."),
+]
+TrainFrom = Annotated[str, typer.Option(help="First hand-over that is learnt from: a date, or epoch seconds.")]
+ValidateFrom = Annotated[str, typer.Option(help="Hand-overs from here on choose the models.")]
+TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learnt from.")]
+TestTo = Annotated[str, typer.Option(help="No episode starts after this.")]
+Methods = Annotated[str, typer.Option(help="Predictors, commas between: name or name:parameter, and oracle.")]
+Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
+ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, commas between; its own by default.")]
+Also = Annotated[
+    str,
+    typer.Option(
+        "--also-with-nodes", help="Learn the earlier hand-overs also on the cluster cut down to so many nodes."
+    ),
+]
+Errors = Annotated[
+    str,
+    typer.Option(
+        "--planner-error",
+        help="Play the look-ahead also with a wrong idea of the cluster, commas between: nodes+5%, nodes-5%, "
+        "no-user-limit, priorities, month-old.",
+    ),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="Models of each learned method.")]
+Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
+Every = Annotated[str, typer.Option(help="Between episodes.")]
+TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
+Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
+PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
+Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Html = Annotated[bool, typer.Option("--html", help="Write report.html to --out as well.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
+
+
+@evaluate_app.command(DEFAULT)
+def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    trace: Trace,
+    *,
+    cluster: Cluster,
+    out: Out,
+    test_from: TestFrom,
+    test_to: TestTo,
+    train_from: TrainFrom = "",
+    validate_from: ValidateFrom = "",
+    methods: Methods = METHODS,
+    nodes: Nodes = "1,8",
+    cluster_nodes: ClusterNodes = "",
+    also_with_nodes: Also = "",
+    planner_error: Errors = "",
+    seeds: Seeds = 3,
+    limit: Limit = "48h",
+    every: Every = "4h",
+    teach_every: TeachEvery = "",
+    grid: Grid = "30m",
+    partition: PartitionName = "",
+    schema: Schema = "v2",
+    workers: Workers = 0,
+    html: Html = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train every method that learns, play all of them on the test span, and compare.
+
+    Episodes, models and tables are kept in --out: the command goes on where it was stopped, and more methods,
+    seeds or sizes only add to it. The comparison is written to report.json and report.md there as it grows.
+    """
+    from mirage.cli.arguments import load_cluster, load_trace, parse_instant
+    from mirage.slurm.duration import parse_human
+    from mirage.training.evaluation.plan import EvaluationPlan, Setting, methods_of
+    from mirage.training.evaluation.schedule import Evaluation, learned_names
+
+    names = _pieces(methods)
+    learned = learned_names(names)
+    instants = _Instants(train_from, validate_from, bool(learned))
+    config = load_cluster(cluster)
+    sizes = _counts("--cluster-nodes", cluster_nodes) or (config.node_count,)
+    plan = EvaluationPlan(
+        methods=tuple(methods_of(names, learned, seeds, _pieces(planner_error))),
+        settings=tuple(Setting(size, count) for size in sizes for count in _counts("--nodes", nodes)),
+        train_from=instants.parsed("--train-from", train_from),
+        validate_from=instants.parsed("--validate-from", validate_from),
+        test_from=parse_instant(test_from, "--test-from"),
+        test_to=parse_instant(test_to, "--test-to"),
+        limit=parse_human(limit),
+        every=parse_human(every),
+        teach_every=parse_human(teach_every or every),
+        grid=parse_human(grid),
+        teach_sizes=_counts("--also-with-nodes", also_with_nodes),
+        partition=partition,
+        schema=schema,
+    )
+    reporter = _Reporter(load_trace(trace), config, plan, out, html)
+    evaluation = Evaluation(reporter.trace, config, plan, out, workers or os.cpu_count() or 1)
+    with _progress() as say:
+        found = evaluation.carry_out(say, reporter.write)
+    reporter.show(found, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instants:
+    """Spans of learning must be said where something learns, and only there."""
+
+    train_from: str
+    validate_from: str
+    wanted: bool
+
+    def parsed(self, option: str, text: str) -> int:
+        from mirage.cli.arguments import parse_instant
+        from mirage.domain.errors import ConfigError
+
+        if not text and self.wanted:
+            raise ConfigError(option, "is needed where a method learns, such as 2022-10-12")
+        return parse_instant(text, option) if text else 0
+
+
+def _pieces(text: str) -> tuple[str, ...]:
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
+def _counts(option: str, text: str) -> tuple[int, ...]:
+    from mirage.domain.errors import ConfigError
+
+    pieces = _pieces(text)
+    if not all(piece.isascii() and piece.isdigit() and int(piece) for piece in pieces):
+        raise ConfigError(option, f"must be numbers from 1 with commas between, not {text!r}")
+    return tuple(int(piece) for piece in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """Writes and shows what is finished."""
+
+    trace: JobTable
+    config: ClusterConfig
+    plan: EvaluationPlan
+    out: Path
+    html: bool
+
+    def write(self, found: list[Found]) -> None:
+        from mirage.training.evaluation.figures import figures_of
+        from mirage.training.evaluation.page import evaluation_page
+        from mirage.training.evaluation.report import markdown
+        from mirage.training.evaluation.shelf import write_whole
+
+        write_whole(self.out / "report.json", self._document(found))
+        write_whole(self.out / "report.md", markdown(self.plan, figures_of(found)))
+        if self.html:
+            title = f"Methods compared on {self.trace.source}"
+            write_whole(self.out / "report.html", evaluation_page(self.plan, figures_of(found), title))
+
+    def show(self, found: list[Found], *, as_json: bool) -> None:
+        from rich.console import Console
+
+        from mirage.training.evaluation.figures import figures_of
+        from mirage.training.evaluation.report import describe, evaluation_tables
+
+        if as_json:
+            typer.echo(self._document(found), nl=False)
+            return
+        console, figures = Console(), figures_of(found)
+        for table in evaluation_tables(figures, console.width):
+            console.print(table)
+        for sentence in describe(self.plan, figures):
+            console.print(sentence, markup=False, highlight=False)
+
+    def _document(self, found: list[Found]) -> str:
+        from mirage.training.evaluation.figures import figures_of
+        from mirage.training.evaluation.report import document
+
+        told = document(self.plan, figures_of(found), self.trace.source, self.config.name)
+        return json.dumps(told, indent=1) + "\n"
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What is being done, on stderr: one line that changes on a terminal, else a line each."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+        return
+    with console.status("") as status:
+        yield status.update
+
+
+Traces = Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files with recorded waits.")]
+KnownCluster = Annotated[
+    str, typer.Option("--cluster", help="The cluster of the one trace: a look-ahead forecasts as well.")
+]
+Most = Annotated[
+    int, typer.Option(min=100, help="Jobs of each part, at most; evenly spaced where there are more.")
+]
+Planned = Annotated[int, typer.Option("--lookahead-jobs", min=1, help="Jobs for which a look-ahead is played.")]
+WaitsOut = Annotated[str, typer.Option("-o", "--out", help="Folder for waits.json and waits.md.")]
+
+
+@evaluate_app.command("waits")
+def waits_command(
+    traces: Traces,
+    *,
+    cluster: KnownCluster = "",
+    seeds: Seeds = 3,
+    most: Most = 20_000,
+    lookahead_jobs: Planned = 200,
+    out: WaitsOut = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forecast the waits that traces recorded, from what was known as each job was submitted."""
+    from rich.console import Console
+
+    from mirage.cli.arguments import load_cluster, load_trace
+    from mirage.domain.errors import ConfigError
+    from mirage.training.evaluation.shelf import write_whole
+    from mirage.training.evaluation.waits.comparing import Choice, compare_waits
+    from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
+
+    if cluster and len(traces) > 1:
+        raise ConfigError("--cluster", "is that of one trace: compare its waits by themselves")
+    config = load_cluster(cluster) if cluster else None
+    choice = Choice(most, seeds, lookahead_jobs)
+    with _progress() as say:
+        figures = [compare_waits(load_trace(trace), choice, config, say) for trace in traces]
+    text = json.dumps(waits_document(figures), indent=1) + "\n"
+    if out:
+        write_whole(Path(out) / "waits.json", text)
+        write_whole(Path(out) / "waits.md", waits_markdown(figures))
+    if as_json:
+        typer.echo(text, nl=False)
+        return
+    console = Console()
+    for table in wait_tables(figures):
+        console.print(table)
+    console.print(MEANING, markup=False, highlight=False)

@@ -1,0 +1,120 @@
+"""``mirage models``: which trained models are kept, and which of them is in use."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirage.cli.shadows import ConfigFile, objection, shadow_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mirage.predictors.artifacts.shelf import Shelf, Version
+
+models_app = typer.Typer(help="Trained models: list them, put one in use, go back to the one before.")
+
+Models = Annotated[
+    str,
+    typer.Option("--models", metavar="DIR", help="Folder of the models; by default in the daemon's state folder."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Also where it did worse in shadow.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+models_app.command("shadow")(shadow_command)
+
+
+@models_app.command("list")
+def list_command(*, models: Models = "", as_json: AsJson = False) -> None:
+    """Every version that is kept, and what it was trained on."""
+    from rich.console import Console
+
+    versions = _shelf(models).versions()
+    if as_json:
+        typer.echo(json.dumps({"models": [_document(version) for version in versions]}, indent=1))
+    elif versions:
+        Console().print(_table(versions))
+    else:
+        typer.echo(f"no models in {_folder(models)}; mirage train makes one, mirage models promote keeps it")
+
+
+@models_app.command("promote")
+def promote_command(
+    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Folder that mirage train has made.")],
+    *,
+    models: Models = "",
+    config: ConfigFile = "",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a trained model and put it in use: daemons that name its folder take it when they start.
+
+    Refused (exit 4) where the daemon has measured in shadow that it costs more than the predictor in charge.
+    """
+    if not force and (problem := objection(artifact, config)):
+        typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
+        raise typer.Exit(4)
+    _tell(_shelf(models).promote(artifact), models, as_json=as_json)
+
+
+@models_app.command("rollback")
+def rollback_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The predictor, such as xgboost.")],
+    *,
+    models: Models = "",
+    as_json: AsJson = False,
+) -> None:
+    """Put the version in use again that was before."""
+    _tell(_shelf(models).rollback(name), models, as_json=as_json)
+
+
+def _folder(models: str) -> Path:
+    from mirage.config.places import default_places
+
+    return Path(models) if models else default_places(os.environ, os.getuid()).state / "models"
+
+
+def _shelf(models: str) -> Shelf:
+    from mirage.predictors.artifacts.shelf import Shelf
+
+    return Shelf(_folder(models))
+
+
+def _tell(version: Version, models: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(_document(version), indent=1))
+        return
+    typer.echo(f"{version.name} {version.version} is in use: {version.name}:{_folder(models) / version.name}")
+
+
+def _document(version: Version) -> dict[str, Any]:
+    told = {"name": version.name, "version": version.version, "current": version.current}
+    return told | {"manifest": asdict(version.manifest)}
+
+
+def _table(versions: tuple[Version, ...]) -> Table:
+    from rich.table import Table
+
+    from mirage.replay.plan import spell_instant
+
+    table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
+    for version in versions:
+        manifest = version.manifest
+        span = f"{spell_instant(manifest.training.first)[:10]} to {spell_instant(manifest.training.known)[:10]}"
+        gap = manifest.metrics.get("absolute_x")
+        table.add_row(
+            version.name,
+            version.version,
+            "yes" if version.current else "",
+            manifest.cluster.name,
+            span,
+            str(manifest.training.handovers),
+            f"{gap:.2f}" if gap is not None else "",
+        )
+    return table

@@ -1,0 +1,119 @@
+"""``mirage models shadow``: what predictors in shadow would have made of the hand-overs; promotions' gate."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mirage.config.model import Config
+    from mirage.replay.shadows import Measured
+
+ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
+Since = Annotated[str, typer.Option(help="How far back hand-overs count, such as 30d.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+FEWEST = 5
+"""Hand-overs below which a comparison says nothing."""
+_SPAN = "30d"
+_EXPLAINED = (
+    "Errors: forecasts as links were really submitted, against their real starts. Would-be hand-overs: from when "
+    "each first said submit, started after the median wait of jobs of the same class submitted nearest to that; "
+    "gain: by how much they cost less than those of the predictor in charge by the same estimate."
+)
+
+
+def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: AsJson = False) -> None:
+    """Compare the predictors in shadow with the one in charge, on the daemon's own hand-overs."""
+    from rich.console import Console
+
+    found = measurements(_loaded(config), since)
+    if as_json:
+        typer.echo(json.dumps({"predictors": [_document(each) for each in found]}, indent=1))
+    elif found:
+        Console().print(_table(found))
+        typer.echo(_EXPLAINED)
+    else:
+        typer.echo(f"no hand-over of the last {since} was foreseen; loop.shadows names predictors to compare")
+
+
+def objection(artifact: Path, config: str) -> str:
+    """Why this model had better not be put in use, as measured in shadow; empty: nothing speaks against it."""
+    from mirage.predictors.artifacts.manifest import read_manifest
+
+    manifest = read_manifest(artifact)
+    for each in measurements(_loaded(config), _SPAN):
+        name, _, folder = each.predictor.partition(":")
+        if name != manifest.plugin or not (Path(folder) / "manifest.json").is_file():
+            continue
+        if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
+            more = f"{-each.gain:.2f} h more a hand-over than the predictor in charge"
+            return f"in shadow it would have cost {more} ({each.handovers} hand-overs, +-{each.gain_error:.2f} h)"
+    return ""
+
+
+def measurements(config: Config, since: str) -> tuple[Measured, ...]:
+    """Every predictor on the hand-overs of the daemon so configured; none where it has no store yet."""
+    from mirage.control.wallclock import WallClock, read_clock
+    from mirage.domain.objective import Weights
+    from mirage.replay.watched import shadow_results
+    from mirage.slurm.duration import parse_human
+    from mirage.store.opening import open_store
+
+    url, span = config.store.url, parse_human(since)
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        return ()
+    clock = read_clock(Path(config.cluster.clock)) if config.cluster.clock else WallClock()
+    store = open_store(url)
+    try:
+        weights = Weights(config.loop.interruption_price, config.loop.overlap_price)
+        return shadow_results(store, weights, clock.now() - span)
+    finally:
+        store.database.close()
+
+
+def _loaded(config: str) -> Config:
+    from mirage.config.loading import load_config
+
+    return load_config(Path(config) if config else None).config
+
+
+def _document(each: Measured) -> dict[str, object]:
+    """Numbers that are not known are null."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(each).items()
+    }
+
+
+def _table(found: tuple[Measured, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="hours; * in charge", padding=(0, 0))
+    table.add_column("predictor", overflow="fold", min_width=16)
+    for heading in ("foreseen", "|error|", "pinball", "P10-P90", "would-be", "gap", "overlap", "gain"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        table.add_row(
+            f"{each.predictor} *" if each.in_charge else each.predictor,
+            str(each.forecasts),
+            *(_number(value) for value in (each.absolute_error, each.pinball)),
+            "" if math.isnan(each.coverage) else f"{each.coverage:.0%}",
+            str(each.handovers),
+            *(_number(value) for value in (each.interruption, each.overlap)),
+            _number(each.gain, each.gain_error),
+        )
+    return table
+
+
+def _number(value: float, error: float = math.nan) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{value:.2f}" if math.isnan(error) else f"{value:.2f} +-{error:.2f}"

@@ -1,0 +1,164 @@
+"""``mirage train``: learn a predictor from what a trace's cluster would have done."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.features.layout import FeatureSchema
+    from mirage.features.table import Table
+    from mirage.predictors.artifacts.manifest import Manifest
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.tables import TablePlan
+
+Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
+Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
+Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
+Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained model with its manifest.")]
+Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
+End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
+ValidateFrom = Annotated[
+    str, typer.Option(help="Later hand-overs choose, earlier ones teach; by default the last quarter of the span.")
+]
+Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
+Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
+Every = Annotated[str, typer.Option(help="Between hand-overs.")]
+Grid = Annotated[str, typer.Option(help="Between the submit times that are tried.")]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        "--also-with-nodes",
+        help="Learn the earlier hand-overs also on the cluster cut down to so many nodes, commas between: from a "
+        "time of little load little is learnt of waits.",
+    ),
+]
+PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
+Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the training.")]
+Tables = Annotated[
+    str, typer.Option("--tables", metavar="DIR", help="Keep the tables here, and use those that are here already.")
+]
+Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The manifest as one JSON document on stdout.")]
+
+
+def train_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    predictor: Name,
+    *,
+    trace: Trace,
+    cluster: Cluster,
+    out: Out,
+    start: Start,
+    end: End,
+    validate_from: ValidateFrom = "",
+    nodes: Nodes = "1,8",
+    limit: Limit = "48h",
+    every: Every = "4h",
+    grid: Grid = "30m",
+    also_with_nodes: Sizes = "",
+    partition: PartitionName = "",
+    schema: Schema = "v2",
+    seed: Seed = 0,
+    tables: Tables = "",
+    workers: Workers = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Train a predictor: simulate what each submit time would have led to, learn from it, write the model.
+
+    The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
+    """
+    from mirage.cli.arguments import load_cluster, load_trace, parse_instant
+    from mirage.features.schema import schema as schema_named
+    from mirage.predictors.artifacts.manifest import read_manifest
+    from mirage.predictors.artifacts.writing import refuse_existing
+    from mirage.predictors.registry import build_trainer
+    from mirage.simulator.configuration.resize import with_nodes
+    from mirage.slurm.duration import parse_human
+    from mirage.training.lessons import Lessons
+    from mirage.training.tables import TablePlan
+
+    trainer = build_trainer(predictor)
+    refuse_existing(out)
+    first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
+    chosen_by = (
+        parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
+    )
+    lessons = Lessons(first, chosen_by, last)
+    sizes = _counts("--nodes", nodes)
+    plan = TablePlan(first, last, sizes, parse_human(limit), parse_human(every), parse_human(grid), partition)
+    maker = _Maker(load_trace(trace), plan, schema_named(schema), workers or os.cpu_count() or 1)
+    config = load_cluster(cluster)
+    smaller = [with_nodes(config, count) for count in _counts("--also-with-nodes", also_with_nodes)]
+    with TemporaryDirectory() as passing:
+        whole, *others = [maker.table(one, Path(tables or passing)) for one in (config, *smaller)]
+    trainer.train(*lessons.split(whole, others), seed, out)
+    _show(read_manifest(out), out, as_json=as_json)
+
+
+def _counts(option: str, text: str) -> tuple[int, ...]:
+    from mirage.domain.errors import ConfigError
+
+    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+    if not all(piece.isascii() and piece.isdigit() and int(piece) for piece in pieces):
+        raise ConfigError(option, f"must be numbers from 1 with commas between, not {text!r}")
+    return tuple(int(piece) for piece in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Builds tables, or takes those that are there."""
+
+    jobs: JobTable
+    plan: TablePlan
+    schema: FeatureSchema
+    workers: int
+
+    def table(self, config: ClusterConfig, folder: Path) -> Table:
+        from mirage.training.tables import build_table
+
+        name = f"{config.name}-{config.node_count}-nodes-{self.schema.name}"
+        with _progress(name) as advance:
+            return build_table(
+                self.jobs,
+                config,
+                self.plan,
+                self.schema,
+                folder / name,
+                workers=self.workers,
+                on_progress=advance,
+            )
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, one step for each hand-over; nothing where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (name, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, total=total, completed=done)
+
+
+def _show(manifest: Manifest, out: Path, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(manifest.text(), nl=False)
+        return
+    scores = ", ".join(f"{name} {value:.3g}" for name, value in manifest.metrics.items())
+    typer.echo(
+        f"{out}: {manifest.plugin} from {manifest.training.handovers} hand-overs of {manifest.cluster.name}"
+    )
+    typer.echo(f"on those kept for validation: {scores}")
+    typer.echo(f"use it: --predictor {manifest.plugin}:{out}    keep it: mirage models promote {out}")

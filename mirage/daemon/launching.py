@@ -1,0 +1,120 @@
+"""Where a training runs: a process on this machine, or a job of the cluster's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mirage.domain.errors import MirageError, MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from threading import Event
+
+_LOOK_EVERY = 1.0
+_CPUS, _MINUTES = 8, 12 * 60
+"""What a job of the cluster's asks for."""
+
+
+class TrainingFailed(MirageError):
+    """A training ended badly; the text has its last words."""
+
+
+class Launcher(Protocol):
+    """Runs one command to its end."""
+
+    workers: int
+    """Processes that it has room for."""
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """Whether it ended well; ``False``: it was ended because ``stopped`` was set.
+
+        What it says is in ``folder``. Raises ``TrainingFailed``.
+        """
+
+
+class LocalLauncher:
+    """A process of least priority beside the daemon."""
+
+    workers = 1
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """See the port."""
+        log = folder / "train.log"
+        with log.open("wb") as said:
+            process = subprocess.Popen(  # noqa: S603 - this program itself
+                ["/usr/bin/env", "nice", "-n", "19", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                start_new_session=True,
+            )
+            try:
+                while process.poll() is None:
+                    if stopped.wait(_LOOK_EVERY):
+                        return False
+            finally:
+                _end(process)
+        if process.returncode:
+            raise TrainingFailed(f"exit {process.returncode}: {_last_line(log)}; all of it is in {log}")
+        return True
+
+
+class SlurmLauncher:
+    """A job of the daemon's user, by submitit; its partition and account are as ``SBATCH_PARTITION`` and such say.
+
+    ``folder`` must be on a file system that the nodes share.
+    """
+
+    workers = _CPUS
+
+    def __init__(self, cluster: str = "slurm") -> None:
+        """``cluster``: submitit's name of where jobs run. Raises ``MissingExtra``."""
+        try:
+            import submitit
+        except ModuleNotFoundError:
+            raise MissingExtra("training as a job of the cluster's", "slurm") from None
+        self._submitit: Any = submitit
+        self._cluster = cluster
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """See the port."""
+        executor = self._submitit.AutoExecutor(folder=folder / "jobs", cluster=self._cluster)
+        executor.update_parameters(name="mirage-train", cpus_per_task=_CPUS, timeout_min=_MINUTES)
+        job = executor.submit(_run_command, tuple(argv), str(folder))
+        while not job.done():
+            if stopped.wait(_LOOK_EVERY):
+                job.cancel()
+                return False
+        try:
+            job.result()
+        except Exception as error:  # submitit's own kinds, and what the command raised on its node
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            raise TrainingFailed(f"job {job.job_id}: {said[-1]}; all of it is in {folder / 'jobs'}") from error
+        return True
+
+
+def _run_command(argv: tuple[str, ...], folder: str) -> None:
+    subprocess.run(argv, cwd=folder, check=True)  # noqa: S603 - this program itself
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,105 @@
+"""The SDK: all that a predictor in a package of its own may import.
+
+A package offers in the entry-point group ``mirage.predictors`` a factory of the parameter's text, and in
+``mirage.trainers`` a factory without arguments of a ``Trainer``. A trained predictor is a folder that
+``write_artifact`` has written: ``mirage train NAME`` makes it, ``NAME:FOLDER`` loads it, with numpy and
+onnxruntime alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.domain.decision import (
+    ActionScores,
+    Observation,
+    Prediction,
+    RecentWaits,
+    Standing,
+    WaitForecast,
+    Wants,
+    Window,
+)
+from mirage.domain.errors import ArtifactMismatch, ConfigError, MirageError, MissingExtra
+from mirage.domain.objective import Weights, objective
+from mirage.features.schema import FeatureSchema, encode, schema
+from mirage.features.table import Origin, Table
+from mirage.ports import Predictor
+from mirage.predictors.artifacts.answers import Scores, WaitDistribution, WaitQuantiles
+from mirage.predictors.artifacts.predictor import ArtifactPredictor, load_artifact
+from mirage.predictors.artifacts.scoring import at_level, forecast_scores, policy_scores, submit_points
+from mirage.predictors.artifacts.stacking import stacked_tables
+from mirage.predictors.artifacts.trees import Tree, floor32, trees_graph
+from mirage.predictors.artifacts.writing import Learnt, write_artifact
+from mirage.predictors.conformance import check_predictor, sample_observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "ActionScores",
+    "ArtifactMismatch",
+    "ArtifactPredictor",
+    "ConfigError",
+    "FeatureSchema",
+    "Learnt",
+    "MirageError",
+    "MissingExtra",
+    "Observation",
+    "Origin",
+    "Prediction",
+    "Predictor",
+    "RecentWaits",
+    "Scores",
+    "Standing",
+    "Table",
+    "Trainer",
+    "Tree",
+    "WaitDistribution",
+    "WaitForecast",
+    "WaitQuantiles",
+    "Wants",
+    "Weights",
+    "Window",
+    "artifact_factory",
+    "at_level",
+    "check_predictor",
+    "encode",
+    "floor32",
+    "forecast_scores",
+    "load_artifact",
+    "objective",
+    "policy_scores",
+    "sample_observation",
+    "schema",
+    "stacked_tables",
+    "submit_points",
+    "trees_graph",
+    "write_artifact",
+]
+
+
+class Trainer(Protocol):
+    """Learns from counterfactual hand-overs."""
+
+    def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
+        """Learn from ``table``, choose on ``validation`` (later hand-overs), and write the artifact ``out``.
+
+        Equal arguments give equal predictions. Raises ``ConfigError`` for a table it cannot learn from and
+        ``MissingExtra`` where a library for training is not installed.
+        """
+
+
+def artifact_factory(plugin: str) -> Callable[[str], ArtifactPredictor]:
+    """The factory of a predictor that is nothing but an artifact, for the entry-point group."""
+
+    def build(parameter: str) -> ArtifactPredictor:
+        if not parameter:
+            raise ValueError(
+                f"needs the folder of a trained model or of its versions, such as {plugin}:models/{plugin}; "
+                f"mirage train {plugin} makes one"
+            )
+        return load_artifact(Path(parameter).expanduser(), f"{plugin}:{parameter}", plugin=plugin)
+
+    return build

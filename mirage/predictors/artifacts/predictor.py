@@ -1,0 +1,139 @@
+"""A trained model as a predictor. Needs onnxruntime; loads files only after they were verified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import ArtifactMismatch, MissingExtra
+from mirage.features.schema import encode, schema, schema_names
+from mirage.features.summary import node_counts
+from mirage.predictors.artifacts.manifest import MODEL, RANGES, Manifest, read_manifest, verify_files
+from mirage.predictors.artifacts.ranges import Likeness, ranges_from
+from mirage.predictors.artifacts.shelf import promoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.features.layout import FeatureSchema
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+RESIZED = 0.25
+"""A partition may have so much less or more nodes than those of the training."""
+
+
+class Model:
+    """The ONNX graph of an artifact: one thread, any number of observations at once."""
+
+    def __init__(self, content: bytes, path: Path, features: int, width: int) -> None:
+        """Raises ``ArtifactMismatch`` for a graph that cannot be run or has another shape, ``MissingExtra``."""
+        try:
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise MissingExtra("a trained model", "onnx") from None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self._input = self._session.get_inputs()[0].name
+            shape = self.run(np.zeros((2, features), dtype=np.float32)).shape
+        except Exception as error:  # onnxruntime's own kinds are many
+            raise ArtifactMismatch(str(path), f"cannot be run: {error}; train the model again") from error
+        if shape != (2, width):
+            told = f"answers {shape[1:]} numbers where the manifest says {width}"
+            raise ArtifactMismatch(str(path), f"{told}: train the model again")
+
+    def run(self, vectors: Float32) -> Float64:
+        """Shape (N, F) in, (N, width) out."""
+        return np.asarray(self._session.run(None, {self._input: vectors})[0], dtype=np.float64)
+
+
+class ArtifactPredictor:
+    """Answers with a trained model; refuses observations that are unlike those of its training."""
+
+    def __init__(self, folder: Path, manifest: Manifest, model: Model, likeness: Likeness, name: str) -> None:
+        self.name = name
+        self.manifest = manifest
+        self._folder = folder
+        self._schema = schema(manifest.schema)
+        self.wants = self._schema.wants
+        self._model = model
+        self._likeness = likeness
+
+    def predict(self, observation: Observation) -> Prediction:
+        """One answer. Raises as ``predict_all``."""
+        return self.predict_all([observation])[0]
+
+    def predict_all(self, observations: Sequence[Observation]) -> list[Prediction]:
+        """An answer each, in one run of the model.
+
+        Raises ``ArtifactMismatch`` where one is unlike those of the training, ``ValueError`` where one lacks what
+        is wanted or the model's answer is not finite.
+        """
+        vectors = np.stack([self._vector(observation) for observation in observations])
+        output = self._model.run(vectors)
+        if not np.isfinite(output).all():
+            raise ValueError(f"{self._folder}: the model's answer is not finite")
+        answers = self.manifest.answers
+        return [answers.prediction(row, seen) for row, seen in zip(output, observations, strict=True)]
+
+    def _vector(self, observation: Observation) -> Float32:
+        vector = encode(self._schema, observation)
+        doubt = self._size_doubt(observation) or self._likeness.doubt(vector)
+        if doubt:
+            raise ArtifactMismatch(self._folder.name, doubt)
+        return vector
+
+    def _size_doubt(self, observation: Observation) -> str:
+        trained = self.manifest.cluster.nodes
+        if trained is None or not observation.snapshot.partitions:
+            return ""
+        total = node_counts(observation.snapshot, observation.successor.partition)[0]
+        least, most = trained[0] * (1 - RESIZED), trained[1] * (1 + RESIZED)
+        if least <= total <= most:
+            return ""
+        return f"the partition has {total} nodes; the model was trained for {trained[0]} to {trained[1]}"
+
+
+def load_artifact(folder: Path, name: str = "", *, plugin: str = "", cluster: str = "") -> ArtifactPredictor:
+    """The predictor of an artifact, or of the version promoted in a folder of versions.
+
+    ``name`` is how the user names it; ``plugin`` what must have made it; ``cluster`` the fingerprint that it must
+    be for: each is checked where given. Raises ``ArtifactMismatch`` naming the file, ``MissingExtra``.
+    """
+    folder = promoted(folder)
+    manifest = read_manifest(folder)
+    path = str(folder / "manifest.json")
+    if plugin and manifest.plugin != plugin:
+        raise ArtifactMismatch(
+            path, f"was made by {manifest.plugin!r}, not by {plugin!r}: name it as that predictor"
+        )
+    if cluster and manifest.cluster.fingerprint != cluster:
+        trained = f"{manifest.cluster.name!r} (fingerprint {manifest.cluster.fingerprint[:12]})"
+        raise ArtifactMismatch(path, f"was trained on the cluster {trained}, not on {cluster[:12]}: train it here")
+    known = _known_schema(manifest, path)
+    contents = verify_files(folder, manifest)
+    try:
+        ranges = ranges_from(contents[RANGES], known.size)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ArtifactMismatch(str(folder / RANGES), f"cannot be used: {error}; train the model again") from error
+    model = Model(contents[MODEL], folder / MODEL, known.size, manifest.answers.width)
+    return ArtifactPredictor(folder, manifest, model, Likeness(ranges, known), name or manifest.plugin)
+
+
+def _known_schema(manifest: Manifest, path: str) -> FeatureSchema:
+    if manifest.schema not in schema_names():
+        known = ", ".join(schema_names())
+        raise ArtifactMismatch(path, f"is for features {manifest.schema!r}, known here are {known}: update mirage")
+    found = schema(manifest.schema)
+    if found.hash != manifest.schema_hash:
+        told = f"{manifest.schema} of another version (hash {manifest.schema_hash[:12]}, here {found.hash[:12]})"
+        raise ArtifactMismatch(path, f"is for features {told}: train the model again")
+    return found

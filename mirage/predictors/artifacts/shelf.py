@@ -1,0 +1,139 @@
+"""Versions of trained models, and which of them is in use: ``MODELS/NAME/VERSION``.
+
+A version is named by the beginning of its manifest's SHA-256: the same artifact is the same version wherever it
+is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, one a line; the last is in use.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp, mkstemp
+
+from mirage.domain.errors import ArtifactMismatch, ConfigError
+from mirage.predictors.artifacts.manifest import MANIFEST, Manifest, read_manifest, verify_files
+
+CURRENT = "current"
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version on the shelf."""
+
+    name: str
+    version: str
+    current: bool
+    manifest: Manifest
+
+
+def promoted(folder: Path) -> Path:
+    """The artifact in use, where ``folder`` is one of versions; else ``folder`` itself.
+
+    Raises ``ArtifactMismatch`` for a version that is not the one promoted, or is not there.
+    """
+    pointer = folder / CURRENT
+    if not pointer.is_file():
+        return folder
+    history = _history(folder)
+    if not history:
+        raise ArtifactMismatch(str(pointer), "names no version: promote one")
+    chosen = folder / history[-1]
+    if _version_of(chosen) != history[-1]:
+        raise ArtifactMismatch(str(chosen / MANIFEST), "was changed after its promotion: promote a good artifact")
+    return chosen
+
+
+class Shelf:
+    """A folder of models."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def versions(self) -> tuple[Version, ...]:
+        """All that are kept, by name, in the order of their last promotion. Raises ``ArtifactMismatch``."""
+        if not self._root.is_dir():
+            return ()
+        found = []
+        for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
+            history = _history(folder)
+            place = {version: number for number, version in enumerate(history)}
+            kept = (path.name for path in folder.iterdir() if path.name[0] != "." and (path / MANIFEST).is_file())
+            found += [
+                Version(folder.name, version, history[-1:] == [version], read_manifest(folder / version))
+                for version in sorted(kept, key=lambda version: (place.get(version, -1), version))
+            ]
+        return tuple(found)
+
+    def promote(self, artifact: Path) -> Version:
+        """Use this artifact from now on: copied onto the shelf unless it is there.
+
+        Raises ``ArtifactMismatch`` where it is damaged; then nothing changes.
+        """
+        kept = self.keep(artifact)
+        if not kept.current:
+            folder = self._root / kept.name
+            _point(folder, [*_history(folder), kept.version])
+        return Version(kept.name, kept.version, True, kept.manifest)
+
+    def keep(self, artifact: Path) -> Version:
+        """Copy this artifact onto the shelf unless it is there; what is in use stays so.
+
+        Raises ``ArtifactMismatch`` where it is damaged.
+        """
+        manifest = read_manifest(artifact)
+        verify_files(artifact, manifest)
+        version, folder = _version_of(artifact), self._root / manifest.plugin
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / version).exists():
+            _copy(artifact, folder / version, manifest)
+        return Version(manifest.plugin, version, _history(folder)[-1:] == [version], manifest)
+
+    def rollback(self, name: str) -> Version:
+        """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
+        folder = self._root / name
+        history = _history(folder)
+        if len(history) < 2:
+            told = "is not on the shelf" if not history else "has no earlier version to go back to"
+            raise ConfigError(str(folder), f"{name!r} {told}")
+        manifest = read_manifest(folder / history[-2])
+        verify_files(folder / history[-2], manifest)
+        _point(folder, history[:-1])
+        return Version(name, history[-2], True, manifest)
+
+
+def _history(folder: Path) -> list[str]:
+    try:
+        return (folder / CURRENT).read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        return []
+
+
+def _version_of(artifact: Path) -> str:
+    try:
+        return sha256((artifact / MANIFEST).read_bytes()).hexdigest()[:_DIGITS]
+    except OSError as error:
+        raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
+
+
+def _copy(artifact: Path, folder: Path, manifest: Manifest) -> None:
+    new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name in (MANIFEST, *manifest.files):
+            shutil.copyfile(artifact / name, new / name)
+        new.chmod(0o755)
+        new.rename(folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _point(folder: Path, history: list[str]) -> None:
+    handle, new = mkstemp(prefix=f".{CURRENT}.", dir=folder)
+    os.close(handle)
+    Path(new).write_text("".join(f"{version}\n" for version in history), encoding="utf-8")
+    Path(new).chmod(0o644)
+    Path(new).replace(folder / CURRENT)

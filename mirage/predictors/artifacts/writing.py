@@ -1,0 +1,135 @@
+"""Writes artifacts: what a trainer has learnt, in the form that a daemon can load."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.errors import ConfigError
+from mirage.predictors.artifacts.manifest import (
+    CURVES,
+    MANIFEST,
+    MODEL,
+    RANGES,
+    ClusterMark,
+    Manifest,
+    TrainingMark,
+)
+from mirage.predictors.artifacts.ranges import ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from mirage.features.table import Table
+    from mirage.predictors.artifacts.answers import Answers
+
+_ALWAYS = ("numpy", "onnx", "onnxruntime")
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a trainer brings."""
+
+    plugin: str
+    """As users name the predictor: ``random-forest``."""
+    plugin_version: str
+    model: bytes
+    """ONNX: float32 (N, features) to float (N, ``answers.width``)."""
+    answers: Answers
+    seeds: tuple[int, ...]
+    metrics: Mapping[str, float]
+    """How it did on the hand-overs kept for validation."""
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """What was measured in the course of the training, by name."""
+    weight: NDArray[np.float64] | None = None
+    """Shape (features,): how much of the model rests on each; ``None``: all that vary alike."""
+    packages: tuple[str, ...] = ()
+    """Further packages whose versions are written down."""
+
+
+def write_artifact(folder: Path, learnt: Learnt, table: Table) -> Path:
+    """Write an artifact to ``folder``, whole or not at all; returns it. ``table`` is what it was trained on.
+
+    Raises ``ConfigError`` for a folder that is there already, ``ValueError`` for metrics that are not numbers.
+    """
+    refuse_existing(folder)
+    if not all(np.isfinite(value) for value in learnt.metrics.values()):
+        raise ValueError(f"metrics must be finite: {dict(learnt.metrics)}")
+    contents = {
+        MODEL: learnt.model,
+        RANGES: ranges_of(table.features, learnt.weight).text().encode(),
+        CURVES: (
+            json.dumps({name: list(map(float, curve)) for name, curve in learnt.curves.items()}) + "\n"
+        ).encode(),
+    }
+    contents[MANIFEST] = _manifest(learnt, table, contents).text().encode()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, content in contents.items():
+            (new / name).write_bytes(content)
+        new.chmod(0o755)
+        new.rename(folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return folder
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise ``ConfigError`` where ``folder`` is there already: better before the training than after it."""
+    if folder.exists():
+        raise ConfigError(str(folder), "is there already: name another folder or delete it")
+
+
+def _manifest(learnt: Learnt, table: Table, contents: Mapping[str, bytes]) -> Manifest:
+    origin = table.origin
+    return Manifest(
+        plugin=learnt.plugin,
+        plugin_version=learnt.plugin_version,
+        schema=table.schema.name,
+        schema_hash=table.schema.hash,
+        cluster=ClusterMark(origin.cluster, origin.cluster_fingerprint, partition_sizes(table)),
+        training=TrainingMark(
+            trace=origin.trace,
+            trace_fingerprint=origin.trace_fingerprint,
+            first=int(table.episode_start.min()),
+            last=int(table.episode_start.max()),
+            known=int(table.start.max()),
+            handovers=len(table),
+        ),
+        seeds=learnt.seeds,
+        answers=learnt.answers,
+        metrics={name: float(value) for name, value in learnt.metrics.items()},
+        libraries=_versions((*_ALWAYS, *learnt.packages)),
+        files={name: sha256(content).hexdigest() for name, content in contents.items()},
+    )
+
+
+def partition_sizes(table: Table) -> tuple[int, int] | None:
+    """Least and greatest number of nodes of the partition, where the features tell the successor's share of it."""
+    if "successor_share" not in table.schema.names:
+        return None
+    share = table.features[:, :, table.schema.names.index("successor_share")]
+    sizes = np.rint(table.nodes[:, None] / share)
+    return int(sizes.min()), int(sizes.max())
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

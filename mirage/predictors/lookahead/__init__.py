@@ -1,0 +1,5 @@
+"""Monte Carlo on the simulator: what may come, played many times from the queue of this instant."""
+
+from mirage.predictors.lookahead.predictor import Budget, Lookahead
+
+__all__ = ["Budget", "Lookahead"]

@@ -1,0 +1,191 @@
+"""Look-ahead: plays the coming days many times on the simulator, and weighs submitting now against later.
+
+All submit times are tried in the same futures, so that their costs differ by the submit time alone. What holding
+is worth lies between two figures that the futures give: the best single later time, chosen now (open loop: what
+is learnt until then counts for nothing), and the best later time of each future (as if all were known). ``LEARNT``
+says where between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import ActionScores, WaitForecast, Wants
+from mirage.domain.job import ABSENT
+from mirage.domain.objective import Weights
+from mirage.predictors.lookahead.arrivals import SPAN
+from mirage.predictors.lookahead.sampling import Outlook
+from mirage.simulator.resume import Resumption
+
+if TYPE_CHECKING:
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.domain.job import JobId, Seconds
+    from mirage.simulator.cluster import ClusterConfig
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+HOUR = 3_600
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+BEYOND = 36 * HOUR
+"""How long after the predecessor's end futures are played: later starts all count as this late."""
+
+FIRST = 5 * 24 * HOUR
+"""How far futures are played for a link without a predecessor."""
+
+LONG_QUEUE = 200
+"""From so many pending jobs on, waits are long and planning is dear: futures are then planned roughly."""
+
+ROUGH_INTERVAL, ROUGH_DEPTH = 600, 20
+"""Backfill of futures with a long queue: seconds between passes, jobs planned in each."""
+
+TOO_EARLY = 0.75
+"""It is too early when this part of the futures starts well before the predecessor ends."""
+
+LATER = (HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
+"""Submit times tried besides now and the predecessor's end, from now on."""
+
+
+LEARNT = 0.25
+"""How much of what perfect foresight would gain is still learnt by holding; chosen on January of LS6."""
+
+PAUSE = 0.25
+"""After a look that finds much time left, the next is due when this part of it has passed."""
+
+LONGEST_PAUSE = 4 * HOUR
+REMEMBERED = 256
+"""Predecessors whose last look is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many futures are played."""
+
+    screen: int = 16
+    """First, for submitting now only: when most of them start far before the predecessor ends, it is too early."""
+    batch: int = 40
+    """Then so many at a time for all submit times, until the better action is clear."""
+    most: int = 200
+    clear: float = 2.5
+    """Standard errors by which the worth of the two actions must differ to be clear."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look that found it too early, and until when it holds."""
+
+    made: Seconds
+    until: Seconds
+    forecast: WaitForecast
+
+
+class Lookahead:
+    """The predictor. Its answers depend on the observations and the seed alone.
+
+    Where it is much too early it does not look again at once: see ``PAUSE``.
+    """
+
+    name = "lookahead"
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        seed: int = 0,
+        weights: Weights | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        """``cluster``: as its configuration says, right or wrong; how many nodes are down is seen in the queue."""
+        self._resumption, self._rough = Resumption(cluster), Resumption(_planned_roughly(cluster))
+        self._seed = seed
+        self._weights = weights or Weights()
+        self._budget = budget or Budget()
+        self._looks: dict[JobId, _Look] = {}
+
+    @property
+    def wants(self) -> Wants:
+        """The queue, and the jobs of the weeks that futures are drawn from."""
+        return Wants(queue=True, history=SPAN)
+
+    def predict(self, observation: Observation) -> Prediction:
+        """Expected objectives of submitting now and of the best later time, with the forecast.
+
+        The forecast alone where it is clearly too early to submit. Raises ``ValueError`` where too little of the
+        past is known, ``SubmissionRejected`` where the cluster as configured would refuse the successor.
+        """
+        now, predecessor = observation.time, observation.predecessor
+        if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
+            every = np.arange(self._budget.most)
+            return _forecast(self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0])
+        look = self._looks.get(predecessor.job_id)
+        if look is not None and look.made <= now < look.until:
+            return look.forecast
+        outlook = self.outlook(observation, predecessor.end + BEYOND)
+        screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
+        early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
+        if early > max(HOUR, 0.1 * (predecessor.end - now)):
+            return self._pause(predecessor.job_id, now, early, _forecast(screened))
+        return self._weigh(outlook, now, predecessor.end)
+
+    def outlook(self, observation: Observation, until: Seconds) -> Outlook:
+        """The futures themselves, up to an instant. Raises as ``predict`` does."""
+        long = len(observation.snapshot.pending) >= LONG_QUEUE
+        return Outlook(observation, self._rough if long else self._resumption, self._seed, until)
+
+    def _pause(self, number: JobId, now: Seconds, early: float, forecast: WaitForecast) -> WaitForecast:
+        pause = int(min(PAUSE * early, LONGEST_PAUSE))
+        self._looks.pop(number, None)
+        self._looks[number] = _Look(now, now + pause, forecast)
+        if len(self._looks) > REMEMBERED:
+            del self._looks[next(iter(self._looks))]
+        return forecast
+
+    def _weigh(self, outlook: Outlook, now: Seconds, end: Seconds) -> ActionScores:
+        times, budget = _submit_times(now, end), self._budget
+        starts = np.empty((0, len(times)), dtype=np.int64)
+        while len(starts) < budget.most:
+            futures = np.arange(len(starts), min(len(starts) + budget.batch, budget.most))
+            starts = np.concatenate([starts, outlook.starts(futures, times)])
+            # Later submission starts no earlier but by luck, and luck is nothing to wait for.
+            costs = _costs(np.maximum.accumulate(starts, axis=1) - end, self._weights)
+            held = _held(costs[:, 1:])
+            if _clear(costs[:, 0] - held, budget.clear):
+                break
+        return ActionScores(-float(costs[:, 0].mean()), -float(held.mean()), _forecast(starts[:, 0]))
+
+
+def _held(costs: Floats) -> Floats:
+    """What holding costs in each future, shape (futures,); from the costs of later submit times."""
+    chosen = costs[:, int(np.argmin(costs.mean(axis=0)))]
+    held: Floats = (1.0 - LEARNT) * chosen + LEARNT * costs.min(axis=1)
+    return held
+
+
+def _submit_times(now: Seconds, end: Seconds) -> Int64:
+    later = [now + after for after in LATER if now + after < end]
+    return np.array([now, *later, end], dtype=np.int64)
+
+
+def _costs(x: Int64, weights: Weights) -> Floats:
+    """What the objective charges for signed gaps (s)."""
+    costs: Floats = weights.interruption * np.maximum(x, 0.0) + weights.overlap * np.maximum(-x, 0.0)
+    return costs
+
+
+def _clear(difference: Floats, errors: float) -> bool:
+    spread = float(difference.std(ddof=1)) / np.sqrt(len(difference))
+    return bool(abs(difference.mean()) >= errors * spread)
+
+
+def _forecast(starts: Int64) -> WaitForecast:
+    return WaitForecast(LEVELS, tuple(np.quantile(starts, LEVELS).tolist()))
+
+
+def _planned_roughly(cluster: ClusterConfig) -> ClusterConfig:
+    own = cluster.scheduler
+    depth, interval = min(own.bf_max_job_test, ROUGH_DEPTH), max(own.bf_interval, ROUGH_INTERVAL)
+    return replace(cluster, scheduler=replace(own, bf_max_job_test=depth, bf_interval=interval))

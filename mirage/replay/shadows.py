@@ -1,0 +1,217 @@
+"""How predictors in shadow would have done: their forecasts against real starts, their hand-overs by an estimate.
+
+What a shadow foresaw as the link was really submitted is compared with the link's real start. When it would itself
+have submitted is known up to that instant: the first time that it said so. One that had not said so by then is
+taken to submit when the wait that it last foresaw is what is left to the predecessor. When such a submission would
+have started nobody knows; estimated is the median wait of the jobs of the same class of size and limit that were
+submitted nearest to it. The predictor in charge is judged by the same estimate, so that its faults are shared.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.chain import Outcome
+from mirage.domain.decision import WaitForecast
+from mirage.domain.journal import EntryKind
+from mirage.domain.objective import objective
+from mirage.features.waitclass import LIMIT_BOUNDS, NODE_BOUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mirage.domain.decision import RecentWaits
+    from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
+    from mirage.domain.objective import Weights
+
+Int64 = NDArray[np.int64]
+
+NEAREST = 9
+"""Waits whose median is the estimate."""
+HOUR = 3_600
+_SAME_CYCLE: Seconds = 600
+"""A decision may have waited for a permit, and its cycle for the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One hand-over that is complete, with what was predicted before its link was submitted."""
+
+    nodes: int
+    limit: Seconds
+    submitted: Seconds
+    outcome: Outcome
+    entries: tuple[Entry, ...]
+    """Decisions with predictions, also in shadow, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Waits of jobs of one class, by submission."""
+
+    submit: Int64
+    wait: Int64
+
+    @classmethod
+    def like(cls, waits: RecentWaits, nodes: int, limit: Seconds) -> Waited:
+        """Those of the class of such jobs."""
+        same = _class(waits.nodes, NODE_BOUNDS) == _class(np.array(nodes), NODE_BOUNDS)
+        same &= _class(waits.limit, LIMIT_BOUNDS) == _class(np.array(limit), LIMIT_BOUNDS)
+        submit = (waits.start - waits.wait)[same]
+        order = np.argsort(submit, kind="stable")
+        return cls(submit[order], waits.wait[same][order])
+
+    def near(self, instant: float) -> float:
+        """The estimated wait of a job submitted then; ``nan`` where that or any of the class is not known."""
+        if not len(self.submit) or math.isnan(instant):
+            return math.nan
+        nearest = np.argsort(np.abs(self.submit - instant), kind="stable")[:NEAREST]
+        return float(np.median(self.wait[nearest]))
+
+
+def _class(values: Int64, bounds: tuple[int, ...]) -> Int64:
+    return np.searchsorted(bounds, values, side="left")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One predictor at one hand-over; ``None`` where it cannot be told."""
+
+    predictor: str
+    in_charge: bool
+    forecast: WaitForecast | None
+    """As the link was really submitted."""
+    start: Seconds
+    """When that link really started."""
+    would_be: Outcome | None
+    """By the estimate, also for the predictor in charge."""
+
+
+def judge(watched: Watched, waits: RecentWaits) -> tuple[Judged, ...]:
+    """Every predictor that was asked before the submission."""
+    alike = Waited.like(waits, watched.nodes, watched.limit)
+    charge = {entry.predictor for entry in watched.entries if entry.kind is EntryKind.DECISION}
+    names = dict.fromkeys(entry.predictor for entry in watched.entries)
+    return tuple(_judged(name, name in charge, watched, alike) for name in names)
+
+
+def _judged(name: str, in_charge: bool, watched: Watched, alike: Waited) -> Judged:
+    said = [entry for entry in watched.entries if entry.predictor == name]
+    last = said[-1]
+    present = watched.submitted - last.time <= _SAME_CYCLE
+    instant = float(watched.submitted) if in_charge else _own_submission(said, watched)
+    wait = alike.near(instant)
+    end = watched.outcome.predecessor_end
+    return Judged(
+        predictor=name,
+        in_charge=in_charge,
+        forecast=_forecast(last) if present else None,
+        start=watched.outcome.successor_start,
+        would_be=None if math.isnan(wait) else Outcome(end, round(instant + wait)),
+    )
+
+
+def _own_submission(said: Sequence[Entry], watched: Watched) -> float:
+    """When it would have submitted; ``nan``: that cannot be told."""
+    for entry in said:
+        if entry.text.startswith("submit"):
+            return float(entry.time)
+    foreseen = _forecast(said[-1])
+    if foreseen is None:
+        return math.nan
+    wait = max(foreseen.at(0.5) - said[-1].time, 0.0)
+    return max(watched.outcome.predecessor_end - wait, float(watched.submitted))
+
+
+def _forecast(entry: Entry) -> WaitForecast | None:
+    prediction = entry.prediction
+    return prediction if isinstance(prediction, WaitForecast) else getattr(prediction, "forecast", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A predictor over all hand-overs; hours, ``nan`` where nothing is known."""
+
+    predictor: str
+    in_charge: bool
+    """Of at least one of the hand-overs."""
+    forecasts: int
+    error: float
+    """Median of real start less foreseen median."""
+    absolute_error: float
+    pinball: float
+    """Mean over levels and hand-overs (Koenker & Bassett, Econometrica 46, 1978); a point has its median alone."""
+    coverage: float
+    """Share of real starts within P10 to P90, of forecasts that give both."""
+    handovers: int
+    """Those with an estimate of its own hand-over."""
+    interruption: float
+    overlap: float
+    cost: float
+    """Estimated, in weighted hours a hand-over."""
+    gain: float
+    """By how much it is less than that of the predictor in charge, on the same hand-overs."""
+    gain_error: float
+    """Standard error of the gain."""
+
+
+def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:
+    """All predictors, those in charge first, then by gain."""
+    rounds = list(judged)
+    names = dict.fromkeys(one.predictor for each in rounds for one in each)
+    found = [_measured(name, rounds, weights) for name in names]
+    return tuple(
+        sorted(found, key=lambda one: (not one.in_charge, math.inf if math.isnan(one.gain) else -one.gain))
+    )
+
+
+def _measured(name: str, rounds: Sequence[tuple[Judged, ...]], weights: Weights) -> Measured:
+    own = [one for each in rounds for one in each if one.predictor == name]
+    foreseen = [(one.forecast, one.start) for one in own if one.forecast is not None]
+    errors = [(start - forecast.at(0.5)) / HOUR for forecast, start in foreseen]
+    wide = [pair for pair in foreseen if pair[0].levels[0] <= 0.1 and pair[0].levels[-1] >= 0.9]
+    outcomes = [one.would_be for one in own if one.would_be is not None]
+    gains = [gain for each in rounds if (gain := _gain(name, each, weights)) is not None]
+    return Measured(
+        predictor=name,
+        in_charge=any(one.in_charge for one in own),
+        forecasts=len(foreseen),
+        error=median(errors) if errors else math.nan,
+        absolute_error=_mean([abs(error) for error in errors]),
+        pinball=_mean([_pinball(forecast, start) for forecast, start in foreseen]),
+        coverage=_mean([float(f.at(0.1) <= start <= f.at(0.9)) for f, start in wide]),
+        handovers=len(outcomes),
+        interruption=_mean([outcome.interruption / HOUR for outcome in outcomes]),
+        overlap=_mean([outcome.overlap / HOUR for outcome in outcomes]),
+        cost=_mean([-objective(outcome, weights) / HOUR for outcome in outcomes]),
+        gain=_mean(gains),
+        gain_error=stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan,
+    )
+
+
+def _gain(name: str, judged: tuple[Judged, ...], weights: Weights) -> float | None:
+    """In one hand-over; ``None`` where there is nothing to compare."""
+    own = next((one.would_be for one in judged if one.predictor == name), None)
+    charge = next((one.would_be for one in judged if one.in_charge), None)
+    if own is None or charge is None:
+        return None
+    return (objective(own, weights) - objective(charge, weights)) / HOUR
+
+
+def _pinball(forecast: WaitForecast, start: Seconds) -> float:
+    losses = (
+        max(level * (start - foreseen), (level - 1) * (start - foreseen))
+        for level, foreseen in zip(forecast.levels, forecast.starts, strict=True)
+    )
+    return fmean(losses) / HOUR
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else math.nan

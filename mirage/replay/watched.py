@@ -1,0 +1,57 @@
+"""Hand-overs as a daemon's store has them, with what every predictor said before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.journal import EntryKind
+from mirage.replay.shadows import Judged, Measured, Watched, compared, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
+    from mirage.domain.objective import Weights
+    from mirage.store.opening import Store
+    from mirage.store.outcomes import HandoverRecord
+
+_KINDS = (EntryKind.DECISION, EntryKind.SHADOW)
+_PAGE = 1_000
+_WAITS = 200_000
+"""Waits looked at, the latest."""
+
+
+def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Measured, ...]:
+    """Every predictor over the hand-overs since then. Raises ``StoreUnavailable``."""
+    return compared(_judged(store, since), weights)
+
+
+def _judged(store: Store, since: Seconds) -> Iterator[tuple[Judged, ...]]:
+    waits = store.waits.recent_waits(_WAITS)
+    records = {record.chain.chain_id: record for record in store.chains.load()}
+    for handover in store.outcomes.read(since=since):
+        record = records.get(handover.chain)
+        watched = _watched(store, record, handover) if record is not None else None
+        if watched is not None:
+            yield judge(watched, waits)
+
+
+def _watched(store: Store, record: ChainRecord, handover: HandoverRecord) -> Watched | None:
+    """``None`` where no predictor was asked, or its answers are deleted."""
+    link = record.links[handover.successor - 1]
+    said = [entry for entry in _entries(store, handover.chain, link.index) if entry.prediction is not None]
+    entries = tuple(reversed([entry for entry in said if entry.time <= max(link.submit, link.planned)]))
+    if not any(entry.kind is EntryKind.DECISION for entry in entries):
+        return None
+    request = record.chain.request
+    return Watched(request.nodes, request.limit, max(link.submit, link.planned), handover.outcome, entries)
+
+
+def _entries(store: Store, chain: ChainId, link: int) -> Iterator[Entry]:
+    """Newest first."""
+    before: int | None = None
+    while page := store.journal.read(chain, _KINDS, before, _PAGE, link):
+        yield from (line.entry for line in page)
+        before = page[-1].cursor

@@ -1,0 +1,249 @@
+"""A cluster resumed from what its queue shows, for playing what may come: jobs' ends and arrivals are given.
+
+What a queue does not show is filled in: which nodes running jobs hold (any that fit), and what raises or lowers
+a priority beyond what the configuration says (taken as constant). Fair share is part of that constant: usage is
+not seen, and changes slowly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import ABSENT
+from mirage.domain.jobtable import Names, job_table
+from mirage.simulator import tables
+from mirage.simulator.accounts import Accounts
+from mirage.simulator.arrivals import encode_trace
+from mirage.simulator.cluster import FairShare
+from mirage.simulator.kernel import futures, queue
+from mirage.simulator.kernel.layout import (
+    NEVER,
+    NODE_DOWN,
+    UP,
+    Candidate,
+    Fixed,
+    World,
+)
+from mirage.simulator.model import Model
+from mirage.simulator.registry import Registry
+
+if TYPE_CHECKING:
+    from mirage.domain.job import JobRequest
+    from mirage.domain.jobtable import JobTable
+    from mirage.domain.snapshot import JobColumns, Snapshot
+    from mirage.simulator.cluster import ClusterConfig
+
+Int64 = NDArray[np.int64]
+Table = NDArray[np.void]
+
+_ROOM = 64
+"""Slots beyond those that the jobs of a future need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """Jobs that may arrive: rows for the kernel. ``rows`` are of the table they were made from."""
+
+    jobs: Table
+    needs: Int64
+    rows: Int64
+    groups: int
+    """Limit groups that ``needs`` may refer to."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+
+class Resumption:
+    """Resumes one cluster again and again; what its configuration says is worked out once."""
+
+    def __init__(self, cluster: ClusterConfig) -> None:
+        weights = replace(cluster.priority, fair_share=0, fair_share_algorithm=FairShare.NONE)
+        self._model = Model(replace(cluster, priority=weights))
+        self._accounts = Accounts.of(self._model.cluster, self._model.resources)
+        self._users: dict[str, int] = {}
+
+    def coming(self, table: JobTable) -> Coming:
+        """The jobs of a table as arrivals; those that the cluster would refuse are left out."""
+        found = encode_trace(self._model, self._accounts, replace(table, user=self._known(table.user)))
+        rows = found.jobs["row"].copy()
+        found.jobs["row"] = found.jobs["id"] = ABSENT
+        return Coming(found.jobs, found.needs, rows, len(self._accounts.groups))
+
+    def resume(self, snapshot: Snapshot, request: JobRequest, submitted: float = 0.0) -> Resumed:
+        """The cluster as ``snapshot`` shows it, with ``request`` to be submitted.
+
+        ``submitted`` is added to the priority of the request. Raises ``SubmissionRejected`` where the cluster
+        would refuse it.
+        """
+        registry = Registry(self._accounts, self._users)
+        candidate = registry.encode(self._model, request)
+        candidate.job["static"] += submitted
+        candidate.job["runtime"] = NEVER
+        shown = self._shown(snapshot)
+        fixed = self._fixed(shown)
+        world = tables.new_world(self._model, self._accounts, fixed, snapshot.time)
+        world = tables.with_room(world, len(shown) + _ROOM)
+        self._take_down(world, snapshot)
+        world.sim["next_id"] = shown.jobs["id"].max(initial=0) + 1
+        scratch = tables.new_scratch(self._model, world, 0, len(self._users) + 1, len(world.jobs))
+        slots = np.full(len(shown), ABSENT, dtype=np.int64)
+        futures.resume(fixed, world, scratch, shown.jobs, shown.needs, slots)
+        world.sim["last_main"] = world.sim["last_backfill"] = snapshot.time
+        queue.refresh(fixed, world, scratch)
+        return Resumed(self._model, self._accounts, fixed, world, candidate, slots, shown.rows)
+
+    def _known(self, users: Names) -> Names:
+        """The same users by numbers that stay the same from call to call."""
+        numbers = [self._users.setdefault(user, len(self._users)) for user in users.vocabulary]
+        codes = np.array([*numbers, -1], dtype=np.int32)[users.codes]
+        return Names(codes, tuple(self._users))
+
+    def _shown(self, snapshot: Snapshot) -> Coming:
+        """The jobs of the snapshot as rows, running ones first; ``rows`` count running, then pending jobs."""
+        columns = _joined(snapshot.running, snapshot.pending)
+        order = np.argsort(columns.submit, kind="stable")
+        table = job_table(
+            len(columns),
+            user=self._known(Names(columns.user.astype(np.int32), snapshot.users)),
+            partition=Names(columns.partition.astype(np.int32), snapshot.partition_names),
+            qos=Names(columns.qos.astype(np.int32), snapshot.qos_names),
+            submit=columns.submit,
+            limit=columns.limit,
+            nodes=columns.nodes.astype(np.int32),
+        )
+        found = encode_trace(self._model, self._accounts, table)
+        place = order[found.jobs["row"]]
+        again = np.argsort(place, kind="stable")
+        jobs, needs, rows = found.jobs[again], np.ascontiguousarray(found.needs[again]), place[again]
+        self._fill(jobs, columns.take(rows), rows < len(snapshot.running), snapshot.time)
+        return Coming(jobs, needs, rows, len(self._accounts.groups))
+
+    def _fill(self, jobs: Table, shown: JobColumns, runs: NDArray[np.bool_], now: int) -> None:
+        """What the queue shows beyond a request: ids, starts, ages, and priority beyond what is computed."""
+        jobs["row"], jobs["id"] = ABSENT, shown.job_id
+        jobs["start"] = np.where(runs, shown.start, NEVER)
+        held = ~runs & (shown.eligible == NEVER)
+        jobs["held"] = held
+        jobs["begin"] = np.where(~runs & ~held & (shown.eligible > now), shown.eligible, 0)
+        ready = ~runs & (shown.eligible <= now)
+        jobs["eligible"] = np.where(ready, shown.eligible, NEVER)
+        jobs["accrue"] = jobs["eligible"]
+        jobs["static"] += np.where(ready, self._beyond(jobs, shown.priority, now), 0.0)
+
+    def _beyond(self, jobs: Table, priority: Int64, now: int) -> NDArray[np.float64]:
+        """Observed priority less the computed one; 0 where rounding and the time of computing explain it."""
+        weights = self._model.cluster.priority
+        if weights.max_age <= 0:
+            whole: NDArray[np.float64] = priority - jobs["static"]
+            return whole
+        age = np.minimum(1.0, np.maximum(0, now - jobs["accrue"]) / weights.max_age)
+        beyond = priority - (jobs["static"] + weights.age * age)
+        slack = 1.0 + weights.age * weights.calc_period / weights.max_age
+        explained: NDArray[np.bool_] = np.abs(beyond) <= slack
+        kept: NDArray[np.float64] = np.where(explained, 0.0, beyond)
+        return kept
+
+    def _fixed(self, shown: Coming) -> Fixed:
+        model = self._model
+        return Fixed(
+            config=model.config_table(len(self._users) + 1, 0, 0),
+            arrivals=shown.jobs[:0],
+            arrival_needs=shown.needs[:0],
+            capacity=model.capacity,
+            partitions=model.partition_table(),
+            reservations=model.reservation_table(model.cluster.reservations, model.first_reservation_mask),
+            timeline=model.timeline(),
+            masks=model.masks,
+            feature_mask=np.arange(len(model.features), dtype=np.int64) + len(model.cluster.partitions),
+        )
+
+    def _take_down(self, world: World, snapshot: Snapshot) -> None:
+        """Take as many nodes of each partition down as the snapshot counts: the last ones, for want of names."""
+        state = len(self._model.resources) + 1
+        counted = {partition.name: partition.down for partition in snapshot.partitions}
+        away = world.free[:, state] != UP
+        for partition, members in zip(self._model.cluster.partitions, self._model.members, strict=True):
+            missing = counted.get(partition.name, 0) - int((away & members).sum())
+            away[np.flatnonzero(members & ~away)[::-1][: max(missing, 0)]] = True
+        world.free[away, state] = NODE_DOWN
+        up = self._model.words(~away)
+        world.bits[0], world.bits[1] = up, up
+        world.sim["idle"] = int((~away).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A cluster at the instant of a snapshot."""
+
+    model: Model
+    accounts: Accounts
+    fixed: Fixed
+    world: World
+    candidate: Candidate
+    slots: Int64
+    rows: Int64
+    """Which of the snapshot's jobs, running ones first, are there; the cluster would refuse the others."""
+
+    @property
+    def lost(self) -> int:
+        """Running jobs for which this cluster has no nodes."""
+        return int((self.slots < 0).sum())
+
+
+class Futures:
+    """Plays futures of one resumed cluster, one after the other, in the same memory.
+
+    With at most ``most_arrivals`` jobs each, all made before this.
+    """
+
+    def __init__(self, resumed: Resumed, most_arrivals: int) -> None:
+        world, new = resumed.world, resumed.accounts.group_rows(len(resumed.world.groups))
+        world = world._replace(groups=np.concatenate([world.groups, new]), waits=world.waits[:0])
+        self._resumed = replace(resumed, world=world)
+        size = len(world.jobs) + most_arrivals + _ROOM
+        roomy = tables.with_room(tables.copied(world), size)
+        self._run, self._work = tables.copied(roomy), roomy
+        users = int(resumed.fixed.config["users"][0])
+        self._scratch = tables.new_scratch(resumed.model, roomy, 0, users, len(roomy.jobs))
+        self._record = tables.no_record()
+
+    def starts(self, runtimes: Int64, cancels: Int64, coming: Coming, times: Int64, until: int) -> Int64:
+        """When the request would start if submitted at each of ``times`` (ascending, from now on), in one future.
+
+        ``runtimes``, ``cancels``: by row of ``Resumed.rows``, seconds in all and the instant at which a job still
+        waiting is cancelled (``NEVER``: not). ``coming``: arrivals in order of submission. ``NEVER`` where the
+        request has not started at ``until``.
+        """
+        there = self._resumed
+        if coming.groups > len(there.world.groups):
+            raise ValueError("arrivals made after the futures they belong to")
+        starts = np.full(len(times), NEVER, dtype=np.int64)
+        fixed = there.fixed._replace(arrivals=coming.jobs, arrival_needs=coming.needs)
+        done = futures.future_starts(
+            fixed,
+            there.world,
+            self._run,
+            self._work,
+            self._scratch,
+            self._record,
+            there.candidate,
+            there.slots,
+            runtimes,
+            cancels,
+            times,
+            until,
+            starts,
+        )
+        if done < len(times):
+            raise MemoryError(f"{len(coming)} arrivals: more than the future was made for")
+        return starts
+
+
+def _joined(first: JobColumns, second: JobColumns) -> JobColumns:
+    pairs = ((getattr(first, name), getattr(second, name)) for name in type(first).__dataclass_fields__)
+    return type(first)(*(np.concatenate(pair) for pair in pairs))

@@ -1,0 +1,126 @@
+"""The jobs of all users, as accounting told of them; what look-aheads and trainings learn from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import select
+
+from mirage.domain.jobtable import Names, job_table
+from mirage.slurm.tres import parse_tres
+from mirage.store.codec import storable
+from mirage.store.tables import jobs
+from mirage.store.upserts import upsert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+    from mirage.store.database import Database
+    from mirage.store.upserts import Row
+
+_BATCH = 10_000
+_NUMBERS = {
+    **dict.fromkeys(("submit", "eligible", "start", "end", "limit", "memory_mb"), np.int64),
+    **dict.fromkeys(("nodes", "cpus"), np.int32),
+    "state": np.int8,
+}
+_TEXTS = ("user", "account", "partition", "qos", "name", "constraint")
+_KEY = ("job_id", "submit")
+
+
+class JobArchive:
+    """Jobs by id and submission: a requeued job is submitted anew. Every thread may use it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, table: JobTable) -> None:
+        """Keep these jobs; those known already become as they are told of here. On disk when it returns.
+
+        Left out are those whose ids are no plain numbers. Written in batches of 10,000. Raises
+        ``StoreUnavailable``.
+        """
+        plain = np.char.isdigit(table.job_id) if len(table) else np.zeros(0, dtype=bool)
+        for rows in _batches(table.take(np.flatnonzero(plain))):
+            self._database.write(lambda connection, rows=rows: upsert(connection, jobs, rows, _KEY))  # type: ignore[misc]
+
+    def read(self, since: Seconds) -> JobTable:
+        """The jobs submitted at ``since`` or later, in order of submission. Raises ``StoreUnavailable``."""
+        return self._database.read(lambda connection: _read(connection, since))
+
+
+def _batches(table: JobTable) -> Iterator[list[Row]]:
+    columns: dict[str, list[Any]] = {"job_id": table.job_id.astype(np.int64).tolist()}
+    columns |= {name: getattr(table, name).tolist() for name in _NUMBERS}
+    columns |= {name: [storable(text) for text in getattr(table, name).decode()] for name in _TEXTS}
+    columns["gres"] = _gres_texts(table)
+    for first in range(0, len(table), _BATCH):
+        part = zip(*(column[first : first + _BATCH] for column in columns.values()), strict=True)
+        yield [dict(zip(columns, cells, strict=True)) for cells in part]
+
+
+def _gres_texts(table: JobTable) -> list[str]:
+    """As Slurm's TRES: ``gres/gpu:a100=4``."""
+    names = [f"gres/{name}" for name in table.gres_names]
+    return [
+        ",".join(f"{name}={count}" for name, count in zip(names, row, strict=True) if count)
+        for row in table.gres.tolist()
+    ]
+
+
+def _read(connection: Connection, since: Seconds) -> JobTable:
+    query = select(*(jobs.c[name] for name in ("job_id", *_NUMBERS, *_TEXTS, "gres")))
+    query = query.where(jobs.c.submit >= since).order_by(jobs.c.submit, jobs.c.job_id)
+    texts = {name: _Coded() for name in (*_TEXTS, "gres")}
+    numbers: dict[str, list[Any]] = {name: [] for name in ("job_id", *_NUMBERS)}
+    result = connection.execution_options(stream_results=True).execute(query)
+    for part in result.partitions(_BATCH):
+        cells = dict(zip(result.keys(), zip(*part, strict=True), strict=True))
+        for name, column in numbers.items():
+            column.append(np.array(cells[name], dtype=_NUMBERS.get(name, np.int64)))
+        for name, coded in texts.items():
+            coded.add(cells[name])
+    return _table({name: _joined(column, name) for name, column in numbers.items()}, texts)
+
+
+def _joined(parts: list[Any], name: str) -> Any:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=_NUMBERS.get(name, np.int64))
+
+
+def _table(numbers: dict[str, Any], texts: dict[str, _Coded]) -> JobTable:
+    gres = texts.pop("gres")
+    ids = numbers.pop("job_id").astype(np.str_)
+    amounts = [dict(parse_tres(text)) for text in gres.index]
+    names = sorted({name for each in amounts for name in each})
+    matrix = [[each.get(name, 0) for name in names] for each in (*amounts, {})]
+    return job_table(
+        len(ids),
+        job_id=ids,
+        **numbers,
+        **{name: coded.names() for name, coded in texts.items()},
+        gres=np.array(matrix, dtype=np.int32).reshape(len(matrix), len(names))[gres.names().codes],
+        gres_names=tuple(name.removeprefix("gres/") for name in names),
+        source="store",
+    )
+
+
+class _Coded:
+    """Texts as codes, part by part."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+        self._parts: list[Any] = []
+
+    def add(self, cells: Sequence[str]) -> None:
+        known = self.index
+        codes = (known.setdefault(text, len(known)) if text else -1 for text in cells)
+        self._parts.append(np.fromiter(codes, dtype=np.int32, count=len(cells)))
+
+    def names(self) -> Names:
+        codes = np.concatenate(self._parts) if self._parts else np.empty(0, dtype=np.int32)
+        return Names(codes, tuple(self.index))

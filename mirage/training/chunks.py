@@ -1,0 +1,154 @@
+"""A table's folder: a manifest that says what it holds, and one compressed .npz for every few episodes."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage import __version__
+from mirage.domain.errors import ConfigError
+from mirage.features.schema import schema as schema_named
+from mirage.features.table import Origin, Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+ARRAYS = ("features", "submit", "start", "end", "episode_start", "nodes", "limit")
+"""Of a chunk, episodes first; as in ``Table``."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder holds, finished or not."""
+
+    schema: str
+    schema_hash: str
+    origin: Origin
+    nodes: tuple[int, ...]
+    limit: int
+    partition: str
+    chunks: int
+    """Number of chunk files of the finished table."""
+    mirage: str = __version__
+    format: int = FORMAT
+
+    @property
+    def hand_overs(self) -> int:
+        """How many there are at most: those that never begin are left out."""
+        starts = range(self.origin.first, self.origin.last + 1, self.origin.every)
+        return len(starts) * len(self.nodes)
+
+    def text(self) -> str:
+        """As it is written."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+
+    @property
+    def mark(self) -> str:
+        """What every chunk of this table carries."""
+        return sha256(self.text().encode()).hexdigest()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder. Raises ``ConfigError`` naming the file."""
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["origin"] = Origin(**document["origin"])
+        document["nodes"] = tuple(document["nodes"])
+        manifest = Manifest(**document)
+    except FileNotFoundError:
+        raise ConfigError(str(path), "there is no such file: not a folder of a table") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(str(path), f"is not the manifest of a table: {error}") from error
+    if manifest.format != FORMAT:
+        raise ConfigError(str(path), f"has format {manifest.format}; this version reads {FORMAT}")
+    return manifest
+
+
+def begin(folder: Path, manifest: Manifest) -> None:
+    """Make the folder, or find that it holds this very table. Raises ``ConfigError`` if it holds another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / MANIFEST).exists():
+        _replace(folder / MANIFEST, manifest.text().encode())
+        return
+    kept = read_manifest(folder)
+    if kept != manifest:
+        one, other = asdict(kept), asdict(manifest)
+        named = ", ".join(name for name in one if one[name] != other[name])
+        raise ConfigError(str(folder), f"holds another table (another {named}): name another folder or delete it")
+
+
+def chunk_path(folder: Path, number: int) -> Path:
+    """The file of a chunk."""
+    return folder / f"chunk-{number:04}.npz"
+
+
+def write_chunk(folder: Path, number: int, manifest: Manifest, arrays: Arrays) -> None:
+    """Keep a chunk: whole, or not at all."""
+    path = chunk_path(folder, number)
+    new = path.with_name(f".{path.name}.new")
+    with new.open("wb") as file:
+        named: dict[str, Any] = {"mark": np.array(manifest.mark)} | arrays
+        np.savez_compressed(file, **named)
+    new.replace(path)
+
+
+def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
+    """The arrays of a chunk. Raises ``ConfigError`` naming a file that is missing, corrupt or another table's."""
+    path = chunk_path(folder, number)
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ("mark", *ARRAYS)}
+    except FileNotFoundError:
+        raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ConfigError(str(path), f"is corrupt: {error}; delete it and build the table again") from error
+    if str(arrays.pop("mark")) != manifest.mark:
+        raise ConfigError(str(path), f"belongs to another table than {MANIFEST} says: build the table again")
+    return arrays
+
+
+def read_table(folder: Path) -> Table:
+    """A finished table. Raises ``ConfigError`` naming the file that is missing, corrupt or of another schema."""
+    manifest = read_manifest(folder)
+    schema = schema_named(manifest.schema)
+    if schema.hash != manifest.schema_hash:
+        raise ConfigError(
+            str(folder / MANIFEST),
+            f"was made with {manifest.schema} of another version (hash {manifest.schema_hash[:12]}, "
+            f"here {schema.hash[:12]}): build the table again",
+        )
+    return Table(schema=schema, origin=manifest.origin, **_joined(folder, manifest))
+
+
+def _joined(folder: Path, manifest: Manifest) -> Arrays:
+    """The arrays of all chunks end to end, read into place: two tables at once may not fit in memory."""
+    whole: Arrays = {}
+    done = 0
+    for number in range(manifest.chunks):
+        chunk = read_chunk(folder, number, manifest)
+        following = done + len(chunk["end"])
+        for name, array in chunk.items():
+            if name not in whole:
+                whole[name] = np.empty((manifest.hand_overs, *array.shape[1:]), dtype=array.dtype)
+            whole[name][done:following] = array
+        done = following
+    return {name: array[:done] for name, array in whole.items()}
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)

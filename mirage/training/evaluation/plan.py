@@ -1,0 +1,164 @@
+"""What is compared: methods, clusters, sizes, and the spans that teach, choose and test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ConfigError
+from mirage.features.schema import schema
+from mirage.features.window import LENGTH, SPACING
+from mirage.predictors.lookahead import Lookahead
+from mirage.replay.plan import ReplayPlan, spell_instant
+from mirage.training.lessons import Lessons
+from mirage.training.tables import TablePlan
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+
+PART = 12
+"""Consecutive episodes that are played, and kept, together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One row of the comparison."""
+
+    name: str
+    """As the user names the predictor, such as ``fixed:6h``."""
+    seeds: int = 0
+    """How many models are trained; 0: it is not learned."""
+    error: str = ""
+    """In what the look-ahead is wrong on purpose (``planner.ERRORS``); empty: in nothing."""
+
+    @property
+    def label(self) -> str:
+        """As reports call it."""
+        return f"{self.name}, {self.error}" if self.error else self.name
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """One for each seed."""
+        return tuple(Run(self, seed) for seed in range(max(1, self.seeds)))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A method with one of its seeds."""
+
+    method: Method
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """As files and progress call it."""
+        return f"{self.method.label} seed {self.seed}" if self.method.seeds else self.method.label
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A cluster's size, and that of the service."""
+
+    cluster_nodes: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """All that figures depend on beside the trace and the cluster. Instants and times in seconds."""
+
+    methods: tuple[Method, ...]
+    settings: tuple[Setting, ...]
+    train_from: Seconds
+    """First hand-over that is learnt from."""
+    validate_from: Seconds
+    """Hand-overs from here on choose."""
+    test_from: Seconds
+    """First episode; nothing that happens later is learnt from."""
+    test_to: Seconds
+    """No episode starts after this."""
+    limit: Seconds = 48 * 3_600
+    """Time limit of the links; they run to it."""
+    every: Seconds = 4 * 3_600
+    """Between episodes."""
+    teach_every: Seconds = 4 * 3_600
+    """Between hand-overs that are learnt from."""
+    grid: Seconds = 30 * 60
+    """Between submit times that are learnt from."""
+    teach_sizes: tuple[int, ...] = ()
+    """Sizes of the cluster, beside its own, whose hand-overs before ``validate_from`` teach as well."""
+    partition: str = ""
+    schema: str = "v2"
+
+    def check(self, trace: JobTable) -> None:
+        """Raise ``ConfigError`` for a plan that cannot be carried out on this trace."""
+        if not self.methods or not self.settings:
+            raise ConfigError("--methods", "there is nothing to compare")
+        for setting in self.settings:
+            self._check_episodes(setting, trace)
+        if any(method.seeds for method in self.methods):
+            schema(self.schema)
+            _ = self.lessons
+            self._check_history(trace)
+            self.tables.check(trace)
+
+    def _check_episodes(self, setting: Setting, trace: JobTable) -> None:
+        """As the replay does, in the words of this command's options."""
+        try:
+            self.replay(setting).check(trace)
+        except ConfigError as error:
+            option = {"--start": "--test-from", "--end": "--test-to"}.get(error.where, error.where)
+            raise ConfigError(option, error.problem.replace("--start", "--test-from")) from None
+
+    def _check_history(self, trace: JobTable) -> None:
+        first = int(trace.submit[0])
+        if self.train_from < first + LENGTH * SPACING:
+            raise ConfigError(
+                "--train-from",
+                f"{spell_instant(self.train_from)} leaves no day of the queue before the first hand-over: the "
+                f"trace begins at {spell_instant(first)}",
+            )
+
+    @property
+    def lessons(self) -> Lessons:
+        """The split by time. Raises ``ConfigError`` for instants that do not ascend."""
+        return Lessons(self.train_from, self.validate_from, self.test_from)
+
+    @property
+    def tables(self) -> TablePlan:
+        """The hand-overs that are learnt from."""
+        sizes = tuple(sorted({setting.nodes for setting in self.settings}))
+        return TablePlan(
+            self.train_from, self.test_from, sizes, self.limit, self.teach_every, self.grid, self.partition
+        )
+
+    def replay(self, setting: Setting) -> ReplayPlan:
+        """The episodes."""
+        return ReplayPlan(
+            (), setting.nodes, self.limit, self.test_from, self.test_to, self.every, partition=self.partition
+        )
+
+    def parts(self) -> tuple[range, ...]:
+        """Numbers of the episodes, a few days at a time."""
+        total = len(range(self.test_from, self.test_to + 1, self.every))
+        return tuple(range(first, min(first + PART, total)) for first in range(0, total, PART))
+
+
+def methods_of(
+    names: tuple[str, ...], learned: frozenset[str], seeds: int, errors: tuple[str, ...]
+) -> list[Method]:
+    """A method for each name, and the look-ahead once more for each error.
+
+    Raises ``ConfigError`` for a name said twice, and for errors without a look-ahead.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError("--methods", f"{name!r} is there twice")
+    if errors and Lookahead.name not in names:
+        raise ConfigError("--planner-error", f"only {Lookahead.name} plans, and it is not among the methods")
+    found = []
+    for name in names:
+        found.append(Method(name, seeds if name in learned else 0))
+        found += [Method(name, error=error) for error in errors if name == Lookahead.name]
+    return found

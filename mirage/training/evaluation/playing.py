@@ -1,0 +1,242 @@
+"""Episodes played by one method after the other, with a note of what each foresaw and how long it thought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.control.guard import Guard, Guards
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore, NoFiles
+from mirage.control.observing import Observer
+from mirage.control.ticks import SimulatedTicks
+from mirage.domain.chain import ChainRecord
+from mirage.domain.decision import ActionScores, WaitForecast, Wants
+from mirage.domain.job import NEVER
+from mirage.domain.journal import EntryKind
+from mirage.predictors.reactive import Reactive
+from mirage.provisioner.decide import DecisionRule
+from mirage.provisioner.limits import Limits
+from mirage.replay.opening import PATIENCE, Background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mirage.backends.simulated import SimulatedCluster
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.domain.job import Job, JobRequest, Seconds
+    from mirage.domain.jobtable import JobTable
+    from mirage.domain.snapshot import Snapshot
+    from mirage.ports import Predictor
+    from mirage.replay.opening import Opening
+    from mirage.replay.plan import ReplayPlan
+    from mirage.simulator.cluster import ClusterConfig
+
+HOUR = 3_600
+PROBES = tuple(hours * HOUR for hours in (36, 24, 12, 6, 3))
+"""How long before the predecessor's end (s) every method is asked for a forecast, whatever it has submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What was foreseen of a job submitted at one instant, and what the simulation then gave."""
+
+    lead: Seconds
+    """Before the predecessor's end."""
+    levels: tuple[float, ...]
+    """Empty: there was no forecast, because the method has none or refused to answer."""
+    waits: tuple[float, ...]
+    """Seconds, one a level."""
+    wait: Seconds
+    """The true one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one method made of one episode."""
+
+    number: int
+    start: Seconds
+    """When the predecessor was submitted."""
+    predecessor_end: Seconds | None
+    """``None``: there was no hand-over, and the troubles say why."""
+    successor_submit: Seconds | None
+    successor_start: Seconds | None
+    asked: int
+    """How many predictions were made."""
+    seconds: float
+    """How long they took together, by the wall's clock."""
+    troubles: tuple[str, ...]
+    forecasts: tuple[Forecast, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """One method, ready to play."""
+
+    label: str
+    wants: Wants
+    build: Callable[[SimulatedCluster], Predictor]
+    """The predictor for one episode on this cluster; ``wants`` is its own."""
+    foresees: bool
+    """Whether its forecasts mean waits, so that they are to be asked for."""
+
+
+class Timed:
+    """A predictor, and how long it thought."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self.name = predictor.name
+        self.wants = predictor.wants
+        self.asked = 0
+        self.seconds = 0.0
+
+    def predict(self, observation: Observation) -> Prediction:
+        """As the predictor itself. Raises what it raises."""
+        begin = perf_counter()
+        try:
+            return self._predictor.predict(observation)
+        finally:
+            self.asked += 1
+            self.seconds += perf_counter() - begin
+
+
+def play_episodes(
+    trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, numbers: Sequence[int], actors: Sequence[Actor]
+) -> Iterator[tuple[Played, ...]]:
+    """The episodes of these numbers (ascending), each by every actor, in their order.
+
+    Raises ``SubmissionRejected`` where the cluster refuses the service's job.
+    """
+    background = Background(trace, cluster, watched=any(actor.wants.window for actor in actors))
+    starts = plan.episode_starts()
+    for number in numbers:
+        background.run_until(starts[number])
+        opening = background.open(plan.chain())
+        if opening is None:
+            text = f"no first link: it would not start within {PATIENCE // 86_400} days"
+            yield tuple(Played(number, starts[number], None, None, None, 0, 0.0, (text,)) for _ in actors)
+            continue
+        foreseen = _foreseen(opening, plan, actors)
+        yield tuple(
+            _play(opening.copy(), plan, actor, number, forecasts)
+            for actor, forecasts in zip(actors, foreseen, strict=True)
+        )
+
+
+def _play(
+    opening: Opening, plan: ReplayPlan, actor: Actor, number: int, forecasts: tuple[Forecast, ...]
+) -> Played:
+    """The episode as the control loop has it with this predictor."""
+    store, journal, cluster = MemoryStore(ChainRecord(plan.chain())), MemoryJournal(), opening.cluster
+    outside = Outside(
+        cluster,
+        cluster,
+        cluster,
+        cluster,
+        cluster,
+        store,
+        journal,
+        NoFiles(),
+        history=cluster,
+        windows=opening.windows,
+    )
+    timed = Timed(actor.build(cluster))
+    rule = Policy(DecisionRule(level=plan.weights.critical_level), Limits(), settle=plan.tick)
+    until = cluster.now() + 2 * (plan.limit + PATIENCE)
+    loop = ControlLoop(outside, Guards(Guard(timed, Reactive())), rule)
+    loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store))
+    (record,) = store.load()
+    started = [link for link in record.links if link.started]
+    ended = len(started) > 1 and started[0].final
+    return Played(
+        number=number,
+        start=plan.episode_starts()[number],
+        predecessor_end=started[0].end if ended else None,
+        successor_submit=started[1].submit if ended else None,
+        successor_start=started[1].start if ended else None,
+        asked=timed.asked,
+        seconds=timed.seconds,
+        troubles=journal.texts(EntryKind.TROUBLE),
+        forecasts=forecasts,
+    )
+
+
+def _handed_over(store: MemoryStore) -> bool:
+    (record,) = store.load()
+    return bool(record.outcomes())
+
+
+def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> list[tuple[Forecast, ...]]:
+    """What every actor foresees at ``PROBES``; nothing of those that do not foresee waits."""
+    asked = [actor for actor in actors if actor.foresees]
+    found: dict[str, list[Forecast]] = {actor.label: [] for actor in actors}
+    for probe in _probes(opening, plan, asked) if asked else ():
+        for actor in asked:
+            forecast = _forecast(actor.build(probe.cluster), probe.observation(actor.wants))
+            levels = forecast.levels if forecast is not None else ()
+            waits = tuple(start - probe.snapshot.time for start in forecast.starts) if forecast is not None else ()
+            found[actor.label].append(Forecast(probe.lead, levels, waits, probe.wait))
+    return [tuple(found[actor.label]) for actor in actors]
+
+
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """One instant of the predecessor's run at which a forecast is asked for."""
+
+    lead: Seconds
+    """Before the predecessor's end."""
+    wait: Seconds
+    """The true one, if submitted now."""
+    cluster: SimulatedCluster
+    observer: Observer
+    snapshot: Snapshot
+    predecessor: Job | None
+    request: JobRequest
+
+    def observation(self, wants: Wants) -> Observation:
+        return self.observer.observe(self.snapshot, self.predecessor, self.request, wants)
+
+
+def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iterator[_Probe]:
+    """Seen as the control loop sees it, on one copy that goes on from probe to probe."""
+    chain, first = plan.chain(), opening.cluster.now()
+    own, request, end = chain.link_request(1), chain.link_request(2), first + plan.limit
+    times = np.array([end - lead for lead in PROBES if end - lead > first], dtype=np.int64)
+    starts = opening.copy().cluster.start_times(request, times)
+    watching = next((actor.wants for actor in actors if actor.wants.window), Wants())
+    seen = opening.copy()
+    cluster = seen.cluster
+    observer = Observer(cluster, cluster, cluster, windows=seen.windows)
+    for time, start in zip(times.tolist(), starts.tolist(), strict=True):
+        snapshot = _watched(cluster, observer, watching, time, plan.tick)
+        if start != NEVER:
+            predecessor = snapshot.link(own.tag, own.user)
+            yield _Probe(end - time, start - time, cluster, observer, snapshot, predecessor, request)
+
+
+def _watched(
+    cluster: SimulatedCluster, observer: Observer, wants: Wants, until: Seconds, tick: Seconds
+) -> Snapshot:
+    """The snapshot of ``until``, after all those on the way have been seen where windows are wanted."""
+    while True:
+        if wants.window or cluster.now() == until:
+            snapshot = cluster.snapshot()
+            observer.seen(snapshot, wants)
+        if cluster.now() == until:
+            return snapshot
+        cluster.advance(min(cluster.now() + tick, until))
+
+
+def _forecast(predictor: Predictor, observation: Observation) -> WaitForecast | None:
+    """``None`` where it has none: scores of actions, or an observation that it refuses."""
+    try:
+        prediction = predictor.predict(observation)
+    except Exception:  # as in the control loop, which writes it down
+        return None
+    return prediction.forecast if isinstance(prediction, ActionScores) else prediction

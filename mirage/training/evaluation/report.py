@@ -1,0 +1,214 @@
+"""An evaluation's figures as a table on the terminal, as Markdown, and as one JSON document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from mirage.replay.panel import ORACLE, REACTIVE
+from mirage.replay.wording import duration, hours, hours_interval, instant, percent, percent_interval, plural
+from mirage.training.evaluation.playing import PROBES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.training.evaluation.figures import Figures, Row, Spread
+    from mirage.training.evaluation.plan import EvaluationPlan, Setting
+
+Cell = tuple[str, str]
+"""A figure, and in small what it is known by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of every method."""
+
+    heading: str
+    read: Callable[[Row], Cell]
+    essential: bool = False
+    """Kept on a narrow terminal."""
+
+
+def _hours(spread: Spread | None) -> Cell:
+    if spread is None:
+        return "", ""
+    return hours(spread.mean.value), hours_interval(spread.mean)
+
+
+def _share(spread: Spread | None) -> Cell:
+    if spread is None:
+        return "", ""
+    return percent(spread.mean.value), percent_interval(spread.mean)
+
+
+def _seeds(row: Row) -> Cell:
+    """Least and greatest mean |x| among the seeds."""
+    if row.seeds < 2:
+        return "", ""
+    return f"{hours(row.distance.least)} to {hours(row.distance.most)}", ""
+
+
+def _coverage(row: Row) -> Cell:
+    known = row.calibration
+    return ("", "") if known is None or known.coverage is None else (percent(known.coverage), "")
+
+
+def _pinball(row: Row) -> Cell:
+    known = row.calibration
+    if known is None:
+        return "", ""
+    partly = f"{known.answered} of {known.asked}" if known.answered < known.asked else ""
+    return hours(known.pinball), partly
+
+
+def _milliseconds(row: Row) -> Cell:
+    return ("", "") if row.method.name in (REACTIVE, ORACLE) else (f"{row.decision_ms:.2g}", "")
+
+
+def _training(row: Row) -> Cell:
+    return ("", "") if row.training_s is None else (f"{row.training_s:.0f}", "")
+
+
+FULL_WIDTH = 190
+"""Columns of the terminal that every figure needs."""
+
+_ENDS = (REACTIVE, ORACLE)
+"""What the gap is between."""
+
+COLUMNS = (
+    Column("mean |x|, h", lambda row: _hours(row.distance), essential=True),
+    Column("by seed", _seeds),
+    Column("interruption, h", lambda row: _hours(row.interruption), essential=True),
+    Column("overlap, h", lambda row: _hours(row.overlap), essential=True),
+    Column("no interruption", lambda row: _share(row.uninterrupted)),
+    Column("within 30 min", lambda row: _share(row.close), essential=True),
+    Column(
+        "less interrupted", lambda row: _share(row.less_interrupted) if row.method.name != REACTIVE else ("", "")
+    ),
+    Column(
+        "gap closed",
+        lambda row: _share(row.gap_closed) if row.method.name not in _ENDS else ("", ""),
+        essential=True,
+    ),
+    Column("regret, h", lambda row: _hours(row.regret) if row.method.name != ORACLE else ("", ""), essential=True),
+    Column("P10-P90 covers", _coverage),
+    Column("pinball, h", _pinball),
+    Column("decision, ms", _milliseconds),
+    Column("training, s", _training),
+)
+_BARE = ("less interrupted", "regret, h")
+"""Columns without interval where room is scarce."""
+
+
+def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
+    """What was done and what the columns mean, in sentences."""
+    how = figures.resampling
+    leads = ", ".join(duration(lead) for lead in PROBES)
+    sentences = [
+        f"Episodes begin every {duration(plan.every)} from {instant(plan.test_from)} to {instant(plan.test_to)}; "
+        f"two links of {duration(plan.limit)}; x is the start of the second less the end of the first.",
+        f"{percent(how.level)} intervals: circular block bootstrap over episodes ({figures.block_episodes} a "
+        f"block, {how.resamples:,} resamples, seed {how.seed}).",
+        "Gap closed: share of the way in mean |x| from reactive submission to the oracle, which knows the future. "
+        "Regret: mean |x| above the oracle's.",
+        f"Forecasts are asked for {leads} before the predecessor's end, whatever was submitted: how many waits "
+        "lie within P10 and P90 (80 % should), and the mean quantile loss of P10, P25, P50, P75 and P90.",
+    ]
+    if any(row.seeds for row in figures.rows):
+        sentences.append(
+            f"What is learned knows nothing after {instant(plan.test_from)}: taught by hand-overs from "
+            f"{instant(plan.train_from)}, chosen by those from {instant(plan.validate_from)}; means over seeds 0 "
+            f"to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
+        )
+    sentences += [
+        f"{title_of(setting)}: {plural(count, 'episode')} left out, in which some method has no hand-over."
+        for setting, count in figures.left_out
+    ]
+    sentences += [
+        f"{title_of(row.setting)}, {row.method.label}: trouble in {row.troubles} of "
+        f"{plural(row.hand_overs * max(1, row.seeds), 'hand-over')}."
+        for row in figures.rows
+        if row.troubles
+    ]
+    return tuple(sentences)
+
+
+def title_of(setting: Setting) -> str:
+    """A setting in words."""
+    return f"{plural(setting.cluster_nodes, 'node')}, links of {setting.nodes}"
+
+
+def sections(figures: Figures) -> Iterator[tuple[Setting, list[Row]]]:
+    """Each setting with its rows."""
+    for setting in dict.fromkeys(row.setting for row in figures.rows):
+        yield setting, [row for row in figures.rows if row.setting == setting]
+
+
+def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
+    """For a terminal of so many columns, one a setting."""
+    columns = [column for column in COLUMNS if column.essential or width >= FULL_WIDTH]
+    for setting, rows in sections(figures):
+        table = Table(
+            box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{title_of(setting)} ({rows[0].hand_overs} hand-overs)"
+        )
+        table.add_column("method")
+        for column in columns:
+            table.add_column(column.heading, justify="right")
+        for row in rows:
+            cells = (column.read(row) for column in columns)
+            table.add_row(
+                row.method.label,
+                *(
+                    Text(value) if not small else Text.assemble(value, ("\n" + small, "dim"))
+                    for value, small in cells
+                ),
+            )
+        yield table
+
+
+def markdown(plan: EvaluationPlan, figures: Figures) -> str:
+    """Tables to be put into a page, and below them what they mean."""
+    lines: list[str] = []
+    for setting, rows in sections(figures):
+        lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} hand-overs)", ""]
+        lines += ["| method | " + " | ".join(column.heading.replace("|", "\\|") for column in COLUMNS) + " |"]
+        lines += ["|---" * (1 + len(COLUMNS)) + "|"]
+        lines += [_line(row) for row in rows] + [""]
+    return "\n".join([*lines, *describe(plan, figures), ""])
+
+
+def _line(row: Row) -> str:
+    cells = [_inline(column, row) for column in COLUMNS]
+    return f"| {row.method.label} | " + " | ".join(cells) + " |"
+
+
+def _inline(column: Column, row: Row) -> str:
+    value, small = column.read(row)
+    return f"{value} ({small})" if small and column.heading not in _BARE else value
+
+
+def document(plan: EvaluationPlan, figures: Figures, trace: str, cluster: str) -> dict[str, object]:
+    """Everything, as values for ``json.dumps``; ``None`` where a statistic is undetermined."""
+    finite = _finite(asdict(figures))
+    assert isinstance(finite, dict)
+    return {
+        "trace": trace,
+        "cluster": cluster,
+        "units": "hours; shares are fractions",
+        "plan": asdict(plan),
+        "said": list(describe(plan, figures)),
+        **finite,
+    }
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,258 @@
+"""Carries out an evaluation: trains, plays what is missing in several processes, and reports as it goes."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import TYPE_CHECKING, Self
+
+from mirage import __version__
+from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.predictors.lookahead import Lookahead
+from mirage.predictors.reactive import Reactive
+from mirage.predictors.registry import build_predictor, build_trainer
+from mirage.replay.episodes import policy_predictor
+from mirage.replay.oracle import Oracle
+from mirage.replay.plan import split_policy
+from mirage.simulator.configuration.resize import with_nodes
+from mirage.training.evaluation.planner import OLD, MonthOld, mistaken
+from mirage.training.evaluation.playing import Actor, Played, play_episodes
+from mirage.training.evaluation.shelf import Cell, read_part, write_part
+from mirage.training.evaluation.teaching import Model, School
+from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from mirage.backends.simulated import SimulatedCluster
+    from mirage.domain.jobtable import JobTable
+    from mirage.ports import Predictor
+    from mirage.replay.plan import ReplayPlan
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.evaluation.plan import EvaluationPlan, Method, Run, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one run made of one setting."""
+
+    setting: Setting
+    run: Run
+    episodes: tuple[Played, ...]
+    """All of them, by number."""
+    model: Model | None
+    """What was trained for it; ``None`` where nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Runs to be played together on some consecutive episodes of a setting."""
+
+    setting: Setting
+    runs: tuple[tuple[Run, Model | None], ...]
+    numbers: range
+
+
+def learned_names(names: Sequence[str]) -> frozenset[str]:
+    """Those of the names that are to be trained. Raises ``PluginNotFound`` for one that is not known at all."""
+    found = set()
+    for name in names:
+        try:
+            build_trainer(name)
+        except PluginNotFound:
+            if name not in (Oracle.name, Lookahead.name):
+                build_predictor(name)
+        else:
+            found.add(name)
+    return frozenset(found)
+
+
+class Evaluation:
+    """One comparison in one folder."""
+
+    def __init__(
+        self, trace: JobTable, cluster: ClusterConfig, plan: EvaluationPlan, folder: Path, workers: int = 1
+    ) -> None:
+        """Raises ``ConfigError`` for what could not be carried out, before anything is."""
+        plan.check(trace)
+        self._trace, self._plan, self._folder = trace, plan, folder
+        self._workers = workers
+        self._school = School(trace, cluster, plan, folder, workers)
+        self._trace_mark = trace_fingerprint(trace)
+        self._worlds = {
+            setting.cluster_nodes: _resized(cluster, setting.cluster_nodes) for setting in plan.settings
+        }
+        for method in plan.methods:
+            if split_policy(method.name)[0] != method.name:
+                raise ConfigError(
+                    "--methods", f"{method.name!r} is a way of steering: mirage replay compares these"
+                )
+            for world in self._worlds.values():
+                mistaken(world, method.error)
+
+    def carry_out(
+        self,
+        say: Callable[[str], None] = lambda text: None,
+        show: Callable[[list[Found]], None] = lambda found: None,
+    ) -> list[Found]:
+        """Everything that each run made of each setting, in the plan's order.
+
+        What is in the folder already is taken from there. ``say`` is told what is being done, ``show`` is given
+        what is finished whenever that is more than before.
+        """
+        finished: list[Found] = []
+        with _Pool(_Bench(self._trace, self._worlds, self._plan), self._workers) as pool:
+            for methods in _together(self._plan.methods):
+                models = {run: self._model(run, say) for method in methods for run in method.runs}
+                self._play(models, pool, say)
+                finished += self._found(models)
+                finished.sort(key=self._order)
+                show(list(finished))
+        return finished
+
+    def _model(self, run: Run, say: Callable[[str], None]) -> Model | None:
+        return self._school.model(run, say) if run.method.seeds else None
+
+    def _order(self, found: Found) -> tuple[int, int, int]:
+        settings, methods = self._plan.settings, self._plan.methods
+        return settings.index(found.setting), methods.index(found.run.method), found.run.seed
+
+    def _play(self, models: dict[Run, Model | None], pool: _Pool, say: Callable[[str], None]) -> None:
+        tasks = [task for setting in self._plan.settings for task in self._missing(setting, models)]
+        names = ", ".join(run.label for run in models)
+        for number, (task, result) in enumerate(pool.played(tasks), start=1):
+            for (run, model), episodes in zip(task.runs, result, strict=True):
+                write_part(self._folder, self._cell(task.setting, run, model), episodes)
+            say(f"played {number} of {len(tasks)} parts of {names}")
+
+    def _missing(self, setting: Setting, models: dict[Run, Model | None]) -> Iterator[_Task]:
+        for numbers in self._plan.parts():
+            runs = tuple(
+                (run, model)
+                for run, model in models.items()
+                if read_part(self._folder, self._cell(setting, run, model), numbers) is None
+            )
+            if runs:
+                yield _Task(setting, runs, numbers)
+
+    def _found(self, models: dict[Run, Model | None]) -> list[Found]:
+        return [
+            Found(setting, run, tuple(self._episodes(self._cell(setting, run, model))), model)
+            for setting in self._plan.settings
+            for run, model in models.items()
+        ]
+
+    def _episodes(self, cell: Cell) -> Iterator[Played]:
+        for numbers in self._plan.parts():
+            part = read_part(self._folder, cell, numbers)
+            if part is None:
+                raise ConfigError(
+                    str(self._folder / cell.place), "was changed while the evaluation ran: run it again"
+                )
+            yield from part
+
+    def _cell(self, setting: Setting, run: Run, model: Model | None) -> Cell:
+        world, replay = self._worlds[setting.cluster_nodes], self._plan.replay(setting)
+        told = {name: value for name, value in asdict(replay).items() if name not in ("policies", "end")}
+        planner = cluster_fingerprint(mistaken(world, run.method.error))
+        circumstances = told | {
+            "trace": self._trace_mark,
+            "cluster": cluster_fingerprint(world),
+            "planner": planner if run.method.name == Lookahead.name else "",
+            "model": model.mark if model else "",
+            "mirage": __version__,
+        }
+        return Cell(setting, run, tuple(circumstances.items()))
+
+
+def _together(methods: Sequence[Method]) -> list[tuple[Method, ...]]:
+    """What is played side by side: all that needs no training and little time, then the others one by one."""
+    quick = tuple(method for method in methods if not method.seeds and method.name != Lookahead.name)
+    return [*([quick] if quick else []), *((method,) for method in methods if method not in quick)]
+
+
+def _resized(cluster: ClusterConfig, count: int) -> ClusterConfig:
+    return cluster if count == cluster.node_count else with_nodes(cluster, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What a worker process needs for every task."""
+
+    trace: JobTable
+    worlds: dict[int, ClusterConfig]
+    plan: EvaluationPlan
+
+    def play(self, task: _Task) -> list[list[Played]]:
+        """The episodes of each run, in the task's order."""
+        world, replay = self.worlds[task.setting.cluster_nodes], self.plan.replay(task.setting)
+        actors = [_actor(run, model, replay, world) for run, model in task.runs]
+        episodes = list(play_episodes(self.trace, world, replay, task.numbers, actors))
+        return [[played[place] for played in episodes] for place in range(len(actors))]
+
+
+def _actor(run: Run, model: Model | None, replay: ReplayPlan, world: ClusterConfig) -> Actor:
+    method = run.method
+    if model is not None:
+        learned = build_predictor(f"{method.name}:{model.folder}")
+        return Actor(run.label, learned.wants, lambda cluster: learned, foresees=True)
+    planner = mistaken(world, method.error)
+    foresees = method.name not in (Oracle.name, Reactive.name) and not method.name.startswith("fixed:")
+
+    def build(cluster: SimulatedCluster | None) -> Predictor:
+        predictor = policy_predictor(method.name, replay, cluster, planner)
+        return MonthOld(predictor) if method.error == OLD else predictor
+
+    return Actor(run.label, build(None).wants, build, foresees)
+
+
+class _Pool:
+    """Plays tasks in processes of their own, or right here where one is enough."""
+
+    def __init__(self, bench: _Bench, workers: int) -> None:
+        self._bench = bench
+        # Processes are started afresh: forking one that has threads (a progress bar) is not safe.
+        self._pool = (
+            ProcessPoolExecutor(workers, get_context("spawn"), _take_place, (bench,)) if workers > 1 else None
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def played(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, list[list[Played]]]]:
+        """Each task with its result, as they are done."""
+        if self._pool is None:
+            yield from ((task, self._bench.play(task)) for task in tasks)
+            return
+        futures = {self._pool.submit(_play, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+_bench: list[_Bench] = []
+"""The bench of this worker process; its initialiser fills it."""
+
+
+def _take_place(bench: _Bench) -> None:
+    Thread(target=_leave_with_parent, daemon=True).start()
+    _bench.append(bench)
+
+
+def _leave_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _play(task: _Task) -> list[list[Played]]:
+    return _bench[0].play(task)

@@ -1,0 +1,88 @@
+"""The folder of an evaluation: what has been played is kept, under a mark of all that it depends on.
+
+``played/SETTING/RUN-MARK/PART.json``. Whatever changes the mark (another span, cluster, trace, model) is played
+anew beside what is there; whatever leaves it alone is found again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from mirage.training.evaluation.playing import PROBES, Forecast, Played
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mirage.training.evaluation.plan import Run, Setting
+
+FORMAT = 1
+_DIGITS = 12
+
+
+def mark_of(circumstances: Mapping[str, object]) -> str:
+    """A short name of circumstances: equal where they are (SHA-256 of their JSON text, hex, cut)."""
+    return sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run on one setting."""
+
+    setting: Setting
+    run: Run
+    circumstances: tuple[tuple[str, object], ...]
+    """Everything that its outcomes depend on, beside the code."""
+
+    @property
+    def place(self) -> Path:
+        """Its folder, relative to the evaluation's."""
+        mark = mark_of(dict(self.circumstances) | {"format": FORMAT, "probes": PROBES})
+        setting = f"{self.setting.cluster_nodes}-nodes-{self.setting.nodes}"
+        return Path("played") / setting / f"{quote(self.run.label, safe='')}-{mark}"
+
+
+def read_part(folder: Path, cell: Cell, numbers: Sequence[int]) -> list[Played] | None:
+    """The episodes of these numbers as they were kept; ``None`` where they were not, or not whole."""
+    try:
+        document = json.loads(_path(folder, cell, numbers).read_bytes())
+        episodes = [_played(one) for one in document["episodes"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return episodes if [one.number for one in episodes] == list(numbers) else None
+
+
+def write_part(folder: Path, cell: Cell, episodes: Sequence[Played]) -> None:
+    """Keep episodes, whole or not at all."""
+    path = _path(folder, cell, [one.number for one in episodes])
+    document = {
+        "circumstances": dict(cell.circumstances) | {"run": cell.run.label},
+        "episodes": [asdict(one) for one in episodes],
+    }
+    write_whole(path, json.dumps(document) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
+        file.write(text)
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)
+
+
+def _path(folder: Path, cell: Cell, numbers: Sequence[int]) -> Path:
+    return folder / cell.place / f"{numbers[0]:05d}-{numbers[-1]:05d}.json"
+
+
+def _played(document: dict[str, Any]) -> Played:
+    forecasts = tuple(
+        Forecast(one["lead"], tuple(one["levels"]), tuple(one["waits"]), one["wait"])
+        for one in document["forecasts"]
+    )
+    return Played(**(document | {"troubles": tuple(document["troubles"]), "forecasts": forecasts}))

@@ -1,0 +1,115 @@
+"""Trained models of an evaluation: each is trained once, and found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ConfigError
+from mirage.features.schema import schema
+from mirage.predictors.artifacts.manifest import MANIFEST, read_manifest, verify_files
+from mirage.predictors.registry import build_trainer
+from mirage.simulator.configuration.resize import with_nodes
+from mirage.training.evaluation.shelf import mark_of, write_whole
+from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
+from mirage.training.tables import build_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.features.table import Table
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.evaluation.plan import EvaluationPlan, Run
+
+TOOK = "took.json"
+"""Beside the models of a predictor: how many seconds each training took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A trained model."""
+
+    folder: Path
+    mark: str
+    """SHA-256 (hex) of its manifest, which holds those of its files."""
+    seconds: float | None
+    """How long its training took, by the wall's clock; ``None`` where that was not written down."""
+
+
+class School:
+    """Trains what is not trained yet; builds tables when the first training needs them."""
+
+    def __init__(
+        self, trace: JobTable, cluster: ClusterConfig, plan: EvaluationPlan, folder: Path, workers: int
+    ) -> None:
+        self._trace, self._cluster, self._plan, self._folder = trace, cluster, plan, folder
+        self._workers = workers
+        self._tables: tuple[Table, Table] | None = None
+
+    def model(self, run: Run, say: Callable[[str], None]) -> Model:
+        """The model of one method and seed. ``say`` is told what takes time.
+
+        Raises ``ConfigError`` for spans that teach nothing, ``ArtifactMismatch`` for a model that was damaged.
+        """
+        folder = self._folder / "models" / run.method.name / f"seed-{run.seed}-{self._mark()}"
+        if not folder.exists():
+            self._train(run, folder, say)
+        manifest = read_manifest(folder)
+        verify_files(folder, manifest)
+        mark = sha256((folder / MANIFEST).read_bytes()).hexdigest()
+        return Model(folder, mark, _took(folder.parent).get(folder.name))
+
+    def _train(self, run: Run, folder: Path, say: Callable[[str], None]) -> None:
+        teaching, choosing = self._lessons(say)
+        say(f"training {run.label}")
+        begin = perf_counter()
+        build_trainer(run.method.name).train(teaching, choosing, run.seed, folder)
+        took = _took(folder.parent) | {folder.name: perf_counter() - begin}
+        write_whole(folder.parent / TOOK, json.dumps(took, indent=1) + "\n")
+
+    def _lessons(self, say: Callable[[str], None]) -> tuple[Table, Table]:
+        if self._tables is None:
+            sizes = dict.fromkeys((self._cluster.node_count, *self._plan.teach_sizes))
+            whole, *others = [self._table(size, say) for size in sizes]
+            self._tables = self._plan.lessons.split(whole, others)
+        return self._tables
+
+    def _table(self, size: int, say: Callable[[str], None]) -> Table:
+        config = with_nodes(self._cluster, size) if size != self._cluster.node_count else self._cluster
+        plan, features = self._plan.tables, schema(self._plan.schema)
+        mark = mark_of(asdict(plan) | self._origin(config) | {"schema": features.hash})
+        name = f"{config.name}-{size}-nodes-{features.name}-{mark}"
+        return build_table(
+            self._trace,
+            config,
+            plan,
+            features,
+            self._folder / "tables" / name,
+            workers=self._workers,
+            on_progress=lambda done, total: say(f"table of {size} nodes: {done} of {total} starts"),
+        )
+
+    def _mark(self) -> str:
+        """Of all that a model depends on, beside its name, its seed and the code."""
+        plan = self._plan
+        spans = {"first": plan.train_from, "validate": plan.validate_from, "end": plan.test_from}
+        taught = {"sizes": plan.teach_sizes, "schema": schema(plan.schema).hash}
+        return mark_of(asdict(plan.tables) | self._origin(self._cluster) | spans | taught)
+
+    def _origin(self, config: ClusterConfig) -> dict[str, str]:
+        return {"trace": trace_fingerprint(self._trace), "cluster": cluster_fingerprint(config)}
+
+
+def _took(folder: Path) -> dict[str, float]:
+    try:
+        found: dict[str, float] = json.loads((folder / TOOK).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(str(folder / TOOK), f"cannot be read: {error}; delete it") from None
+    return found

@@ -1,0 +1,244 @@
+"""Counterfactual tables: the start that the simulator gives for every submit time on a grid, built and kept."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.errors import ConfigError
+from mirage.domain.job import NEVER
+from mirage.features.table import Origin, Table
+from mirage.replay.opening import Background
+from mirage.replay.plan import ReplayPlan
+from mirage.training import chunks
+from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
+from mirage.training.handover import TICK, Handover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from mirage.domain.chain import Chain
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
+    from mirage.features.layout import FeatureSchema
+    from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.chunks import Arrays, Manifest
+
+__all__ = ["Table", "TablePlan", "build_table", "load_table"]
+
+STARTS_IN_CHUNK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """Which hand-overs to try. Times in seconds."""
+
+    start: Seconds
+    """First episode."""
+    end: Seconds
+    """No episode starts after this."""
+    nodes: tuple[int, ...] = (1, 8)
+    """Each start is played once with links of each size."""
+    limit: Seconds = 48 * 3_600
+    """Time limit of the links; they run to it."""
+    every: Seconds = 4 * 3_600
+    grid: Seconds = 30 * 60
+    """Between submit times; a multiple of the ten minutes between looks at the cluster."""
+    partition: str = ""
+
+    def check(self, trace: JobTable) -> None:
+        """Raise ``ConfigError`` for a plan that cannot be played on this trace."""
+        if not self.nodes:
+            raise ConfigError("--nodes", "names no size")
+        if self.grid <= 0 or self.grid % TICK:
+            raise ConfigError("--grid", f"must be a multiple of {TICK} seconds, not {self.grid}")
+        for replay in self.replays():
+            replay.check(trace)
+
+    def replays(self) -> tuple[ReplayPlan, ...]:
+        """The same as replays would have it, one for each size."""
+        return tuple(
+            ReplayPlan(
+                (), nodes, self.limit, self.start, self.end, self.every, tick=TICK, partition=self.partition
+            )
+            for nodes in self.nodes
+        )
+
+    def chains(self) -> tuple[Chain, ...]:
+        """The service, one for each size."""
+        return tuple(replay.chain() for replay in self.replays())
+
+    def starts(self) -> tuple[Seconds, ...]:
+        """When first links are submitted."""
+        return self.replays()[0].episode_starts()
+
+
+def build_table(
+    trace: JobTable,
+    cluster: ClusterConfig,
+    plan: TablePlan,
+    schema: FeatureSchema,
+    folder: Path,
+    *,
+    workers: int = 1,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Table:
+    """Build the table into ``folder``, or finish it: chunks that are there already are kept.
+
+    Hand-overs whose links would not start within a month are left out. ``on_progress`` is told the starts done
+    and in all. The table does not depend on ``workers`` (processes). Raises ``ConfigError`` for a plan that does
+    not fit the trace and for a folder that holds another table, ``SubmissionRejected`` where the cluster refuses
+    the job.
+    """
+    plan.check(trace)
+    manifest = _manifest(trace, cluster, plan, schema)
+    chunks.begin(folder, manifest)
+    missing = [number for number in range(manifest.chunks) if not _kept(folder, number, manifest)]
+    total = len(plan.starts())
+    done = total - sum(len(_starts_of(plan, number)) for number in missing)
+    on_progress(done, total)
+    setting = _Setting(trace, cluster, plan, schema, folder, manifest)
+    for number in _built(setting, missing, workers):
+        done += len(_starts_of(plan, number))
+        on_progress(done, total)
+    return load_table(folder)
+
+
+def load_table(folder: Path) -> Table:
+    """A finished table. Raises ``ConfigError`` naming the file that is missing, corrupt or of another schema."""
+    return chunks.read_table(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    trace: JobTable
+    cluster: ClusterConfig
+    plan: TablePlan
+    schema: FeatureSchema
+    folder: Path
+    manifest: Manifest
+
+
+class _Builder:
+    """Builds chunks; their numbers must ascend from call to call."""
+
+    def __init__(self, setting: _Setting) -> None:
+        self._setting = setting
+        self._background = Background(setting.trace, setting.cluster, watched=setting.schema.wants.window)
+
+    def build(self, number: int) -> int:
+        """Build one chunk and keep it; returns its number."""
+        setting = self._setting
+        rows = [row for start in _starts_of(setting.plan, number) for row in self._rows(start)]
+        chunks.write_chunk(setting.folder, number, setting.manifest, _stacked(rows, setting))
+        return number
+
+    def _rows(self, start: Seconds) -> Iterator[Arrays]:
+        self._background.run_until(start)
+        for chain in self._setting.plan.chains():
+            opening = self._background.open(chain)
+            if opening is None:
+                continue
+            handover = Handover(opening, chain, self._setting.schema)
+            row = _tried(handover, self._setting.plan.grid)
+            if row is not None:
+                placed = {"episode_start": start, "nodes": chain.request.nodes, "limit": chain.request.limit}
+                yield row | {name: np.array(value) for name, value in placed.items()}
+
+
+def _tried(handover: Handover, grid: Seconds) -> Arrays | None:
+    """The hand-over for each submit time, and what is to be seen then; ``None`` where some never starts."""
+    times = handover.submit_times(grid)
+    starts = handover.starts(times)
+    if (starts == NEVER).any():
+        return None
+    seen = []
+    for time in times:
+        handover.advance(int(time))
+        seen.append(handover.features())
+    return {"features": np.stack(seen), "submit": times, "start": starts, "end": np.array(handover.end)}
+
+
+def _stacked(rows: list[Arrays], setting: _Setting) -> Arrays:
+    """Rows of a chunk as arrays, shaped rightly also where there are none."""
+    points = -(-setting.plan.limit // setting.plan.grid) + 1
+    shapes = {"features": (points, setting.schema.size), "submit": (points,), "start": (points,)}
+    return {
+        name: np.array([row[name] for row in rows], dtype=np.float32 if name == "features" else np.int64).reshape(
+            len(rows), *shapes.get(name, ())
+        )
+        for name in chunks.ARRAYS
+    }
+
+
+def _starts_of(plan: TablePlan, number: int) -> tuple[Seconds, ...]:
+    return plan.starts()[number * STARTS_IN_CHUNK : (number + 1) * STARTS_IN_CHUNK]
+
+
+def _manifest(trace: JobTable, cluster: ClusterConfig, plan: TablePlan, schema: FeatureSchema) -> Manifest:
+    origin = Origin(
+        cluster=cluster.name,
+        cluster_fingerprint=cluster_fingerprint(cluster),
+        trace=trace.source,
+        trace_fingerprint=trace_fingerprint(trace),
+        trace_end=int(trace.submit[-1]),
+        first=plan.start,
+        last=plan.end,
+        every=plan.every,
+        grid=plan.grid,
+    )
+    count = -(-len(plan.starts()) // STARTS_IN_CHUNK)
+    return chunks.Manifest(schema.name, schema.hash, origin, plan.nodes, plan.limit, plan.partition, count)
+
+
+def _kept(folder: Path, number: int, manifest: Manifest) -> bool:
+    """Whether a chunk is there and whole."""
+    try:
+        chunks.read_chunk(folder, number, manifest)
+    except ConfigError:
+        return False
+    return True
+
+
+def _built(setting: _Setting, numbers: list[int], workers: int) -> Iterator[int]:
+    if workers <= 1 or len(numbers) <= 1:
+        yield from map(_Builder(setting).build, numbers)
+        return
+    # Processes are started afresh: forking one that has threads (a progress bar) is not safe. Each simulates the
+    # trace for itself: that costs less than sending its state around.
+    pool = ProcessPoolExecutor(min(workers, len(numbers)), get_context("spawn"), _begin_work, (setting,))
+    with pool:
+        try:
+            for future in as_completed([pool.submit(_build, number) for number in numbers]):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_builder: list[_Builder] = []
+"""The builder of this worker process; its initialiser fills it."""
+
+
+def _begin_work(setting: _Setting) -> None:
+    Thread(target=_leave_with_parent, daemon=True).start()
+    _builder.append(_Builder(setting))
+
+
+def _leave_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _build(number: int) -> int:
+    return _builder[0].build(number)

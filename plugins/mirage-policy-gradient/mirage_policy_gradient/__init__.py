@@ -1,0 +1,45 @@
+"""Mirage predictor ``policy-gradient``: when to submit, learnt by policy gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.plugin import MissingExtra, artifact_factory
+
+if TYPE_CHECKING:
+    from mirage.plugin import Trainer
+
+NAME = "policy-gradient"
+VERSION = "0.1.0"
+
+predictor = artifact_factory(NAME)
+
+
+def mlp_trainer() -> Trainer:
+    """Learns it with a perceptron as encoder. Raises ``MissingExtra`` without the extra ``train``."""
+    return _trainer("mlp")
+
+
+def transformer_trainer() -> Trainer:
+    """The same with a transformer over the steps of the sequence."""
+    return _trainer("transformer")
+
+
+def moe_trainer() -> Trainer:
+    """The same with a mixture of experts and a gate."""
+    return _trainer("moe")
+
+
+def ppo_trainer() -> Trainer:
+    """Learns it by PPO (Schulman et al., 2017) with a perceptron; the others are by REINFORCE."""
+    return _trainer("mlp", "ppo")
+
+
+def _trainer(kind: str, algorithm: str = "reinforce") -> Trainer:
+    try:
+        from mirage_policy_gradient.learning import trainer
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("mirage"):
+            raise
+        raise MissingExtra(f"training policy-gradient ({error.name})", "train") from None
+    return trainer(kind, algorithm)

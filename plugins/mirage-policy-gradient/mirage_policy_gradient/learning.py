@@ -1,0 +1,154 @@
+"""Policy gradients for the question when to submit: PPO, and REINFORCE with exact expectations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from mirage_encoders.course import Course, Learned
+from mirage_encoders.extractor import policy_arguments
+from mirage_encoders.networks import EncoderOptions
+from mirage_encoders.pretraining import Pretraining, pretrain
+from mirage_encoders.selection import Judge, Patience, Selection
+from mirage_encoders.trainer import ScoreTrainer
+from mirage_encoders.vector import HOURS, TableVecEnv
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from mirage.plugin import ConfigError, Weights
+from mirage_policy_gradient import NAME, VERSION
+from mirage_policy_gradient.actor import Actor
+from mirage_policy_gradient.expected import entropy, expected_return
+
+if TYPE_CHECKING:
+    from mirage.plugin import Table
+
+ALGORITHMS = ("ppo", "reinforce")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """How to learn. Steps are of the environment, all hand-overs beside each other counted."""
+
+    algorithm: str = "reinforce"
+    """One of ``ALGORITHMS``."""
+    encoder: EncoderOptions = field(default_factory=EncoderOptions)
+    pretraining: Pretraining = field(default_factory=Pretraining)
+    envs: int = 64
+    """Hand-overs beside each other; of ``reinforce`` those in one batch."""
+    rollout: int = 96
+    """Steps of each environment between updates (``ppo``)."""
+    epochs: int = 4
+    """Passes over each rollout (``ppo``)."""
+    batch: int = 2_048
+    """Steps in a batch (``ppo``)."""
+    rate: float = 1e-3
+    decay: float = 0.1
+    entropy: float = 0.003
+    """What a nat of entropy is worth: keeps a policy from settling too early."""
+    smoothing: float = 0.95
+    """How much of the mean network stays at each update (``reinforce``) or rollout (``ppo``)."""
+    submit_chance: float = 0.02
+    """At which every decision begins: whoever submits early sees no late state."""
+    patience: Patience = field(default_factory=lambda: Patience(every=50_000, looks=12))
+    weights: Weights = field(default_factory=Weights)
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` for an algorithm or a network that does not exist."""
+        self.encoder.check()
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError("policy-gradient", f"{self.algorithm!r} is none of {', '.join(ALGORITHMS)}")
+
+
+def learn(table: Table, validation: Table | None, seed: int, course: Course, options: PolicyOptions) -> Learned:
+    """Train on ``table``, choose the state by ``validation``; without one learn as long as ``course`` says.
+
+    What is served is the mean of the network over its last updates (Polyak & Juditsky, 1992).
+    """
+    options.check()
+    model = _model(table, seed, options)
+    actor = Actor(model.policy)
+    epochs, before = pretrain(actor.encoding, (table, validation), course.epochs, seed, options.pretraining)
+    actor.begin_at(options.submit_chance)
+    mean = AveragedModel(actor, multi_avg_fn=_keeping(options.smoothing))
+    judge = Judge(mean.module, (table, validation), options.weights, options.patience)
+    if options.algorithm == "reinforce":
+        _reinforce(actor, mean, table, judge, seed, course.steps, options)
+    else:
+        model.learn(course.steps, CallbackList([_Averaging(actor, mean), Selection(judge)]))
+    steps = judge.restore(course.steps)
+    return Learned(mean.module, Course(epochs, steps), before | judge.curves)
+
+
+def _model(table: Table, seed: int, options: PolicyOptions) -> PPO:
+    envs = TableVecEnv(table, options.envs, seed, weights=options.weights)
+    optimiser = {"optimizer_class": torch.optim.AdamW, "optimizer_kwargs": {"weight_decay": options.decay}}
+    return PPO(
+        "MlpPolicy",
+        envs,
+        learning_rate=options.rate,
+        n_steps=options.rollout,
+        batch_size=options.batch,
+        n_epochs=options.epochs,
+        gamma=1.0,
+        gae_lambda=0.97,
+        ent_coef=options.entropy,
+        policy_kwargs=policy_arguments(table, options.encoder) | {"net_arch": [64]} | optimiser,
+        seed=seed,
+    )
+
+
+def _keeping(share: float) -> Any:
+    return get_ema_multi_avg_fn(share)  # type: ignore[no-untyped-call]  # not declared by torch
+
+
+class _Averaging(BaseCallback):
+    """Takes what each rollout taught into the mean."""
+
+    def __init__(self, actor: Actor, mean: AveragedModel) -> None:
+        super().__init__()
+        self._actor, self._mean = actor, mean
+
+    def _on_rollout_start(self) -> None:
+        self._mean.update_parameters(self._actor)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def _reinforce(
+    actor: Actor, mean: AveragedModel, table: Table, judge: Judge, seed: int, most: int, options: PolicyOptions
+) -> None:
+    """Ascend the expected return of batches of whole hand-overs; a step is a point of the grid."""
+    device = next(actor.parameters()).device
+    optimiser = torch.optim.AdamW(actor.parameters(), options.rate, weight_decay=options.decay)
+    random = np.random.default_rng(seed)
+    returns = torch.from_numpy((table.returns(options.weights) / HOURS).astype(np.float32))
+    steps, batch = 0, min(options.envs, len(table))
+    while judge.look(steps) and steps < most:
+        actor.train()
+        chosen = random.choice(len(table), batch, replace=False)
+        seen = torch.from_numpy(table.features[chosen]).to(device)
+        logits = actor(seen.flatten(0, 1)).unflatten(0, seen.shape[:2])
+        gain = expected_return(logits, returns[chosen].to(device)).mean() + options.entropy * entropy(logits)
+        optimiser.zero_grad()
+        torch.autograd.backward(-gain)
+        torch.nn.utils.clip_grad_norm_(actor.parameters(), 1.0)
+        optimiser.step()
+        mean.update_parameters(actor)
+        steps += logits.shape[0] * logits.shape[1]
+
+
+def trainer(kind: str, algorithm: str) -> ScoreTrainer:
+    """The trainer with an encoder of this kind. Raises ``ConfigError`` for what does not exist."""
+    options = PolicyOptions(algorithm, EncoderOptions(kind))
+    options.check()
+    course = Course(epochs=10, steps=3_000_000)
+
+    def learn_so(table: Table, validation: Table | None, seed: int, course: Course) -> Learned:
+        return learn(table, validation, seed, course, options)
+
+    return ScoreTrainer(NAME, VERSION, learn_so, course, options.weights)

@@ -1,0 +1,21 @@
+"""Mirage predictor ``random-forest``: the distribution of the wait by a quantile regression forest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.plugin import artifact_factory
+
+if TYPE_CHECKING:
+    from mirage.plugin import Trainer
+
+NAME = "random-forest"
+
+predictor = artifact_factory(NAME)
+
+
+def trainer() -> Trainer:
+    """Learns it. Needs the extra ``train``."""
+    from mirage_random_forest.training import ForestTrainer
+
+    return ForestTrainer()

@@ -1,0 +1,69 @@
+"""What a real Slurm tells of itself beyond its queue: all jobs, standings, how it is set up."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirage.backends.cli_history import past_jobs
+from mirage.backends.execution import Commands
+from mirage.backends.standings_cli import CliStandings
+from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
+from mirage.domain.job import ABSENT, JobRequest, JobState
+from mirage.simulator.configuration.clusterfile import load_cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_testbed import Testbed
+
+HOUR = 3_600
+
+
+@pytest.fixture
+def commands(privileged_testbed: Testbed) -> Commands:
+    return Commands(privileged_testbed.plain_environment("alice"))
+
+
+def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Testbed, commands: Commands) -> None:
+    testbed = privileged_testbed
+    submit = ["sbatch", "--parsable", "-A", "limited", "-p", "cpu", "-t60", "-o/dev/null", "--wrap=sleep 600"]
+    job_id = testbed.run("alice", submit).stdout.strip()
+    shown = ["squeue", "-h", "-j", job_id, "-o", "%T"]
+    testbed.wait_until(lambda: testbed.run("alice", shown).stdout.strip() == "RUNNING", 60, "the job")
+    standings = CliStandings(commands, testbed)
+    assert standings.refresh() == "fair shares, limits and reservations are known"
+    limited = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu", account="limited"))
+    usual = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu"))
+    assert (limited.jobs_left, usual.jobs_left) == (0, ABSENT), "MaxJobs is 1 in that account"
+    assert not math.isnan(limited.fair_share)
+    assert not math.isnan(usual.fair_share)
+
+
+def test_all_jobs_of_the_past_are_told_with_what_they_had(privileged_testbed: Testbed, commands: Commands) -> None:
+    testbed, before = privileged_testbed, int(privileged_testbed.now()) - 60
+    submit = ["sbatch", "--parsable", "-p", "cpu", "-N2", "-t60", "-J", "run-7", "-o/dev/null", "--wrap=true"]
+    job_id = testbed.run("bob", submit).stdout.strip()
+
+    def ended() -> bool:
+        table = past_jobs(commands, before, int(testbed.now()) + HOUR)
+        return job_id in table.job_id and table.state[table.job_id == job_id][0] == JobState.COMPLETED
+
+    testbed.wait_until(ended, 60, "the job's end in the accounting")
+    table = past_jobs(commands, before, int(testbed.now()) + HOUR)
+    (row,) = (int(k) for k in (table.job_id == job_id).nonzero()[0])
+    assert (table.user[row], table.name[row], table.partition[row]) == ("bob", "run-7", "cpu")
+    assert (table.account[row], table.nodes[row], table.limit[row]) == ("research", 2, HOUR)
+    assert table.submit[row] <= table.start[row] <= table.end[row]
+    assert table.cpus[row] >= 2
+
+
+def test_the_cluster_is_as_its_own_slurm_conf_says(
+    privileged_testbed: Testbed, commands: Commands, tmp_path: Path
+) -> None:
+    found = described_by_slurm("", commands)
+    assert found.node_count == len(privileged_testbed.nodes)
+    assert next(row.max_jobs for row in found.associations if (row.account, row.user) == ("limited", "alice")) == 1
+    assert load_cluster(copied_from_slurm("", commands, tmp_path)).partitions == found.partitions

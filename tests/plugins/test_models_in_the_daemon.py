@@ -1,0 +1,97 @@
+"""Trained models in a daemon: by path, by name, by version; what was tampered with stops the start; the gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from learnable import USUAL, learnable, learnt, with_vectors
+from typer.testing import CliRunner
+
+from mirage.bootstrap.policies import build_guards
+from mirage.bootstrap.worlds import Lore
+from mirage.cli import shadows
+from mirage.cli.main import app
+from mirage.config.loading import load_config
+from mirage.domain.errors import ConfigError
+from mirage.plugin import artifact_factory, write_artifact
+from mirage.predictors import registry
+from mirage.predictors.artifacts.shelf import Shelf
+from mirage.replay.shadows import Measured
+
+if TYPE_CHECKING:
+    from mirage.config.model import Config
+
+
+@pytest.fixture(autouse=True)
+def installed_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._BUILT_IN, "made-up", artifact_factory("made-up"))
+
+
+def artifact(folder: Path, seed: int = 0) -> Path:
+    return write_artifact(folder, replace(learnt(), seeds=(seed,)), with_vectors(learnable(0, 10), USUAL))
+
+
+def config(folder: Path, loop: str) -> Config:
+    file = folder / "mirage.toml"
+    file.write_text(f'[service]\nstate = "{folder}/state"\n[loop]\n{loop}\n')
+    return load_config(file).config
+
+
+def seeds(folder: Path, name: str) -> tuple[int, ...]:
+    guards = build_guards(config(folder, f'predictor = "average"\nshadows = ["{name}"]'), Lore())
+    (shadow,) = guards.shadows
+    guards.close()
+    return shadow.predictor.manifest.seeds
+
+
+def test_a_model_is_named_by_folder_by_version_or_by_name_alone(tmp_path: Path) -> None:
+    first, second = artifact(tmp_path / "first", 1), artifact(tmp_path / "second", 2)
+    shelf = Shelf(tmp_path / "state/models")
+    kept = shelf.keep(second)
+    assert not kept.current
+    assert seeds(tmp_path, f"made-up:{first}") == (1,)
+    assert seeds(tmp_path, f"made-up:{kept.version}") == (2,)
+    with pytest.raises(ConfigError, match=r"loop.shadows: .*needs the folder of a trained model"):
+        seeds(tmp_path, "made-up")
+    shelf.promote(first)
+    assert seeds(tmp_path, "made-up") == (1,)
+
+
+def test_what_was_tampered_with_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    made = artifact(tmp_path / "made")
+    (made / "model.onnx").write_bytes((made / "model.onnx").read_bytes() + b"x")
+    for loop in (
+        f'predictor = "made-up:{made}"',
+        f'shadows = ["made-up:{made}"]',
+        'shadows = ["made-up:/nowhere"]',
+    ):
+        with pytest.raises(ConfigError) as raised:
+            build_guards(config(tmp_path, loop), Lore())
+        assert str(raised.value).startswith(f"loop.{loop.split(' ')[0]}")
+        assert "\n" not in str(raised.value)
+
+
+def measured(predictor: str, gain: float, handovers: int = 20) -> Measured:
+    return Measured(predictor, False, 20, 0.0, 1.0, 0.5, 0.8, handovers, 1.0, 0.5, 1.5, gain, 0.1)
+
+
+@pytest.mark.parametrize(("gain", "handovers", "promoted"), [(-0.4, 20, False), (0.4, 20, True), (-0.4, 2, True)])
+def test_a_model_that_did_worse_in_shadow_is_promoted_by_force_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float, handovers: int, promoted: bool
+) -> None:
+    made = artifact(tmp_path / "made")
+    watched = Shelf(tmp_path / "state/models").keep(made)
+    name = f"made-up:{tmp_path / 'state/models/made-up' / watched.version}"
+    found = (measured("average", 0.0), measured(name, gain, handovers))
+    monkeypatch.setattr(shadows, "measurements", lambda *_: found)
+    models = str(tmp_path / "state/models")
+    result = CliRunner().invoke(app, ["models", "promote", str(made), "--models", models])
+    in_use = [version for version in Shelf(Path(models)).versions() if version.current]
+    assert (result.exit_code, bool(in_use)) == ((0, True) if promoted else (4, False))
+    if not promoted:
+        assert "it would have cost 0.40 h more a hand-over" in result.output
+        forced = CliRunner().invoke(app, ["models", "promote", str(made), "--models", models, "--force"])
+        assert forced.exit_code == 0

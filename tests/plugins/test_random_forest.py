@@ -1,0 +1,103 @@
+"""``random-forest``: it learns a distribution that is known, answers alike as ONNX, and decides well by them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from learnable import TOLD, USUAL, learnable, true_quantile, with_vectors
+from mirage_random_forest import predictor
+from mirage_random_forest.training import HOURS, ForestTrainer, Settings, forest_graph, leaf_masses
+
+from mirage.domain.errors import ArtifactMismatch, ConfigError
+from mirage.plugin import WaitDistribution, Weights, check_predictor, load_artifact, policy_scores, submit_points
+from mirage.predictors.artifacts.predictor import Model
+
+QUICK = Settings(trees=20, leaves=(10, 80), rows=1_500, columns=0.4)
+LEVELS = WaitDistribution(HOURS).levels
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("random-forest") / "model"
+    return ForestTrainer(QUICK).train(learnable(0), learnable(1, 40), 7, folder)
+
+
+def hours(folder, table) -> np.ndarray:
+    model = Model((folder / "model.onnx").read_bytes(), folder, table.schema.size, len(HOURS))
+    output = model.run(table.features.reshape(-1, table.schema.size))
+    return load_artifact(folder).manifest.answers.quantiles(output).reshape(*table.submit.shape, -1)
+
+
+def test_it_learns_quantiles_that_are_known(trained) -> None:
+    fresh = learnable(2, 40)
+    told = fresh.features[..., fresh.schema.names.index(TOLD)]
+    found = hours(trained, fresh)
+    for level in (0.1, 0.5, 0.9):
+        known = true_quantile(told, level)
+        off = np.abs(found[..., LEVELS.index(level)] - known)
+        assert off.mean() < 0.15 * known.mean(), f"at level {level}"
+
+
+def test_it_decides_almost_as_well_as_one_who_knows(trained) -> None:
+    fresh = learnable(3, 60)
+    told = fresh.features[..., fresh.schema.names.index(TOLD)]
+    knowing = policy_scores(fresh, submit_points(fresh, true_quantile(told, 0.5)), Weights())
+    learnt = policy_scores(fresh, submit_points(fresh, hours(trained, fresh)[..., LEVELS.index(0.5)]), Weights())
+    fixed = [submit_points(fresh, np.full(fresh.submit.shape, lead)) for lead in np.arange(0, 12, 0.5)]
+    best_fixed = min(policy_scores(fresh, index, Weights())["absolute_x"] for index in fixed)
+    assert learnt["absolute_x"] < knowing["absolute_x"] + 0.35 * (best_fixed - knowing["absolute_x"])
+
+
+def test_onnx_answers_as_the_forest_itself(trained) -> None:
+    """The rows of a leaf, counted one tree and one hour at a time."""
+    table = learnable(4, 20)
+    forest = ForestTrainer(QUICK)._grown(table, 10, 1, 12)
+    vectors, wait = table.features.reshape(-1, table.schema.size), table.wait.ravel() / 3_600
+    model = Model(forest_graph(forest, leaf_masses(forest, vectors, wait)), trained, table.schema.size, len(HOURS))
+    asked, leaves = vectors[::17], forest.apply(vectors)
+    expected = np.zeros((len(asked), len(HOURS)))
+    for row, mine in enumerate(forest.apply(asked)):
+        for tree, leaf in enumerate(mine):
+            inside = wait[leaves[:, tree] == leaf]
+            expected[row] += [(inside <= hour).mean() / len(mine) for hour in HOURS]
+    np.testing.assert_allclose(model.run(asked), expected, 1e-5, 1e-5)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_one_another(trained, tmp_path) -> None:
+    def again(seed: int) -> bytes:
+        folder = ForestTrainer(QUICK).train(learnable(0), learnable(1, 40), seed, tmp_path / str(seed))
+        return (folder / "model.onnx").read_bytes()
+
+    assert again(7) == (trained / "model.onnx").read_bytes()
+    assert again(8) != (trained / "model.onnx").read_bytes()
+
+
+def test_leaf_size_and_number_of_trees_are_the_best_of_the_validation(trained) -> None:
+    curves = json.loads((trained / "curves.json").read_text())
+    metrics = load_artifact(trained).manifest.metrics
+    best = min((min(curve), name) for name, curve in curves.items())
+    assert best[1] == f"validation_pinball_leaf_{metrics['least_in_leaf']:.0f}"
+    assert metrics["trees"] == 10 * (int(np.argmin(curves[best[1]])) + 1)
+    assert metrics["pinball"] == best[0]
+
+
+def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
+    teaching, choosing = (with_vectors(learnable(seed, 40), USUAL) for seed in (0, 1))
+    folder = ForestTrainer(QUICK).train(teaching, choosing, 0, tmp_path / "model")
+    built = predictor(str(folder))
+    assert built.name == f"random-forest:{folder}"
+    check_predictor(built, [USUAL])
+
+
+def test_a_wrong_use_says_what_to_do(tmp_path, trained) -> None:
+    with pytest.raises(ValueError, match="mirage train random-forest"):
+        predictor("")
+    with pytest.raises(ArtifactMismatch, match="there is no such file"):
+        predictor(str(tmp_path))
+    none = learnable(0, 40).between(0, 1)
+    with pytest.raises(ConfigError, match="widen the span"):
+        ForestTrainer(QUICK).train(learnable(0, 5), none, 0, tmp_path / "model")
+    with pytest.raises(ConfigError, match="is there already"):
+        ForestTrainer(QUICK).train(learnable(0, 5), learnable(1, 5), 0, trained)

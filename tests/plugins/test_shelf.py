@@ -1,0 +1,99 @@
+"""Versions of models: which is in use, whatever is interrupted or changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from learnable import USUAL, learnable, learnt, with_vectors
+
+from mirage.domain.errors import ArtifactMismatch, ConfigError
+from mirage.plugin import load_artifact, write_artifact
+from mirage.predictors.artifacts.shelf import Shelf
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    """Three artifacts that differ."""
+    folder, table = tmp_path_factory.mktemp("made"), with_vectors(learnable(0, 10), USUAL)
+    return [write_artifact(folder / str(seed), replace(learnt(), seeds=(seed,)), table) for seed in range(3)]
+
+
+def current(shelf: Shelf) -> list[tuple[int, ...]]:
+    return [one.manifest.seeds for one in shelf.versions() if one.current]
+
+
+def test_the_last_promoted_is_in_use_and_each_rollback_goes_one_back(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    for artifact in artifacts:
+        shelf.promote(artifact)
+    assert current(shelf) == [(2,)]
+    assert len(shelf.versions()) == 3
+    assert shelf.rollback("made-up").manifest.seeds == (1,)
+    assert shelf.rollback("made-up").manifest.seeds == (0,)
+    with pytest.raises(ConfigError, match="no earlier version"):
+        shelf.rollback("made-up")
+    assert current(shelf) == [(0,)]
+
+
+def test_promoting_again_changes_nothing(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    assert shelf.promote(artifacts[0]) == shelf.promote(artifacts[0])
+    with pytest.raises(ConfigError, match="no earlier version"):
+        shelf.rollback("made-up")
+
+
+def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    first = shelf.promote(artifacts[0])
+    shelf.promote(artifacts[1])
+    shelf.promote(tmp_path / "made-up" / first.version)
+    assert current(shelf) == [(0,)]
+    assert len(shelf.versions()) == 2
+
+
+def test_the_folder_of_versions_answers_with_the_one_in_use(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.promote(artifacts[0])
+    shelf.promote(artifacts[2])
+    assert load_artifact(tmp_path / "made-up").manifest.seeds == (2,)
+    shelf.rollback("made-up")
+    assert load_artifact(tmp_path / "made-up").manifest.seeds == (0,)
+
+
+def test_a_manifest_changed_on_the_shelf_is_not_used(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    version = shelf.promote(artifacts[0]).version
+    path = tmp_path / "made-up" / version / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": {"absolute_x": 0.0}}))
+    with pytest.raises(ArtifactMismatch, match="changed after its promotion"):
+        load_artifact(tmp_path / "made-up")
+
+
+def test_a_damaged_artifact_is_not_promoted(tmp_path, artifacts) -> None:
+    shelf, bad = Shelf(tmp_path / "shelf"), tmp_path / "bad"
+    bad.mkdir()
+    for path in artifacts[0].iterdir():
+        (bad / path.name).write_bytes(path.read_bytes())
+    (bad / "model.onnx").write_bytes(b"")
+    shelf.promote(artifacts[1])
+    with pytest.raises(ArtifactMismatch, match=r"model\.onnx"):
+        shelf.promote(bad)
+    assert current(shelf) == [(1,)]
+
+
+def test_what_a_kill_leaves_behind_is_no_version(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path)
+    shelf.promote(artifacts[0])
+    half = tmp_path / "made-up" / ".0123456789ab.xyz"
+    half.mkdir()
+    (half / "manifest.json").write_bytes((artifacts[1] / "manifest.json").read_bytes())
+    (tmp_path / "made-up" / ".current.abc").write_text("nonsense\n")
+    assert [one.manifest.seeds for one in shelf.versions()] == [(0,)]
+
+
+def test_an_empty_shelf_has_nothing(tmp_path) -> None:
+    assert Shelf(tmp_path / "none").versions() == ()
+    with pytest.raises(ConfigError, match="not on the shelf"):
+        Shelf(tmp_path).rollback("xgboost")
