@@ -1,11 +1,13 @@
 .PHONY: demo test lint types contract testbed clean
 PY ?= python3
 V := .venv/bin
+# The predictors that learn, with what they are trained with.
+PLUGINS := -e plugins/mirage-encoders $(foreach name,random-forest xgboost dqn policy-gradient,-e 'plugins/mirage-$(name)[train]')
 
-$(V)/.ready: pyproject.toml constraints.txt
+$(V)/.ready: pyproject.toml constraints.txt $(wildcard plugins/*/pyproject.toml)
 	$(PY) -m venv .venv
 	$(V)/pip install --quiet --upgrade 'pip>=25.1'
-	$(V)/pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	$(V)/pip install --quiet -c constraints.txt -e '.[all,train,slurm]' $(PLUGINS) --group dev
 	touch $@
 
 demo: $(V)/.ready
