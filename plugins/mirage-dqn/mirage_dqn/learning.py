@@ -12,6 +12,7 @@ from mirage_encoders.judging import scores
 from mirage_encoders.networks import EncoderOptions
 from mirage_encoders.pretraining import Pretraining, pretrain
 from mirage_encoders.selection import Judge, Patience, Selection
+from mirage_encoders.silence import silence
 from mirage_encoders.trainer import ScoreTrainer
 from mirage_encoders.vector import TableVecEnv
 from stable_baselines3 import DQN
@@ -55,6 +56,7 @@ def learn(table: Table, validation: Table | None, seed: int, course: Course, opt
     What is served is the target network: the mean of the network over its last updates (Polyak & Juditsky, 1992).
     """
     model = _model(table, seed, options)
+    model.set_logger(silence())
     encoding = model.q_net.features_extractor
     epochs, before = pretrain(encoding, (table, validation), course.epochs, seed, options.pretraining)
     model.q_net_target.load_state_dict(model.q_net.state_dict())

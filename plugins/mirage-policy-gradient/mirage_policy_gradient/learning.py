@@ -12,6 +12,7 @@ from mirage_encoders.extractor import policy_arguments
 from mirage_encoders.networks import EncoderOptions
 from mirage_encoders.pretraining import Pretraining, pretrain
 from mirage_encoders.selection import Judge, Patience, Selection
+from mirage_encoders.silence import silence
 from mirage_encoders.trainer import ScoreTrainer
 from mirage_encoders.vector import HOURS, TableVecEnv
 from stable_baselines3 import PPO
@@ -70,6 +71,7 @@ def learn(table: Table, validation: Table | None, seed: int, course: Course, opt
     """
     options.check()
     model = _model(table, seed, options)
+    model.set_logger(silence())
     actor = Actor(model.policy)
     epochs, before = pretrain(actor.encoding, (table, validation), course.epochs, seed, options.pretraining)
     actor.begin_at(options.submit_chance)
