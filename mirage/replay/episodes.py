@@ -24,6 +24,7 @@ from mirage.replay.outcome import PairOutcome
 from mirage.replay.plan import split_policy
 
 if TYPE_CHECKING:
+    from mirage.domain.chain import Chain
     from mirage.domain.job import Seconds
     from mirage.ports import Predictor
     from mirage.replay.opening import Background, Opening
@@ -56,8 +57,20 @@ def play_episode(background: Background, plan: ReplayPlan, number: int) -> tuple
 
 
 def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: Seconds) -> Played:
-    store, journal = MemoryStore(ChainRecord(plan.chain(*split_policy(policy)[1:]))), MemoryJournal()
     cluster = opening.cluster
+    predictor = policy_predictor(policy, plan, cluster, cluster.simulation.cluster)
+    record, troubles = keep_alive(opening, plan.chain(*split_policy(policy)[1:]), plan, predictor)
+    return Played(_outcomes(record, policy, number, begin), troubles)
+
+
+def keep_alive(
+    opening: Opening, chain: Chain, plan: ReplayPlan, predictor: Predictor
+) -> tuple[ChainRecord, tuple[str, ...]]:
+    """The chain as the control loop has it with this predictor until its last hand-over, and what went wrong.
+
+    The opening is used up.
+    """
+    store, journal, cluster = MemoryStore(ChainRecord(chain)), MemoryJournal(), opening.cluster
     outside = Outside(
         cluster,
         cluster,
@@ -71,12 +84,12 @@ def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: S
         standings=cluster,
         windows=opening.windows,
     )
-    guard = Guard(policy_predictor(policy, plan, cluster, cluster.simulation.cluster), Reactive())
-    loop = ControlLoop(outside, Guards(guard), _loop_policy(plan))
+    policy = Policy(DecisionRule(level=plan.weights.critical_level), Limits(), settle=plan.tick)
+    loop = ControlLoop(outside, Guards(Guard(predictor, Reactive())), policy)
     until = cluster.now() + plan.links * (plan.limit + PATIENCE)
     loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store) == plan.links - 1)
     (record,) = store.load()
-    return Played(_outcomes(record, policy, number, begin), journal.texts(EntryKind.TROUBLE))
+    return record, journal.texts(EntryKind.TROUBLE)
 
 
 def policy_predictor(
@@ -98,10 +111,6 @@ def policy_predictor(
         return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
 
     return build_predictor(split_policy(policy)[0], {Oracle.name: oracle, Lookahead.name: lookahead})
-
-
-def _loop_policy(plan: ReplayPlan) -> Policy:
-    return Policy(rule=DecisionRule(level=plan.weights.critical_level), limits=Limits(), settle=plan.tick)
 
 
 def _handed_over(store: MemoryStore) -> int:

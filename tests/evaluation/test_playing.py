@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, plan, trace
 
+from mirage.domain.decision import Observation, WaitForecast, Wants
 from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.predictors.reactive import Reactive
 from mirage.replay.closedloop import replay
 from mirage.simulator.simulation import Simulation
 from mirage.training.evaluation import schedule
 from mirage.training.evaluation.plan import EvaluationPlan, Method, Setting, methods_of
-from mirage.training.evaluation.playing import PROBES, play_episodes
+from mirage.training.evaluation.playing import PROBES, Actor, play_episodes
 from mirage.training.evaluation.schedule import Evaluation, Found, learned_names
 
 NAMES = ("reactive", "fixed:6h", "average", "quantile", "slurm", "lookahead", "oracle")
@@ -67,6 +71,32 @@ def test_true_waits_are_those_of_jobs_that_were_submitted() -> None:
         simulation.run_until(simulation.now + 20 * DAY)
         job = simulation.job(number)
         assert job.start - (played.predecessor_end - forecast.lead) == forecast.wait
+
+
+class Noting(Reactive):
+    """Wants to know all, and notes whether it does."""
+
+    wants = Wants(waits=9, queue=True, plan=True, window=True, history=DAY, standing=True)
+
+    def __init__(self) -> None:
+        self.seen: list[Observation] = []
+
+    def predict(self, observation: Observation) -> WaitForecast:
+        self.seen.append(observation)
+        return super().predict(observation)
+
+
+def test_probes_and_decisions_see_all_that_is_wanted() -> None:
+    noting = Noting()
+    actor = Actor("noting", noting.wants, lambda cluster: noting, foresees=True)
+    replays = evaluation("reactive").replay(SETTINGS[0])
+    (played,) = next(iter(play_episodes(TRACE, CLUSTER, replays, range(1), [actor])))
+    assert len(noting.seen) == len(played.forecasts) + played.asked
+    for seen in noting.seen:
+        assert len(seen.waits.wait)
+        assert seen.window is not None
+        assert seen.history is not None
+        assert not math.isnan(seen.standing.fair_share)
 
 
 def test_what_is_finished_is_found_again(tmp_path) -> None:

@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
-from mirage.control.memory import MemoryStore, NoFiles
 from mirage.control.observing import Observer
-from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord
 from mirage.domain.decision import ActionScores, WaitForecast, Wants
 from mirage.domain.job import NEVER
-from mirage.domain.journal import EntryKind
-from mirage.predictors.reactive import Reactive
-from mirage.provisioner.decide import DecisionRule
-from mirage.provisioner.limits import Limits
+from mirage.replay.episodes import keep_alive
 from mirage.replay.opening import PATIENCE, Background
 
 if TYPE_CHECKING:
@@ -132,26 +123,9 @@ def play_episodes(
 def _play(
     opening: Opening, plan: ReplayPlan, actor: Actor, number: int, forecasts: tuple[Forecast, ...]
 ) -> Played:
-    """The episode as the control loop has it with this predictor."""
-    store, journal, cluster = MemoryStore(ChainRecord(plan.chain())), MemoryJournal(), opening.cluster
-    outside = Outside(
-        cluster,
-        cluster,
-        cluster,
-        cluster,
-        cluster,
-        store,
-        journal,
-        NoFiles(),
-        history=cluster,
-        windows=opening.windows,
-    )
-    timed = Timed(actor.build(cluster))
-    rule = Policy(DecisionRule(level=plan.weights.critical_level), Limits(), settle=plan.tick)
-    until = cluster.now() + 2 * (plan.limit + PATIENCE)
-    loop = ControlLoop(outside, Guards(Guard(timed, Reactive())), rule)
-    loop.run(SimulatedTicks(cluster, plan.tick, until), lambda: _handed_over(store))
-    (record,) = store.load()
+    """The episode as the replay plays it."""
+    timed = Timed(actor.build(opening.cluster))
+    record, troubles = keep_alive(opening, plan.chain(), plan, timed)
     started = [link for link in record.links if link.started]
     ended = len(started) > 1 and started[0].final
     return Played(
@@ -162,14 +136,9 @@ def _play(
         successor_start=started[1].start if ended else None,
         asked=timed.asked,
         seconds=timed.seconds,
-        troubles=journal.texts(EntryKind.TROUBLE),
+        troubles=troubles,
         forecasts=forecasts,
     )
-
-
-def _handed_over(store: MemoryStore) -> bool:
-    (record,) = store.load()
-    return bool(record.outcomes())
 
 
 def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> list[tuple[Forecast, ...]]:
@@ -212,7 +181,7 @@ def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iter
     watching = next((actor.wants for actor in actors if actor.wants.window), Wants())
     seen = opening.copy()
     cluster = seen.cluster
-    observer = Observer(cluster, cluster, cluster, windows=seen.windows)
+    observer = Observer(cluster, cluster, cluster, cluster, seen.windows)
     for time, start in zip(times.tolist(), starts.tolist(), strict=True):
         snapshot = _watched(cluster, observer, watching, time, plan.tick)
         if start != NEVER:
