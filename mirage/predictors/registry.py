@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.predictors.average import AverageWait
 from mirage.predictors.fixed import FixedLead
-from mirage.predictors.quantile import DEFAULT_LEVEL, QuantileOfClass
+from mirage.predictors.quantile import QuantileOfClass
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.slurmplan import SlurmPlan
 from mirage.slurm import duration
@@ -101,7 +101,7 @@ def _average(parameter: str) -> Predictor:
 
 
 def _quantile(parameter: str) -> Predictor:
-    level = float(parameter) if parameter else DEFAULT_LEVEL
+    level = float(parameter) if parameter else None
     return QuantileOfClass(level, f"quantile:{parameter}" if parameter else "quantile")
 
 

@@ -14,11 +14,8 @@ from observations import HOUR, NOW, TOTAL, drawn_observation, emptied
 
 from mirage.domain.decision import Observation, Standing
 from mirage.domain.errors import ConfigError
-from mirage.domain.job import JobRequest
 from mirage.features.schema import encode, schema, schema_names
 from mirage.features.summary import COLUMNS
-from mirage.features.waitclass import waits_of_class
-from mirage.predictors.quantile import _of_class
 
 PAPER, V2 = schema("paper-v1"), schema("v2")
 
@@ -232,9 +229,3 @@ def test_v2_needs_the_partitions_nodes() -> None:
     elsewhere = replace(observation, successor=replace(observation.successor, partition="cpu"))
     with pytest.raises(ValueError, match="no nodes of partition 'cpu'"):
         encode(V2, elsewhere)
-
-
-@given(st.integers(0, 10**6), st.integers(1, 400), st.sampled_from([600, 4 * HOUR, 24 * HOUR, 48 * HOUR]))
-def test_waits_are_of_the_class_that_the_quantile_predictor_looks_at(seed: int, nodes: int, limit: int) -> None:
-    waits, request = drawn_observation(seed, rows=1).waits, JobRequest("s", "u", limit, nodes)
-    assert waits_of_class(waits, request).tolist() == _of_class(waits, request).tolist()

@@ -13,7 +13,7 @@ from mirage.domain.decision import Observation, RecentWaits, WaitForecast
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import ABSENT, JobRequest
 from mirage.domain.snapshot import Snapshot
-from mirage.predictors.quantile import ENOUGH, LIMIT_BOUNDS, NODE_BOUNDS, USED
+from mirage.features.waitclass import ENOUGH, LIMIT_BOUNDS, NODE_BOUNDS, USED
 from mirage.predictors.registry import build_predictor, predictor_names
 
 if TYPE_CHECKING:
@@ -74,8 +74,12 @@ def test_quantile_against_a_plain_search(some, nodes: int, limit: int, level: fl
     chosen = next(
         (waits for waits in (alike(True, True), alike(False, True)) if len(waits) >= ENOUGH), alike(False, False)
     )
+    seen = observed(some, nodes, limit)
     expected = np.quantile(chosen[-USED:], level)
-    assert wait_of(f"quantile:{level}", observed(some, nodes, limit)) == pytest.approx(expected, abs=1e-6)
+    assert wait_of(f"quantile:{level}", seen) == pytest.approx(expected, abs=1e-6)
+    every = build_predictor("quantile").predict(seen)
+    assert isinstance(every, WaitForecast)
+    assert every.starts == pytest.approx(NOW + np.quantile(chosen[-USED:], every.levels), abs=1e-6)
 
 
 def test_slurm_repeats_the_plan_but_not_the_past() -> None:
@@ -124,9 +128,11 @@ def test_any_text_is_a_predictor_or_a_clear_error(text: str) -> None:
     assert predictor.name == text.strip() or ":" in text
 
 
-@pytest.mark.parametrize("name", predictor_names())
-def test_names_are_as_the_user_gave_them(name: str) -> None:
-    text = "fixed:6h" if name == "fixed" else name
+@pytest.mark.parametrize(
+    "text", ["reactive", "fixed:6h", "average", "average:30", "quantile", "quantile:0.9", "slurm"]
+)
+def test_names_are_as_the_user_gave_them(text: str) -> None:
+    assert text.partition(":")[0] in predictor_names()
     assert build_predictor(text).name == text
 
 
