@@ -38,11 +38,12 @@ BEYOND = 36 * HOUR
 FIRST = 5 * 24 * HOUR
 """How far futures are played for a link without a predecessor."""
 
-LONG_QUEUE = 200
-"""From so many pending jobs on, waits are long and planning is dear: futures are then planned roughly."""
+LONG_QUEUE = 20
+"""From so many pending jobs on, planning is what a future costs: futures are then planned roughly."""
 
 ROUGH_INTERVAL, ROUGH_DEPTH = 600, 20
-"""Backfill of futures with a long queue: seconds between passes, jobs planned in each."""
+"""Backfill of futures with a long queue: seconds between passes, jobs planned in each. On LS6 in January the
+forecasts were as good as with a pass over all jobs every 30 s (CRPS 1.58 h both)."""
 
 TOO_EARLY = 0.75
 """It is too early when this part of the futures starts well before the predecessor ends."""
