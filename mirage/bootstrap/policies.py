@@ -51,10 +51,16 @@ def build_guards(config: Config, lore: Lore | None = None) -> Guards:
     Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
     that names the key.
     """
-    fallback, budget = build_predictor("reactive"), config.loop.budget
+    budget, reactive = config.loop.budget, build_predictor("reactive")
+
+    def alone(name: str) -> Guard:
+        return Guard(named_predictor(name, config, lore), reactive, budget)
+
+    fallback = _keyed("loop.fallback", config.loop.fallback, alone)
 
     def guard(name: str) -> Guard:
-        return Guard(named_predictor(name, config, lore), fallback, budget)
+        predictor = named_predictor(name, config, lore)
+        return Guard(predictor, reactive if predictor.name == fallback.predictor.name else fallback, budget)
 
     wanted = [("loop.predictor", config.loop.predictor), *(("loop.shadows", name) for name in config.loop.shadows)]
     built: list[Guard] = []
@@ -62,7 +68,7 @@ def build_guards(config: Config, lore: Lore | None = None) -> Guards:
         for key, name in wanted:
             built.append(_keyed(key, name, guard))
     except ConfigError:
-        for one in built:
+        for one in (*built, fallback):
             one.close()
         raise
     return Guards(built[0], guard, tuple(built[1:]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
 from mirage.domain.objective import Weights
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from mirage.bootstrap.worlds import Lore
     from mirage.config.model import Config
     from mirage.ports import Predictor
+    from mirage.predictors.artifacts.manifest import ClusterMark
     from mirage.simulator.cluster import ClusterConfig
+
+_LOG = logging.getLogger(__name__)
 
 MODELS = "models"
 """Folder of the trained models, in the state folder."""
@@ -26,7 +30,8 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
 
     A trained model without a folder is the one in use in the state folder's ``models``; what follows the colon may
     also be a version there. Without ``lore`` the cluster is not asked, and for look-ahead only what the
-    configuration itself says is looked at. Raises ``PluginNotFound`` and ``ConfigError``.
+    configuration itself says is looked at. Raises ``PluginNotFound`` and ``ConfigError``, the latter also for a
+    model of another cluster.
     """
 
     def lookahead(parameter: str) -> Predictor:
@@ -35,7 +40,9 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
         cluster = _cluster(config, lore)
         return _lookahead(cluster, config) if cluster is not None else Reactive()
 
-    return build_predictor(_shelved(text, Path(config.service.state) / MODELS), {LOOKAHEAD: lookahead})
+    predictor = build_predictor(_shelved(text, Path(config.service.state) / MODELS), {LOOKAHEAD: lookahead})
+    _check_at_home(predictor, config, lore)
+    return predictor
 
 
 def _shelved(text: str, models: Path) -> str:
@@ -60,6 +67,32 @@ def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
         problem = f"the back end {config.cluster.backend} does not tell how the cluster is set up: name its file"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.description()
+
+
+def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> None:
+    """Raises ``ConfigError`` for a model of another cluster; where the cluster does not tell, that is logged."""
+    from mirage.predictors.artifacts.predictor import ArtifactPredictor
+
+    if not isinstance(predictor, ArtifactPredictor):
+        return
+    try:
+        cluster = _cluster(config, lore)
+        remark = _remark(predictor.manifest.cluster, cluster) if cluster is not None else ""
+    except ArtifactMismatch as error:
+        raise ConfigError(f"predictor {predictor.name!r}", error.problem) from error
+    except (ConfigError, ClusterUnavailable) as error:
+        if config.predictors.lookahead.cluster:
+            raise
+        remark = f"whether it was trained on this cluster is not known: {error}"
+    if remark:
+        _LOG.warning("%s: %s", predictor.name, remark)
+
+
+def _remark(trained: ClusterMark, cluster: ClusterConfig) -> str:
+    from mirage.predictors.artifacts.home import check_home
+    from mirage.training.fingerprint import cluster_fingerprint
+
+    return check_home(trained, cluster.name, cluster_fingerprint(cluster))
 
 
 def _lookahead(cluster: ClusterConfig, config: Config) -> Predictor:

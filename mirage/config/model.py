@@ -129,8 +129,11 @@ class LoopSection(Section):
     xgboost:/path/of/model, or by name alone: that which is in use in the state folder's models."""
     shadows: tuple[str, ...] = ()
     """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
+    fallback: str = "quantile"
+    """Who answers where a predictor fails, takes too long or meets a queue unlike those it was trained on; where
+    that one fails too it is reactive."""
     budget: AboveZero = 5.0
-    """Seconds a predictor may take; after that the reactive one answers."""
+    """Seconds a predictor may take; after that the fallback answers."""
     level: Ratio | None = None
     """Which quantile of the start counts; not given: the one at which the expected cost is least."""
     margin: Duration = 0

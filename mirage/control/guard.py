@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -32,12 +32,12 @@ class Answer:
 class Guard:
     """Asks ``predictor``; where it raises, or is still busy after ``budget`` seconds, asks ``fallback``.
 
-    Without a budget the predictor runs in the caller's thread. With one it runs in a thread of its own; while
-    a late answer is still being worked on the fallback answers at once, so a predictor that hangs costs one
-    budget, not one a cycle.
+    A fallback that may fail as well, or take long, is a guard itself. Without a budget the predictor runs in the
+    caller's thread. With one it runs in a thread of its own; while a late answer is still being worked on the
+    fallback answers at once, so a predictor that hangs costs one budget, not one a cycle.
     """
 
-    def __init__(self, predictor: Predictor, fallback: Predictor, budget: float | None = None) -> None:
+    def __init__(self, predictor: Predictor, fallback: Predictor | Guard, budget: float | None = None) -> None:
         self.predictor = predictor
         self._fallback = fallback
         self._budget = budget
@@ -49,14 +49,27 @@ class Guard:
         try:
             return Answer(_checked(self._ask(observation)), self.predictor.name)
         except Exception as error:
-            said = str(error) or type(error).__name__
-            trouble = f"no prediction: {said}; {self._fallback.name} answered"
-            return Answer(self._fallback.predict(observation), self._fallback.name, trouble)
+            return self._instead(observation, f"no prediction: {str(error) or type(error).__name__}")
+
+    @property
+    def wants(self) -> Wants:
+        """What an observation must bring, for the fallback too."""
+        return self.predictor.wants | self._fallback.wants
 
     def close(self) -> None:
         """Let go of the thread; a predictor that hangs is not waited for."""
+        if isinstance(self._fallback, Guard):
+            self._fallback.close()
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _instead(self, observation: Observation, trouble: str) -> Answer:
+        if not isinstance(self._fallback, Guard):
+            name = self._fallback.name
+            return Answer(self._fallback.predict(observation), name, f"{trouble}; {name} answered")
+        answer = self._fallback.predict(observation)
+        next_ = f"{self._fallback.predictor.name}: {answer.trouble}" if answer.trouble else f"{answer.by} answered"
+        return replace(answer, trouble=f"{trouble}; {next_}")
 
     def _ask(self, observation: Observation) -> Prediction:
         if self._thread is None:
@@ -99,12 +112,12 @@ class Guards:
 
     def wants_of(self, name: str) -> Wants:
         """What an observation must bring for a chain that names this predictor, and for the shadows."""
-        return reduce(or_, (shadow.predictor.wants for shadow in self.shadows), self.of(name).predictor.wants)
+        return reduce(or_, (shadow.wants for shadow in self.shadows), self.of(name).wants)
 
     @property
     def wants(self) -> Wants:
         """What any of them wants."""
-        return reduce(or_, (guard.predictor.wants for guard in self._all()))
+        return reduce(or_, (guard.wants for guard in self._all()))
 
     def _all(self) -> tuple[Guard, ...]:
         return (self._default, *self._named.values(), *self.shadows)

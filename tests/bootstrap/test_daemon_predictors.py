@@ -124,6 +124,7 @@ def test_a_named_cluster_needs_no_question(tmp_path: Path) -> None:
         ('predictor = "lookahead:3"', r"loop.predictor: .*takes no parameter"),
         ('shadows = ["average", "crystal-ball"]', r"loop.shadows: no predictor 'crystal-ball'"),
         ('shadows = ["fixed:soon"]', r"loop.shadows: predictor 'fixed:soon'"),
+        ('fallback = "crystal-ball"', r"loop.fallback: no predictor 'crystal-ball'"),
     ],
 )
 def test_a_predictor_that_cannot_be_had_stops_the_start(tmp_path: Path, text: str, words: str) -> None:

@@ -26,6 +26,7 @@ from mirage.plugin import (
     write_artifact,
 )
 from mirage.predictors.artifacts.answers import answers_from
+from mirage.predictors.artifacts.home import check_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,9 +134,11 @@ def test_a_graph_that_is_no_graph_is_named(tmp_path, table) -> None:
 
 
 def test_another_cluster_or_another_plugin_is_refused(folder, table) -> None:
-    load_artifact(folder, cluster=table.origin.cluster_fingerprint, plugin="made-up")
-    with pytest.raises(ArtifactMismatch, match="trained on the cluster 'made up'"):
-        load_artifact(folder, cluster="0" * 64)
+    cluster = load_artifact(folder, plugin="made-up").manifest.cluster
+    assert check_home(cluster, "made up", table.origin.cluster_fingerprint) == ""
+    assert "was changed since the model was trained" in check_home(cluster, "made up", "1" * 64)
+    with pytest.raises(ArtifactMismatch, match=r"trained on 'made up' .*, and this is 'elsewhere'"):
+        check_home(cluster, "elsewhere", "1" * 64)
     with pytest.raises(ArtifactMismatch, match="made by 'made-up'"):
         load_artifact(folder, plugin="xgboost")
 

@@ -15,14 +15,18 @@ from mirage.bootstrap.worlds import Lore
 from mirage.cli import shadows
 from mirage.cli.main import app
 from mirage.config.loading import load_config
-from mirage.domain.errors import ConfigError
+from mirage.domain.decision import RecentWaits
+from mirage.domain.errors import ClusterUnavailable, ConfigError
 from mirage.plugin import artifact_factory, write_artifact
 from mirage.predictors import registry
 from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.registry import build_predictor
 from mirage.replay.shadows import Measured
+from mirage.simulator.configuration.clusterfile import load_cluster
 
 if TYPE_CHECKING:
     from mirage.config.model import Config
+    from mirage.simulator.cluster import ClusterConfig
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +76,54 @@ def test_what_was_tampered_with_stops_the_start_with_one_line(tmp_path: Path) ->
             build_guards(config(tmp_path, loop), Lore())
         assert str(raised.value).startswith(f"loop.{loop.split(' ')[0]}")
         assert "\n" not in str(raised.value)
+
+
+def described(name: str) -> Lore:
+    return Lore(description=lambda: replace(load_cluster("demo"), name=name))
+
+
+def test_a_model_of_another_cluster_stops_the_start(tmp_path: Path) -> None:
+    wanted = config(tmp_path, f'predictor = "made-up:{artifact(tmp_path / "made")}"')
+    with pytest.raises(
+        ConfigError, match=r"loop.predictor: .*was trained on 'made up' .*, and this is 'demo'"
+    ) as raised:
+        build_guards(wanted, described("demo"))
+    assert "\n" not in str(raised.value)
+    build_guards(wanted).close()  # without asking the cluster: as far as a configuration can be checked
+
+
+def refuse() -> ClusterConfig:
+    raise ClusterUnavailable("scontrol: exit 1")
+
+
+@pytest.mark.parametrize(
+    ("lore", "words"),
+    [
+        (described("made up"), "was changed since the model was trained"),
+        (Lore(), "whether it was trained on this cluster is not known"),
+        (Lore(description=refuse), "is not known: scontrol: exit 1"),
+    ],
+)
+def test_a_cluster_that_has_changed_or_does_not_tell_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lore: Lore, words: str
+) -> None:
+    build_guards(config(tmp_path, f'predictor = "made-up:{artifact(tmp_path / "made")}"'), lore).close()
+    assert words in caplog.text
+
+
+def test_where_a_model_knows_nothing_the_fallback_answers_and_it_is_said(tmp_path: Path) -> None:
+    made = artifact(tmp_path / "made")
+    guards = build_guards(config(tmp_path, f'predictor = "made-up:{made}"\nbudget = 60'))
+    assert guards.wants.waits > 0
+    strange = replace(USUAL, successor=replace(USUAL.successor, nodes=4_000))
+    answer = guards.of("").predict(strange)
+    assert answer.by == "quantile"
+    assert answer.prediction == build_predictor("quantile").predict(strange)
+    assert "was not trained for such jobs; quantile answered" in answer.trouble
+    answer = guards.of("").predict(replace(strange, waits=RecentWaits.none()))
+    assert answer.by == "reactive"
+    assert answer.trouble.endswith("quantile: no prediction: no job has started yet; reactive answered")
+    guards.close()
 
 
 def measured(predictor: str, gain: float, handovers: int = 20) -> Measured:

@@ -102,11 +102,11 @@ class ArtifactPredictor:
         return f"the partition has {total} nodes; the model was trained for {trained[0]} to {trained[1]}"
 
 
-def load_artifact(folder: Path, name: str = "", *, plugin: str = "", cluster: str = "") -> ArtifactPredictor:
+def load_artifact(folder: Path, name: str = "", *, plugin: str = "") -> ArtifactPredictor:
     """The predictor of an artifact, or of the version promoted in a folder of versions.
 
-    ``name`` is how the user names it; ``plugin`` what must have made it; ``cluster`` the fingerprint that it must
-    be for: each is checked where given. Raises ``ArtifactMismatch`` naming the file, ``MissingExtra``.
+    ``name`` is how the user names it; ``plugin`` what must have made it, checked where given. Raises
+    ``ArtifactMismatch`` naming the file, ``MissingExtra``.
     """
     folder = promoted(folder)
     manifest = read_manifest(folder)
@@ -115,9 +115,6 @@ def load_artifact(folder: Path, name: str = "", *, plugin: str = "", cluster: st
         raise ArtifactMismatch(
             path, f"was made by {manifest.plugin!r}, not by {plugin!r}: name it as that predictor"
         )
-    if cluster and manifest.cluster.fingerprint != cluster:
-        trained = f"{manifest.cluster.name!r} (fingerprint {manifest.cluster.fingerprint[:12]})"
-        raise ArtifactMismatch(path, f"was trained on the cluster {trained}, not on {cluster[:12]}: train it here")
     known = _known_schema(manifest, path)
     contents = verify_files(folder, manifest)
     try:
