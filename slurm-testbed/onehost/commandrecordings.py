@@ -43,7 +43,10 @@ TRACE = (
     "NCPUS,ReqMem,ReqTRES,AllocTRES,Priority,NodeList,Flags,Constraints,Reservation,Suspended,Comment"
 )
 FATE = "JobIDRaw,User,Partition,NNodes,TimelimitRaw,State,Submit,Start,End,ExitCode,NodeList,JobName,Comment"
-WAITS = "JobIDRaw,User,Partition,NNodes,TimelimitRaw,Submit,Start"
+PAST = (
+    "JobIDRaw,Submit,Eligible,Start,End,State,TimelimitRaw,NNodes,AllocTRES,ReqTRES,NodeList,User,Account,Partition,QOS,"
+    "JobName,Constraints"
+)
 MIRAGE_HISTORY = f"sacct --allocations --parsable --noconvert --delimiter={MARK} --format="
 ALWAYS = "-S now-90days -E now+90days"
 
@@ -139,8 +142,8 @@ ACCOUNTING_QUESTIONS = (
         forms=ONLY_EPOCH,
     ),
     ask(
-        "sacct.mirage-waits",
-        f"{MIRAGE_HISTORY}{WAITS} --allusers --starttime=uts1000000000 --endtime=uts4000000000",
+        "sacct.mirage-history",
+        f"{MIRAGE_HISTORY}{PAST} --allusers --duplicates --starttime=uts1000000000 --endtime=uts4000000000",
         forms=ONLY_EPOCH,
     ),
     ask("sacct.formats", "sacct --helpformat"),

@@ -13,17 +13,25 @@ from mirage.slurm.jobhistory import history_arguments, read_history
 from mirage.slurm.tres import memory_mb
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
-VERSIONS = sorted(path.name for path in ASSETS.iterdir() if (path / "sacct.history.epoch.txt").exists())
+VERSIONS = sorted(path.name for path in ASSETS.iterdir() if (path / "sacct.mirage-history.epoch.txt").exists())
 MARK = "^^0123456789ab"
 FIELDS = next(a for a in history_arguments(MARK, 0, 1) if a.startswith("--format=")).partition("=")[2].split(",")
 
 
+def answer(version: str) -> tuple[str, str]:
+    """What our own question got, and its mark."""
+    mark = json.loads((ASSETS / version / "index.json").read_text())["mark"]
+    return text_of(version, "sacct.mirage-history.epoch.txt"), mark
+
+
+def text_of(version: str, name: str) -> str:
+    return (ASSETS / version / name).read_bytes().decode("utf-8", "surrogateescape")
+
+
 def recorded(version: str) -> list[dict[str, str]]:
-    """Every run of every job, each field by its name."""
-    index = json.loads((ASSETS / version / "index.json").read_text())
-    argv = index["recordings"]["sacct.history.epoch.txt"]["argv"]
-    cell = next(a for a in argv if a.startswith("--delimiter=")).partition("=")[2]
-    text = (ASSETS / version / "sacct.history.epoch.txt").read_text(errors="surrogateescape")
+    """Every run of every job, each field by its name, by a question of its own a moment before."""
+    cell = json.loads((ASSETS / version / "index.json").read_text())["cell"]
+    text = text_of(version, "sacct.history.epoch.txt")
     fields = text.partition("\n")[0].split(cell)[:-1]
     cells = text.split(cell)
     rows = [cells[k : k + len(fields)] for k in range(len(fields), len(cells) - 1, len(fields))]
@@ -31,19 +39,19 @@ def recorded(version: str) -> list[dict[str, str]]:
 
 
 def printed(rows: list[dict[str, str]]) -> str:
-    """The same, as the question of ours would have it."""
+    """Rows as the question of ours would have them."""
     lines = [dict(zip(FIELDS, FIELDS, strict=True)), *rows]
     return "".join("".join(f"{row[field]}{MARK}" for field in FIELDS) + "\n" for row in lines)
 
 
 def test_there_is_something_to_test_on() -> None:
-    assert {"22.05.8", "24.11.5"} <= set(VERSIONS)
+    assert {"22.05.8", "24.11.5", "26.05.5"} <= set(VERSIONS)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_run_is_there_as_it_was_printed(version: str) -> None:
     rows = recorded(version)
-    table, left_out = read_history(printed(rows), MARK)
+    table, left_out = read_history(*answer(version))
     assert left_out == 0
     wanted = [row for row in rows if row["State"] != "PENDING"]
     assert sorted(table.job_id.tolist()) == sorted(row["JobIDRaw"] for row in wanted)

@@ -15,7 +15,7 @@ import pytest
 
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
-from mirage.slurm import accounting, duration, nodetext, queuetext, sbatch, wording
+from mirage.slurm import accounting, duration, jobhistory, nodetext, queuetext, sbatch, wording
 from mirage.slurm.rows import CELL
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -73,6 +73,10 @@ def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
         "sinfo.mirage.txt": (["sinfo", *nodetext.node_arguments(mark)], {}),
         "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(mark, ids)], accounting.SETTINGS),
         "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(mark, 2)], accounting.SETTINGS),
+        "sacct.mirage-history.epoch.txt": (
+            ["sacct", *jobhistory.history_arguments(mark, 1_000_000_000, 4_000_000_000)],
+            accounting.SETTINGS,
+        ),
     }
     for name, (argv, settings) in asked.items():
         there = recorded.commands[name]
