@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -100,7 +100,10 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     config = load_cluster(cluster)
     smaller = [with_nodes(config, count) for count in _counts("--also-with-nodes", also_with_nodes)]
     with TemporaryDirectory() as passing:
-        whole, *others = [maker.table(one, Path(tables or passing)) for one in (config, *smaller)]
+        folder = Path(tables or passing)
+        whole = maker.table(config, folder)
+        teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
+        others = [teaching.table(one, folder) for one in smaller]
     trainer.train(*lessons.split(whole, others), seed, out)
     _show(read_manifest(out), out, as_json=as_json)
 
