@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,7 +41,8 @@ class Background:
         """``watched``: windows of the queue are wanted."""
         from mirage.simulator.simulation import Simulation
 
-        self.simulation = Simulation(cluster, trace)
+        # Who ran jobs had an account then, whomever the cluster knows today; and it never knew the service's user.
+        self.simulation = Simulation(replace(cluster, enforce_associations=False), trace)
         self._watched = watched
         self._windows = QueueWindows()
 

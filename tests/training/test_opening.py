@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, plan, trace
@@ -10,6 +12,7 @@ from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.job import JobState
 from mirage.features.summary import summarise
 from mirage.replay.opening import Background
+from mirage.simulator.cluster import Association
 from mirage.simulator.simulation import Simulation
 
 BEGIN = 1_000_000 + 6 * DAY + 123
@@ -68,3 +71,17 @@ def test_an_opening_leaves_the_background_as_it_was(background: Background) -> N
     background.open(CHAIN)
     assert background.simulation.now == BEGIN
     assert background.simulation.columns()[0].job_id.tolist() == before
+
+
+def test_whoever_ran_is_welcome_and_so_is_the_service_on_a_cluster_that_knows_neither() -> None:
+    """As one is described whose accounting enforces associations: people of the trace may have left since."""
+    known = (Association("lab"), Association("lab", "u0"))
+    strict = Background(trace(), replace(CLUSTER, enforce_associations=True, associations=known), watched=False)
+    free = Background(trace(), replace(CLUSTER, associations=known), watched=False)
+    begun = []
+    for background in (strict, free):
+        background.run_until(BEGIN)
+        opening = background.open(CHAIN)
+        assert opening is not None
+        begun.append((opening.cluster.now(), len(opening.cluster.snapshot().pending)))
+    assert begun[0] == begun[1]
