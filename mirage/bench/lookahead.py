@@ -57,7 +57,7 @@ def measure_lookahead(traces: Path, say: Callable[[str], None]) -> tuple[Section
 def _observed(cluster: ClusterConfig, table: JobTable, more: int) -> Observation:
     """A service in the middle of the trace's second half, behind ``more`` jobs that have just been submitted."""
     at = int(table.submit[len(table) * 3 // 4])
-    world = SimulatedCluster(Simulation(cluster, _crowded(table, at, more), start=at - (2 * DAY - LEFT) - DAY))
+    world = SimulatedCluster(Simulation(cluster, crowded(table, at, more), start=at - (2 * DAY - LEFT) - DAY))
     request = JobRequest("service", "service", 2 * DAY, NODES, tag="bench")
     world.submit(request)
     while not world.snapshot().running.job_id.max(initial=0) >= world.snapshot().links["bench"].job_id:
@@ -69,7 +69,7 @@ def _observed(cluster: ClusterConfig, table: JobTable, more: int) -> Observation
     )
 
 
-def _crowded(table: JobTable, at: int, more: int) -> JobTable:
+def crowded(table: JobTable, at: int, more: int) -> JobTable:
     """The trace with its latest jobs before ``at`` submitted once more in the last hour before it."""
     ran = np.flatnonzero((table.submit < at) & (table.start >= 0) & (table.runtime > HOUR))[len(table) // 8 :]
     again = np.resize(ran[::-1], more)

@@ -10,16 +10,21 @@ import typer
 if TYPE_CHECKING:
     from mirage.bench.section import Section
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator, daemon, lookahead or train")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator, daemon, lookahead, predictors or train")]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
+]
+Models = Annotated[
+    str, typer.Option(metavar="DIR", help="predictors: the trained models below; by default those in use.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
-def bench_command(name: Name, *, traces: Traces = "../shared/traces", as_json: AsJson = False) -> None:
+def bench_command(
+    name: Name, *, traces: Traces = "../shared/traces", models: Models = "", as_json: AsJson = False
+) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces)
+    sections = _measure(name, traces, models)
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -30,7 +35,7 @@ def bench_command(name: Name, *, traces: Traces = "../shared/traces", as_json: A
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str) -> tuple[Section, ...]:
+def _measure(name: str, traces: str, models: str) -> tuple[Section, ...]:
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -48,11 +53,18 @@ def _measure(name: str, traces: str) -> tuple[Section, ...]:
             from mirage.bench.lookahead import measure_lookahead
 
             return measure_lookahead(Path(traces), _say)
+        case "predictors":
+            from mirage.bench.predictors import measure_predictors
+            from mirage.cli.models import models_folder
+
+            return measure_predictors(Path(traces), models_folder(models), _say)
         case "train":
             from mirage.bench.train import measure_train
 
             return measure_train(_say)
-    raise ConfigError("bench", f"{name!r} is not a benchmark; there are: simulator, daemon, lookahead, train")
+    raise ConfigError(
+        "bench", f"{name!r} is not a benchmark; there are: simulator, daemon, lookahead, predictors, train"
+    )
 
 
 def _say(step: str) -> None:

@@ -41,7 +41,7 @@ def list_command(*, models: Models = "", as_json: AsJson = False) -> None:
     elif versions:
         Console().print(_table(versions))
     else:
-        typer.echo(f"no models in {_folder(models)}; mirage train makes one, mirage models promote keeps it")
+        typer.echo(f"no models in {models_folder(models)}; mirage train makes one, mirage models promote keeps it")
 
 
 @models_app.command("promote")
@@ -74,7 +74,8 @@ def rollback_command(
     _tell(_shelf(models).rollback(name), models, as_json=as_json)
 
 
-def _folder(models: str) -> Path:
+def models_folder(models: str) -> Path:
+    """The folder so named; by default that in the daemon's state folder."""
     from mirage.config.places import default_places
 
     return Path(models) if models else default_places(os.environ, os.getuid()).state / "models"
@@ -83,14 +84,16 @@ def _folder(models: str) -> Path:
 def _shelf(models: str) -> Shelf:
     from mirage.predictors.artifacts.shelf import Shelf
 
-    return Shelf(_folder(models))
+    return Shelf(models_folder(models))
 
 
 def _tell(version: Version, models: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_document(version), indent=1))
         return
-    typer.echo(f"{version.name} {version.version} is in use: {version.name}:{_folder(models) / version.name}")
+    typer.echo(
+        f"{version.name} {version.version} is in use: {version.name}:{models_folder(models) / version.name}"
+    )
 
 
 def _document(version: Version) -> dict[str, Any]:

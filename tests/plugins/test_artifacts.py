@@ -17,6 +17,7 @@ from learnable import LEVELS, USUAL, constant_graph, learnable, learnt, with_vec
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.domain.job import ABSENT
+from mirage.features.schema import encode, schema
 from mirage.plugin import (
     Scores,
     WaitDistribution,
@@ -25,6 +26,7 @@ from mirage.plugin import (
     load_artifact,
     write_artifact,
 )
+from mirage.predictors.artifacts import vectors
 from mirage.predictors.artifacts.answers import answers_from
 from mirage.predictors.artifacts.home import check_home
 
@@ -62,6 +64,24 @@ def test_it_holds_to_what_every_predictor_must(folder) -> None:
 def test_many_are_answered_as_each_alone(folder) -> None:
     predictor = load_artifact(folder)
     assert predictor.predict_all([USUAL] * 3) == [predictor.predict(USUAL)] * 3
+
+
+def test_an_observation_becomes_a_vector_once_for_all_models_and_never_that_of_another(
+    folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(known, observation):
+        made.append(observation.time)
+        return encode(known, observation)
+
+    monkeypatch.setattr(vectors, "encode", counted)
+    one, other = load_artifact(folder), load_artifact(folder)
+    first, second = (replace(USUAL, time=USUAL.time + k) for k in (1, 2))
+    for observation in (first, second, first):
+        assert one.predict(observation) == other.predict(observation)
+        assert (vectors.vector_of(schema("v2"), observation) == encode(schema("v2"), observation)).all()
+    assert made == [first.time, second.time, first.time]
 
 
 def test_the_manifest_tells_what_it_was_made_from(folder, table) -> None:

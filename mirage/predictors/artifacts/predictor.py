@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
-from mirage.features.schema import encode, schema, schema_names
+from mirage.features.schema import schema, schema_names
 from mirage.features.summary import node_counts
 from mirage.predictors.artifacts.manifest import MODEL, RANGES, Manifest, read_manifest, verify_files
 from mirage.predictors.artifacts.ranges import Likeness, ranges_from
 from mirage.predictors.artifacts.shelf import promoted
+from mirage.predictors.artifacts.vectors import vector_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ class ArtifactPredictor:
         return [answers.prediction(row, seen) for row, seen in zip(output, observations, strict=True)]
 
     def _vector(self, observation: Observation) -> Float32:
-        vector = encode(self._schema, observation)
+        vector = vector_of(self._schema, observation)
         doubt = self._size_doubt(observation) or self._likeness.doubt(vector)
         if doubt:
             raise ArtifactMismatch(self._folder.name, doubt)
