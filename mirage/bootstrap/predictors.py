@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
 from mirage.domain.objective import Weights
+from mirage.predictors.ensemble import ensemble_of
 from mirage.predictors.reactive import Reactive
-from mirage.predictors.registry import build_predictor
+from mirage.predictors.registry import ENSEMBLE, build_predictor
 
 if TYPE_CHECKING:
     from mirage.bootstrap.worlds import Lore
@@ -40,7 +41,11 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
         cluster = _cluster(config, lore)
         return _lookahead(cluster, config) if cluster is not None else Reactive()
 
-    predictor = build_predictor(_shelved(text, Path(config.service.state) / MODELS), {LOOKAHEAD: lookahead})
+    def ensemble(parameter: str) -> Predictor:
+        return ensemble_of(parameter, lambda member: named_predictor(member, config, lore))
+
+    shelved = _shelved(text, Path(config.service.state) / MODELS)
+    predictor = build_predictor(shelved, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble})
     _check_at_home(predictor, config, lore)
     return predictor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,11 +36,21 @@ def waits_of_class(recent: RecentWaits, request: JobRequest) -> Int64:
     Of the narrowest class that has enough of them.
     """
     same_limit = _within(recent.limit, request.limit, LIMIT_BOUNDS)
-    same_class = recent.wait[same_limit & _within(recent.nodes, request.nodes, NODE_BOUNDS)]
+    same_class = recent.wait[alike(recent.nodes, recent.limit, request)]
     if len(same_class) >= ENOUGH:
         return same_class[-USED:]
     of_limit = recent.wait[same_limit]
     return (of_limit if len(of_limit) >= ENOUGH else recent.wait)[-USED:]
+
+
+def alike(nodes: Int64, limit: Int64, request: JobRequest) -> NDArray[np.bool_]:
+    """Which jobs of these sizes and limits are of the request's very class."""
+    return _within(nodes, request.nodes, NODE_BOUNDS) & _within(limit, request.limit, LIMIT_BOUNDS)
+
+
+def class_of(request: JobRequest) -> tuple[int, int]:
+    """Numbers of the request's classes of size and limit."""
+    return bisect_left(NODE_BOUNDS, request.nodes), bisect_left(LIMIT_BOUNDS, request.limit)
 
 
 def _within(values: Int64, value: int, bounds: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.predictors.average import AverageWait
+from mirage.predictors.ensemble import ensemble_of
 from mirage.predictors.fixed import FixedLead
 from mirage.predictors.quantile import QuantileOfClass
 from mirage.predictors.reactive import Reactive
@@ -22,6 +23,9 @@ GROUP = "mirage.predictors"
 TRAINERS = "mirage.trainers"
 """Entry-point group in which packages offer trainers (``mirage.plugin.Trainer``) of their predictors."""
 
+ENSEMBLE = "ensemble"
+"""Combines other predictors, which its parameter names."""
+
 Factory = Callable[[str], "Predictor"]
 """Builds a predictor from its parameter's text ("" when none was given); ``ValueError`` for a bad one."""
 
@@ -35,7 +39,11 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor
     ``ConfigError`` for a parameter that the predictor does not take.
     """
     name, _, parameter = text.strip().partition(":")
-    factory = extra.get(name) or _BUILT_IN.get(name) or _installed(name)
+
+    def ensemble(members: str) -> Predictor:
+        return ensemble_of(members, lambda member: build_predictor(member, extra))
+
+    factory = ({ENSEMBLE: ensemble} | dict(extra)).get(name) or _BUILT_IN.get(name) or _installed(name)
     if factory is None:
         offered = ", ".join(sorted({*predictor_names(), *extra}))
         raise PluginNotFound(f"no predictor {name!r} is installed; there are: {offered}")
@@ -121,4 +129,5 @@ _BUILT_IN: dict[str, Factory] = {
     "average": _average,
     "quantile": _quantile,
     "slurm": _slurm,
+    ENSEMBLE: lambda parameter: ensemble_of(parameter, build_predictor),
 }

@@ -117,6 +117,16 @@ def test_a_named_cluster_needs_no_question(tmp_path: Path) -> None:
     guards.close()
 
 
+def test_members_of_an_ensemble_are_those_that_the_daemon_would_have(tmp_path: Path) -> None:
+    text = '[loop]\npredictor = "ensemble:lookahead+quantile"\n[predictors.lookahead]\ncluster = "demo"\n'
+    guards = build_guards(config(tmp_path, text), Lore())
+    assert guards.of("").predictor.name == "ensemble:lookahead+quantile"
+    assert guards.wants.history > 0
+    guards.close()
+    with pytest.raises(ConfigError, match=r"loop.predictor: .*does not tell how the cluster is set up"):
+        build_guards(config(tmp_path, '[loop]\npredictor = "ensemble:lookahead+quantile"\n'), Lore())
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -1,0 +1,184 @@
+"""Several forecasts made one: each relied on as it has earned, the whole calibrated by what came of it."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.job import ABSENT
+from mirage.features.waitclass import class_of
+from mirage.predictors.conformal import QuantileTracker, scaled, unscaled
+from mirage.predictors.experience import SPACING, WANTED, ClassExperience
+from mirage.predictors.experts import AdaHedge, pinball
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from mirage.domain.decision import Observation
+    from mirage.domain.job import Seconds
+    from mirage.ports import Predictor
+
+    Floats = NDArray[np.float64]
+
+_LOG = logging.getLogger(__name__)
+
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+HORIZON = 12 * 3_600
+"""Seconds after which members are judged by a round; longer waits all count as this long."""
+
+MEMORY = 0.995
+"""By how much a round counts less with each one after it: weights are made of some days."""
+
+
+@dataclass(slots=True)
+class _Learnt:
+    """What is known of the members for one class of jobs."""
+
+    weighing: AdaHedge
+    tracker: QuantileTracker = field(default_factory=lambda: QuantileTracker(LEVELS))
+    experience: ClassExperience = field(default_factory=ClassExperience)
+    """What is foreseen has shape (members, levels): seconds of wait, ``nan`` where a member had no forecast."""
+    weighed: Seconds = ABSENT
+    """When the last round was foreseen that members were judged by."""
+    tracked: list[Seconds] = field(default_factory=lambda: [ABSENT] * len(LEVELS))
+    """The same of each level's shift."""
+
+    def combined(self, waits: Floats) -> Floats:
+        """One forecast out of the members', as it is to be given by all that is known: shape (levels,).
+
+        The average of quantiles rather than of probabilities (Lichtendahl, Grushka-Cockayne & Winkler, Management
+        Science 59, 2013), shifted and, where shifts cross, sorted.
+        """
+        present = ~np.isnan(waits[:, 0])
+        average = _shares(self.weighing.weights[present]) @ waits[present]
+        return np.sort(unscaled(scaled(average) + self.tracker.shift))
+
+
+class Ensemble:
+    """Averages its members' quantiles by weight, then shifts them to be exceeded as often as their levels say.
+
+    A round is a remembered forecast with the jobs of the class that were submitted right after it. Members are
+    judged by it ``HORIZON`` later, and each level as soon as that much time has passed as it foresees, whether its
+    jobs have started or not: judged by what has started only, jobs that start soon would count for more. Weights:
+    ``AdaHedge`` on the members' quantile losses; the average by weight loses no more than the members do on
+    average, since the loss is convex. Shifts: ``QuantileTracker``, by what would be foreseen of the round now, so
+    that what was learnt since it began is not learnt again.
+    """
+
+    def __init__(self, members: Sequence[Predictor], name: str) -> None:
+        self.name = name
+        self.wants = reduce(or_, (member.wants for member in members), WANTED)
+        self._members = tuple(members)
+        self._classes: dict[tuple[int, int], _Learnt] = {}
+        self._left_out: dict[str, str] = {}
+
+    def predict(self, observation: Observation) -> WaitForecast:
+        """The combined forecast; a member that fails is left out, which is logged.
+
+        Raises ``ValueError`` that says why where no member has a forecast.
+        """
+        learnt = self._classes.setdefault(class_of(observation.successor), self._nothing())
+        learnt.experience.observe(observation)
+        _learn(learnt, observation)
+        waits = np.array([self._ask(member, observation) for member in self._members])
+        if np.isnan(waits).all():
+            raise ValueError("; ".join(f"{name}: {why}" for name, why in self._left_out.items()))
+        learnt.experience.foresee(observation.time, waits)
+        return WaitForecast(LEVELS, tuple((observation.time + learnt.combined(waits)).tolist()))
+
+    def _nothing(self) -> _Learnt:
+        return _Learnt(AdaHedge(len(self._members), MEMORY))
+
+    def _ask(self, member: Predictor, observation: Observation) -> Floats:
+        """The wait in seconds at each level; ``nan`` where the member has no forecast."""
+        try:
+            prediction = member.predict(observation)
+            forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+            if forecast is None:
+                raise ValueError("scores actions and foresees no start")
+            waits = np.array([forecast.at(level) for level in LEVELS]) - observation.time
+            if not np.isfinite(waits).all():
+                raise ValueError(f"predicted nothing usable: {forecast}")
+        except Exception as error:  # whatever it is, the others answer
+            self._note(member.name, str(error) or type(error).__name__)
+            return np.full(len(LEVELS), np.nan)
+        self._left_out.pop(member.name, None)
+        found: Floats = np.maximum(waits, 0.0)
+        return found
+
+    def _note(self, name: str, why: str) -> None:
+        """Say it once: it would come with every decision."""
+        if name not in self._left_out:
+            _LOG.warning("%s answers without %s: %s", self.name, name, why)
+        self._left_out[name] = why
+
+
+def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
+    """The ensemble of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
+    names = [name.strip() for name in parameter.split("+")]
+    if len(names) < 2 or not all(names):
+        raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
+    if len(set(names)) < len(names):
+        raise ValueError("names a member twice")
+    if any(name.partition(":")[0] == "ensemble" for name in names):
+        raise ValueError("an ensemble cannot be a member of another")
+    return Ensemble([build(name) for name in names], f"ensemble:{parameter}")
+
+
+def _shares(weights: Floats) -> Floats:
+    """Of the members that are there: they sum to 1, also where none of these has earned anything."""
+    whole = float(weights.sum())
+    return weights / whole if whole > 0 else np.full(len(weights), 1 / len(weights))
+
+
+def _learn(learnt: _Learnt, observation: Observation) -> None:
+    """Take the rounds into account that are due."""
+    experience, now = learnt.experience, observation.time
+    found = experience.outcomes(observation)
+    for place, time, foreseen in _after(learnt.weighed, experience):
+        if time + SPACING + HORIZON > now:
+            break
+        _weigh(learnt.weighing, foreseen, found.wait[found.foreseen == place])
+        learnt.weighed = time
+    for level in range(len(LEVELS)):
+        for place, time, foreseen in _after(learnt.tracked[level], experience):
+            told = learnt.combined(foreseen)[level]
+            if time + SPACING + told > now:
+                break
+            _track(learnt.tracker, level, found.wait[found.foreseen == place] <= told)
+            learnt.tracked[level] = time
+
+
+def _after(time: Seconds, experience: ClassExperience) -> Iterator[tuple[int, Seconds, Floats]]:
+    """The rounds foreseen after ``time``: place, instant and forecasts of each."""
+    for place in range(bisect_right(experience.times, time), len(experience.times)):
+        yield place, experience.times[place], experience.foreseen[place]
+
+
+def _weigh(weighing: AdaHedge, foreseen: Floats, waits: Floats) -> None:
+    """Judge members (members, levels) by what jobs (jobs,) waited."""
+    if not len(waits):
+        return
+    told, capped = np.minimum(waits, HORIZON), np.minimum(foreseen, HORIZON)
+    losses = np.array([pinball(np.array(LEVELS), one, told).mean() for one in capped])
+    # A member that was not there is judged like the others.
+    weighing.learn(np.where(np.isnan(losses), np.nanmean(losses), losses))
+
+
+def _track(tracker: QuantileTracker, level: int, covered: NDArray[np.bool_]) -> None:
+    """Judge one level by the jobs that it covered and those that it did not."""
+    if not len(covered):
+        return
+    shares = np.full(len(LEVELS), np.nan)
+    shares[level] = covered.mean()
+    tracker.learn(shares)
