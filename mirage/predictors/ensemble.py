@@ -125,14 +125,19 @@ class Ensemble:
 
 def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
     """The ensemble of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
-    names = [name.strip() for name in parameter.split("+")]
+    return Ensemble([build(name) for name in members_of(parameter)], f"ensemble:{parameter}")
+
+
+def members_of(parameter: str) -> tuple[str, ...]:
+    """Names of the members. Raises ``ValueError`` where they make no ensemble."""
+    names = tuple(name.strip() for name in parameter.split("+"))
     if len(names) < 2 or not all(names):
         raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
     if len(set(names)) < len(names):
         raise ValueError("names a member twice")
     if any(name.partition(":")[0] == "ensemble" for name in names):
         raise ValueError("an ensemble cannot be a member of another")
-    return Ensemble([build(name) for name in names], f"ensemble:{parameter}")
+    return names
 
 
 def _shares(weights: Floats) -> Floats:

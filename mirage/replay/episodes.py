@@ -15,7 +15,7 @@ from mirage.domain.chain import ChainRecord
 from mirage.domain.journal import EntryKind
 from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.reactive import Reactive
-from mirage.predictors.registry import build_predictor
+from mirage.predictors.registry import NONE, build_predictor
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
 from mirage.replay.opening import PATIENCE
@@ -24,9 +24,12 @@ from mirage.replay.outcome import PairOutcome
 from mirage.replay.plan import split_policy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirage.domain.chain import Chain
     from mirage.domain.job import Seconds
     from mirage.ports import Predictor
+    from mirage.predictors.registry import Factory
     from mirage.replay.opening import Background, Opening
     from mirage.replay.oracle import Foresight
     from mirage.replay.plan import ReplayPlan
@@ -93,9 +96,15 @@ def keep_alive(
 
 
 def policy_predictor(
-    policy: str, plan: ReplayPlan, future: Foresight | None, cluster: ClusterConfig | None = None
+    policy: str,
+    plan: ReplayPlan,
+    future: Foresight | None,
+    cluster: ClusterConfig | None = None,
+    extra: Mapping[str, Factory] = NONE,
 ) -> Predictor:
     """The predictor that a policy names; ``oracle`` looks into ``future``, ``lookahead`` simulates ``cluster``.
+
+    ``extra`` offers further names.
 
     ``None`` there only tells whether the name is good. Raises ``PluginNotFound`` and ``ConfigError``.
     """
@@ -110,7 +119,8 @@ def policy_predictor(
             raise ValueError("takes no parameter")
         return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
 
-    return build_predictor(split_policy(policy)[0], {Oracle.name: oracle, Lookahead.name: lookahead})
+    names = {Oracle.name: oracle, Lookahead.name: lookahead, **extra}
+    return build_predictor(split_policy(policy)[0], names)
 
 
 def _handed_over(store: MemoryStore) -> int:

@@ -18,14 +18,6 @@ from mirage.trace.parquet import write_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAIN = """
-from mirage.cli.evaluate import evaluate_app
-from mirage.cli.main import app, main
-if __name__ == "__main__":
-    if all(group.name != "evaluate" for group in app.registered_groups):
-        app.add_typer(evaluate_app, name="evaluate")
-    main()
-"""
 CLUSTER = """
 [cluster]
 name = "small"
@@ -51,14 +43,13 @@ def days(number: float) -> str:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evaluation")
-    (folder / "main.py").write_text(MAIN)
     (folder / "small.toml").write_text(CLUSTER)
     write_table(replace(TABLE, source="small"), folder / "small.parquet")
     return folder
 
 
 def run(place: Path, installed: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(place / "main.py"), "evaluate", *words]
+    command = [sys.executable, "-m", "mirage", "evaluate", *words]
     environment = os.environ | {"PYTHONPATH": installed, "COLUMNS": "250"}
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=place, check=False)
 
@@ -66,7 +57,12 @@ def run(place: Path, installed: str, *words: str) -> subprocess.CompletedProcess
 SPANS = ("--train-from", days(3), "--validate-from", days(12), "--test-from", days(22), "--test-to", days(26))
 OPTIONS = (
     *("small.parquet", "--cluster", "small.toml", "--nodes", "2", *SPANS, "--limit", "24h", "--every", "12h"),
-    *("--methods", "reactive,little,quantile,lookahead,oracle", "--planner-error", "nodes-5%,month-old"),
+    *(
+        "--methods",
+        "reactive,little,quantile,lookahead,ensemble:quantile+little,oracle",
+        "--planner-error",
+        "nodes-5%,month-old",
+    ),
     *("--seeds", "2", "--grid", "3h", "-o", "out", "--workers", "1", "--html"),
 )
 
@@ -85,8 +81,11 @@ def test_from_a_trace_to_the_comparison(place: Path, installed: str) -> None:
         ("lookahead", ""),
         ("lookahead", "nodes-5%"),
         ("lookahead", "month-old"),
+        ("ensemble:quantile+little", ""),
         ("oracle", ""),
     ]
+    assert rows["ensemble:quantile+little", ""]["seeds"] == 2, "one of each seed of its member"
+    assert first.stderr.count("training little seed 1") == 1
     little = rows["little", ""]
     assert little["seeds"] == 2
     assert little["distance"]["least"] < little["distance"]["mean"]["value"] < little["distance"]["most"]

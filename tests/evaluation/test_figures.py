@@ -56,7 +56,7 @@ def test_means_over_seeds_against_plain_loops() -> None:
     found = [
         *runs(Method("reactive"), reactive),
         *runs(Method("oracle"), oracle),
-        *runs(Method("xgboost", 3), *seeds),
+        *runs(Method("xgboost", ("xgboost",), 3), *seeds),
     ]
     row = figures_of(found, HOW).rows[2]
     values = [[float(x) for x in one] for one in seeds]

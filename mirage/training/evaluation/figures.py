@@ -139,7 +139,9 @@ class _Panel:
         x, runs = self._x[method.label], [one for one in self._found if one.run.method == method]
         episodes = [episode for one in runs for episode in one.episodes]
         asked = sum(episode.asked for episode in episodes)
-        trained = [one.model.seconds for one in runs if one.model is not None and one.model.seconds is not None]
+        trained = [
+            one.learned.seconds for one in runs if one.learned is not None and one.learned.seconds is not None
+        ]
         return Row(
             setting=self.setting,
             method=method,

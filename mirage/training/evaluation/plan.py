@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema
 from mirage.features.window import LENGTH, SPACING
+from mirage.predictors.ensemble import members_of
 from mirage.predictors.lookahead import Lookahead
+from mirage.predictors.registry import ENSEMBLE
 from mirage.replay.plan import ReplayPlan, spell_instant
 from mirage.training.lessons import Lessons
 from mirage.training.tables import TablePlan
@@ -27,8 +29,10 @@ class Method:
 
     name: str
     """As the user names the predictor, such as ``fixed:6h``."""
+    taught: tuple[str, ...] = ()
+    """Predictors that are trained for it: itself, or members of an ensemble; none where it is not learned."""
     seeds: int = 0
-    """How many models are trained; 0: it is not learned."""
+    """How often each of them is trained; 0: it is not learned."""
     error: str = ""
     """In what the look-ahead is wrong on purpose (``planner.ERRORS``); empty: in nothing."""
 
@@ -36,6 +40,11 @@ class Method:
     def label(self) -> str:
         """As reports call it."""
         return f"{self.name}, {self.error}" if self.error else self.name
+
+    @property
+    def plans(self) -> bool:
+        """Whether it simulates the cluster."""
+        return Lookahead.name in parts_of(self.name)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -145,12 +154,22 @@ class EvaluationPlan:
         return tuple(range(first, min(first + PART, total)) for first in range(0, total, PART))
 
 
+def parts_of(name: str) -> tuple[str, ...]:
+    """A predictor's own name, or those of an ensemble's members. Raises ``ConfigError``."""
+    kind, _, members = name.partition(":")
+    try:
+        return members_of(members) if kind == ENSEMBLE else (name,)
+    except ValueError as error:
+        raise ConfigError("--methods", f"{name!r}: {error}") from None
+
+
 def methods_of(
     names: tuple[str, ...], learned: frozenset[str], seeds: int, errors: tuple[str, ...]
 ) -> list[Method]:
     """A method for each name, and the look-ahead once more for each error.
 
-    Raises ``ConfigError`` for a name said twice, and for errors without a look-ahead.
+    ``learned``: which of the names and of the ensembles' members are trained. Raises ``ConfigError`` for a name
+    said twice, and for errors without a look-ahead.
     """
     for name in names:
         if names.count(name) > 1:
@@ -159,6 +178,7 @@ def methods_of(
         raise ConfigError("--planner-error", f"only {Lookahead.name} plans, and it is not among the methods")
     found = []
     for name in names:
-        found.append(Method(name, seeds if name in learned else 0))
+        taught = tuple(part for part in parts_of(name) if part in learned)
+        found.append(Method(name, taught, seeds if taught else 0))
         found += [Method(name, error=error) for error in errors if name == Lookahead.name]
     return found

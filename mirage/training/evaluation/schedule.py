@@ -18,10 +18,11 @@ from mirage.replay.episodes import policy_predictor
 from mirage.replay.oracle import Oracle
 from mirage.replay.plan import split_policy
 from mirage.simulator.configuration.resize import with_nodes
+from mirage.training.evaluation.plan import parts_of
 from mirage.training.evaluation.planner import OLD, MonthOld, mistaken
 from mirage.training.evaluation.playing import Actor, Played, play_episodes
 from mirage.training.evaluation.shelf import Cell, read_part, write_part
-from mirage.training.evaluation.teaching import Model, School
+from mirage.training.evaluation.teaching import Learned, School
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mirage.backends.simulated import SimulatedCluster
     from mirage.domain.jobtable import JobTable
     from mirage.ports import Predictor
+    from mirage.predictors.registry import Factory
     from mirage.replay.plan import ReplayPlan
     from mirage.simulator.cluster import ClusterConfig
     from mirage.training.evaluation.plan import EvaluationPlan, Method, Run, Setting
@@ -44,7 +46,7 @@ class Found:
     run: Run
     episodes: tuple[Played, ...]
     """All of them, by number."""
-    model: Model | None
+    learned: Learned | None
     """What was trained for it; ``None`` where nothing was."""
 
 
@@ -53,14 +55,17 @@ class _Task:
     """Runs to be played together on some consecutive episodes of a setting."""
 
     setting: Setting
-    runs: tuple[tuple[Run, Model | None], ...]
+    runs: tuple[tuple[Run, Learned | None], ...]
     numbers: range
 
 
 def learned_names(names: Sequence[str]) -> frozenset[str]:
-    """Those of the names that are to be trained. Raises ``PluginNotFound`` for one that is not known at all."""
+    """Those of the names, and of the members of ensembles, that are to be trained.
+
+    Raises ``PluginNotFound`` for one that is not known at all.
+    """
     found = set()
-    for name in names:
+    for name in dict.fromkeys(part for method in names for part in parts_of(method)):
         try:
             build_trainer(name)
         except PluginNotFound:
@@ -107,43 +112,43 @@ class Evaluation:
         finished: list[Found] = []
         with _Pool(_Bench(self._trace, self._worlds, self._plan), self._workers) as pool:
             for methods in _together(self._plan.methods):
-                models = {run: self._model(run, say) for method in methods for run in method.runs}
-                self._play(models, pool, say)
-                finished += self._found(models)
+                learned = {run: self._learned(run, say) for method in methods for run in method.runs}
+                self._play(learned, pool, say)
+                finished += self._found(learned)
                 finished.sort(key=self._order)
                 show(list(finished))
         return finished
 
-    def _model(self, run: Run, say: Callable[[str], None]) -> Model | None:
-        return self._school.model(run, say) if run.method.seeds else None
+    def _learned(self, run: Run, say: Callable[[str], None]) -> Learned | None:
+        return self._school.learned(run, say) if run.method.seeds else None
 
     def _order(self, found: Found) -> tuple[int, int, int]:
         settings, methods = self._plan.settings, self._plan.methods
         return settings.index(found.setting), methods.index(found.run.method), found.run.seed
 
-    def _play(self, models: dict[Run, Model | None], pool: _Pool, say: Callable[[str], None]) -> None:
-        tasks = [task for setting in self._plan.settings for task in self._missing(setting, models)]
-        names = ", ".join(run.label for run in models)
+    def _play(self, learned: dict[Run, Learned | None], pool: _Pool, say: Callable[[str], None]) -> None:
+        tasks = [task for setting in self._plan.settings for task in self._missing(setting, learned)]
+        names = ", ".join(run.label for run in learned)
         for number, (task, result) in enumerate(pool.played(tasks), start=1):
-            for (run, model), episodes in zip(task.runs, result, strict=True):
-                write_part(self._folder, self._cell(task.setting, run, model), episodes)
+            for (run, models), episodes in zip(task.runs, result, strict=True):
+                write_part(self._folder, self._cell(task.setting, run, models), episodes)
             say(f"played {number} of {len(tasks)} parts of {names}")
 
-    def _missing(self, setting: Setting, models: dict[Run, Model | None]) -> Iterator[_Task]:
+    def _missing(self, setting: Setting, learned: dict[Run, Learned | None]) -> Iterator[_Task]:
         for numbers in self._plan.parts():
             runs = tuple(
-                (run, model)
-                for run, model in models.items()
-                if read_part(self._folder, self._cell(setting, run, model), numbers) is None
+                (run, models)
+                for run, models in learned.items()
+                if read_part(self._folder, self._cell(setting, run, models), numbers) is None
             )
             if runs:
                 yield _Task(setting, runs, numbers)
 
-    def _found(self, models: dict[Run, Model | None]) -> list[Found]:
+    def _found(self, learned: dict[Run, Learned | None]) -> list[Found]:
         return [
-            Found(setting, run, tuple(self._episodes(self._cell(setting, run, model))), model)
+            Found(setting, run, tuple(self._episodes(self._cell(setting, run, models))), models)
             for setting in self._plan.settings
-            for run, model in models.items()
+            for run, models in learned.items()
         ]
 
     def _episodes(self, cell: Cell) -> Iterator[Played]:
@@ -155,15 +160,15 @@ class Evaluation:
                 )
             yield from part
 
-    def _cell(self, setting: Setting, run: Run, model: Model | None) -> Cell:
+    def _cell(self, setting: Setting, run: Run, learned: Learned | None) -> Cell:
         world, replay = self._worlds[setting.cluster_nodes], self._plan.replay(setting)
         told = {name: value for name, value in asdict(replay).items() if name not in ("policies", "end")}
         planner = cluster_fingerprint(mistaken(world, run.method.error))
         circumstances = told | {
             "trace": self._trace_mark,
             "cluster": cluster_fingerprint(world),
-            "planner": planner if run.method.name == Lookahead.name else "",
-            "model": model.mark if model else "",
+            "planner": planner if run.method.plans else "",
+            "model": learned.mark if learned else "",
             "mirage": __version__,
         }
         return Cell(setting, run, tuple(circumstances.items()))
@@ -171,7 +176,7 @@ class Evaluation:
 
 def _together(methods: Sequence[Method]) -> list[tuple[Method, ...]]:
     """What is played side by side: all that needs no training and little time, then the others one by one."""
-    quick = tuple(method for method in methods if not method.seeds and method.name != Lookahead.name)
+    quick = tuple(method for method in methods if not method.seeds and not method.plans)
     return [*([quick] if quick else []), *((method,) for method in methods if method not in quick)]
 
 
@@ -190,24 +195,28 @@ class _Bench:
     def play(self, task: _Task) -> list[list[Played]]:
         """The episodes of each run, in the task's order."""
         world, replay = self.worlds[task.setting.cluster_nodes], self.plan.replay(task.setting)
-        actors = [_actor(run, model, replay, world) for run, model in task.runs]
+        actors = [_actor(run, learned, replay, world) for run, learned in task.runs]
         episodes = list(play_episodes(self.trace, world, replay, task.numbers, actors))
         return [[played[place] for played in episodes] for place in range(len(actors))]
 
 
-def _actor(run: Run, model: Model | None, replay: ReplayPlan, world: ClusterConfig) -> Actor:
+def _actor(run: Run, learned: Learned | None, replay: ReplayPlan, world: ClusterConfig) -> Actor:
     method = run.method
-    if model is not None:
-        learned = build_predictor(f"{method.name}:{model.folder}")
-        return Actor(run.label, learned.wants, lambda cluster: learned, foresees=True)
     planner = mistaken(world, method.error)
+    models = {name: _once(f"{name}:{model.folder}") for name, model in learned.models} if learned else {}
     foresees = method.name not in (Oracle.name, Reactive.name) and not method.name.startswith("fixed:")
 
     def build(cluster: SimulatedCluster | None) -> Predictor:
-        predictor = policy_predictor(method.name, replay, cluster, planner)
+        predictor = policy_predictor(method.name, replay, cluster, planner, models)
         return MonthOld(predictor) if method.error == OLD else predictor
 
     return Actor(run.label, build(None).wants, build, foresees)
+
+
+def _once(text: str) -> Factory:
+    """Gives the trained predictor: its files are read once, not for every episode."""
+    predictor = build_predictor(text)
+    return lambda parameter: predictor
 
 
 class _Pool:

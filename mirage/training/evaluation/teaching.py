@@ -41,6 +41,26 @@ class Model:
     """How long its training took, by the wall's clock; ``None`` where that was not written down."""
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """All that was trained for one run."""
+
+    models: tuple[tuple[str, Model], ...]
+    """By the predictor's name, one or more."""
+
+    @property
+    def mark(self) -> str:
+        """Of all models."""
+        marks = [model.mark for _, model in self.models]
+        return marks[0] if len(marks) == 1 else sha256("".join(marks).encode()).hexdigest()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long all trainings took; ``None`` where that was not written down of each."""
+        times = [model.seconds for _, model in self.models if model.seconds is not None]
+        return sum(times) if len(times) == len(self.models) else None
+
+
 class School:
     """Trains what is not trained yet; builds tables when the first training needs them."""
 
@@ -51,24 +71,27 @@ class School:
         self._workers = workers
         self._tables: tuple[Table, Table] | None = None
 
-    def model(self, run: Run, say: Callable[[str], None]) -> Model:
-        """The model of one method and seed. ``say`` is told what takes time.
+    def learned(self, run: Run, say: Callable[[str], None]) -> Learned:
+        """The models of one method and seed. ``say`` is told what takes time.
 
         Raises ``ConfigError`` for spans that teach nothing, ``ArtifactMismatch`` for a model that was damaged.
         """
-        folder = self._folder / "models" / run.method.name / f"seed-{run.seed}-{self._mark()}"
+        return Learned(tuple((name, self._model(name, run.seed, say)) for name in run.method.taught))
+
+    def _model(self, name: str, seed: int, say: Callable[[str], None]) -> Model:
+        folder = self._folder / "models" / name / f"seed-{seed}-{self._mark()}"
         if not folder.exists():
-            self._train(run, folder, say)
+            self._train(name, seed, folder, say)
         manifest = read_manifest(folder)
         verify_files(folder, manifest)
         mark = sha256((folder / MANIFEST).read_bytes()).hexdigest()
         return Model(folder, mark, _took(folder.parent).get(folder.name))
 
-    def _train(self, run: Run, folder: Path, say: Callable[[str], None]) -> None:
+    def _train(self, name: str, seed: int, folder: Path, say: Callable[[str], None]) -> None:
         teaching, choosing = self._lessons(say)
-        say(f"training {run.label}")
+        say(f"training {name} seed {seed}")
         begin = perf_counter()
-        build_trainer(run.method.name).train(teaching, choosing, run.seed, folder)
+        build_trainer(name).train(teaching, choosing, seed, folder)
         took = _took(folder.parent) | {folder.name: perf_counter() - begin}
         write_whole(folder.parent / TOOK, json.dumps(took, indent=1) + "\n")
 
