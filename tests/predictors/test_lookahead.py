@@ -15,8 +15,10 @@ from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.predictors.lookahead import Budget, Lookahead
-from mirage.predictors.lookahead.predictor import LEARNT, LEVELS
+from mirage.predictors.lookahead.predictor import LEARNING, LEVELS, LONG_QUEUE
+from mirage.predictors.lookahead.sampling import Outlook
 from mirage.replay.closedloop import replay
+from mirage.simulator.resume import Resumption
 from mirage.simulator.simulation import Simulation
 
 TRACE = trace(2, days=24, load=0.9)
@@ -97,7 +99,7 @@ END = 2 * HOUR
 
 
 def weighed(*starts: list[int]) -> ActionScores:
-    """The answer two hours before the end; the times tried are now, in half an hour, and the end."""
+    """The answer two hours before the end; the times tried are now, within half an hour, and the end."""
     return Lookahead(CLUSTER)._weigh(Drawn(list(starts)), 0, END)  # type: ignore[arg-type]
 
 
@@ -106,14 +108,24 @@ def test_luck_of_a_later_submission_is_nothing_to_wait_for() -> None:
     assert answer.submit == answer.hold == -HOUR
 
 
-def test_holding_is_worth_the_best_later_time_and_a_part_of_what_foresight_would_gain() -> None:
+def test_holding_is_worth_the_best_later_time_and_of_foresight_what_is_learnt_until_then() -> None:
     """Now: an hour's overlap. In half an hour: nothing or three hours late, evenly; at the end four late."""
     early, late = [END - HOUR, END, END + 4 * HOUR], [END - HOUR, END + 3 * HOUR, END + 4 * HOUR]
     answer = weighed(early, late)
     assert answer.submit == -HOUR
     assert answer.hold == pytest.approx(-1.5 * HOUR)
     split = weighed([END - HOUR, END - HOUR, END], [END - HOUR, END, END + 3 * HOUR])
-    assert split.hold == pytest.approx(-((1 - LEARNT) * 0.5 * HOUR))
+    assert split.hold == pytest.approx(-np.exp(-1800 / LEARNING) * 0.5 * HOUR)
+
+
+@pytest.mark.parametrize("load", [1.05, 1.1])
+def test_planned_roughly_a_long_queue_waits_as_long_as_planned_with_care(load: float) -> None:
+    observation, _ = seen(12, 4 * HOUR, load=load)
+    assert len(observation.snapshot.pending) >= LONG_QUEUE
+    now, until, futures = observation.time, observation.time + 10 * DAY, np.arange(40)
+    rough = Lookahead(CLUSTER).outlook(observation, until).starts(futures, np.array([now])) - now
+    careful = Outlook(observation, Resumption(CLUSTER), 0, until).starts(futures, np.array([now])) - now
+    assert rough.mean() == pytest.approx(careful.mean(), rel=0.05)
 
 
 def test_on_an_idle_cluster_it_is_too_early_and_the_start_is_now() -> None:

@@ -1,9 +1,9 @@
 """Look-ahead: plays the coming days many times on the simulator, and weighs submitting now against later.
 
 All submit times are tried in the same futures, so that their costs differ by the submit time alone. What holding
-is worth lies between two figures that the futures give: the best single later time, chosen now (open loop: what
-is learnt until then counts for nothing), and the best later time of each future (as if all were known). ``LEARNT``
-says where between them.
+until a later time is worth lies between two figures that the futures give: submitting then whatever has happened
+(open loop: what is learnt meanwhile counts for nothing), and the best time from then on of each future (as if all
+were known). The longer held, the more is learnt: ``LEARNING`` says how fast.
 """
 
 from __future__ import annotations
@@ -48,17 +48,20 @@ forecasts were as good as with a pass over all jobs every 30 s (CRPS 1.58 h both
 TOO_EARLY = 0.75
 """It is too early when this part of the futures starts well before the predecessor ends."""
 
-LATER = (HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
-"""Submit times tried besides now and the predecessor's end, from now on."""
+LATER = (HOUR // 6, HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
+"""Submit times tried besides now and the predecessor's end, from now on. The first is about the next look: often
+every time of some hours leads to one start, and only the step to the next look says that holding is free."""
 
+LEARNING = 4 * HOUR
+"""All but 1/e of what perfect foresight would gain is learnt in this time; 1 to 4 hours did as well on LS6 in
+December and January."""
 
-LEARNT = 0.25
-"""How much of what perfect foresight would gain is still learnt by holding; chosen on January of LS6."""
-
-PAUSE = 0.25
+PAUSE = 0.05
 """After a look that finds much time left, the next is due when this part of it has passed."""
 
-LONGEST_PAUSE = 4 * HOUR
+LONGEST_PAUSE = HOUR // 2
+"""Others who submit many jobs at once can use up twenty hours within one."""
+
 REMEMBERED = 256
 """Predecessors whose last look is remembered."""
 
@@ -153,16 +156,18 @@ class Lookahead:
             starts = np.concatenate([starts, outlook.starts(futures, times)])
             # Later submission starts no earlier but by luck, and luck is nothing to wait for.
             costs = _costs(np.maximum.accumulate(starts, axis=1) - end, self._weights)
-            held = _held(costs[:, 1:])
+            held = _held(costs[:, 1:], times[1:] - now)
             if _clear(costs[:, 0] - held, budget.clear):
                 break
         return ActionScores(-float(costs[:, 0].mean()), -float(held.mean()), _forecast(starts[:, 0]))
 
 
-def _held(costs: Floats) -> Floats:
-    """What holding costs in each future, shape (futures,); from the costs of later submit times."""
-    chosen = costs[:, int(np.argmin(costs.mean(axis=0)))]
-    held: Floats = (1.0 - LEARNT) * chosen + LEARNT * costs.min(axis=1)
+def _held(costs: Floats, after: Int64) -> Floats:
+    """What holding costs in each future, shape (futures,); from the costs of times so long (s) after now."""
+    foreseen = np.minimum.accumulate(costs[:, ::-1], axis=1)[:, ::-1]
+    learnt = 1.0 - np.exp(-after / LEARNING)
+    expected = (1.0 - learnt) * costs + learnt * foreseen
+    held: Floats = expected[:, int(np.argmin(expected.mean(axis=0)))]
     return held
 
 
