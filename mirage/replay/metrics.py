@@ -110,7 +110,7 @@ class ReplayMetrics:
             "zero_within_s": ZERO_WITHIN,
             "close_within_s": CLOSE_WITHIN,
             "intervals": asdict(self.resampling) | {"block_episodes": self.block_episodes},
-            "rows": [_finite(asdict(row)) for row in self.rows],
+            "rows": [for_json(asdict(row)) for row in self.rows],
         }
 
 
@@ -212,7 +212,7 @@ def _reduction(sample: _Sample, policy: str) -> Estimate | None:
     if REACTIVE not in sample.x:
         return None
     own, base = (sample.mean(np.maximum(sample.hours(name), 0)) for name in (policy, REACTIVE))
-    return sample.estimate(1 - _ratio(own, base))
+    return sample.estimate(1 - ratio(own, base))
 
 
 def _regret(sample: _Sample, distance: Floats) -> Estimate | None:
@@ -225,19 +225,19 @@ def _gap_closed(sample: _Sample, distance: Floats) -> Estimate | None:
     if ORACLE not in sample.x or REACTIVE not in sample.x:
         return None
     floor, ceiling = (sample.mean(abs(sample.hours(name))) for name in (ORACLE, REACTIVE))
-    return sample.estimate(_ratio(ceiling - distance, ceiling - floor))
+    return sample.estimate(ratio(ceiling - distance, ceiling - floor))
 
 
-def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
     """Quotient, ``nan`` where the denominator is not positive (nothing to reduce, no gap to close)."""
     positive = denominator > 0
     return np.where(positive, numerator / np.where(positive, denominator, 1), np.nan)
 
 
-def _finite(value: object) -> object:
+def for_json(value: object) -> object:
     """The same nest of dicts and lists with ``None`` for numbers that JSON cannot say."""
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
+        return {key: for_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
+        return [for_json(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

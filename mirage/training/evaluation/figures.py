@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import WaitForecast
 from mirage.replay.bootstrap import Estimate, Resampling, resample_episodes, weighted_mean
-from mirage.replay.metrics import CLOSE_WITHIN, ZERO_WITHIN
+from mirage.replay.metrics import CLOSE_WITHIN, ZERO_WITHIN, ratio
 from mirage.replay.panel import ORACLE, REACTIVE
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class _Panel:
         if REACTIVE not in self._x:
             return None
         base = np.maximum(self._x[REACTIVE][0], 0)
-        return self._spread(np.maximum(x, 0), lambda mean: 1 - _ratio(mean, self._mean(base, len(mean))))
+        return self._spread(np.maximum(x, 0), lambda mean: 1 - ratio(mean, self._mean(base, len(mean))))
 
     def _gap_closed(self, x: Floats) -> Spread | None:
         if REACTIVE not in self._x or ORACLE not in self._x:
@@ -193,7 +193,7 @@ class _Panel:
 
         def closed(mean: Floats) -> Floats:
             top = self._mean(ceiling, len(mean))
-            return _ratio(top - mean, top - self._mean(floor, len(mean)))
+            return ratio(top - mean, top - self._mean(floor, len(mean)))
 
         return self._spread(abs(x), closed)
 
@@ -210,12 +210,6 @@ def _outcomes(episodes: Sequence[Played]) -> dict[int, int]:
         for one in episodes
         if one.successor_start is not None and one.predecessor_end is not None
     }
-
-
-def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Quotient, ``nan`` where the denominator is not positive (nothing to reduce, no gap to close)."""
-    positive = denominator > 0
-    return np.where(positive, numerator / np.where(positive, denominator, 1), np.nan)
 
 
 def calibration_of(forecasts: Sequence[Forecast]) -> Calibration | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from mirage.replay.metrics import for_json
 from mirage.replay.panel import ORACLE, REACTIVE
 from mirage.replay.wording import duration, hours, hours_interval, instant, percent, percent_interval, plural
 from mirage.training.evaluation.playing import PROBES
@@ -194,21 +194,13 @@ def _inline(column: Column, row: Row) -> str:
 
 def document(plan: EvaluationPlan, figures: Figures, trace: str, cluster: str) -> dict[str, object]:
     """Everything, as values for ``json.dumps``; ``None`` where a statistic is undetermined."""
-    finite = _finite(asdict(figures))
-    assert isinstance(finite, dict)
+    told = for_json(asdict(figures))
+    assert isinstance(told, dict)
     return {
         "trace": trace,
         "cluster": cluster,
         "units": "hours; shares are fractions",
         "plan": asdict(plan),
         "said": list(describe(plan, figures)),
-        **finite,
+        **told,
     }
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
