@@ -8,6 +8,7 @@ onnxruntime alone.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,7 +36,7 @@ from mirage.predictors.artifacts.writing import Learnt, write_artifact
 from mirage.predictors.conformance import check_predictor, sample_observation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "ActionScores",
@@ -75,6 +76,7 @@ __all__ = [
     "schema",
     "stacked_tables",
     "submit_points",
+    "training_libraries",
     "trees_graph",
     "write_artifact",
 ]
@@ -103,3 +105,12 @@ def artifact_factory(plugin: str) -> Callable[[str], ArtifactPredictor]:
         return load_artifact(Path(parameter).expanduser(), f"{plugin}:{parameter}", plugin=plugin)
 
     return build
+
+
+@contextmanager
+def training_libraries(package: str) -> Iterator[None]:
+    """For imports that only training needs. Raises ``MissingExtra``, naming the extra ``train`` of the package."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"training by {package}, which imports {error.name},", "train", package) from error

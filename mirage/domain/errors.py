@@ -102,6 +102,6 @@ class PluginNotFound(MirageError):
 class MissingExtra(MirageError):
     """An optional package is not installed; the text names the extra that brings it."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'mirage-slurm[{extra}]'")
+    def __init__(self, feature: str, extra: str, package: str = "mirage-slurm") -> None:
+        super().__init__(f"{feature} needs an optional package: pip install '{package}[{extra}]'")
         self.extra = extra

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.plugin import MissingExtra, artifact_factory
+from mirage.plugin import artifact_factory, training_libraries
 
 if TYPE_CHECKING:
     from mirage.plugin import Trainer
@@ -31,10 +31,6 @@ def moe_trainer() -> Trainer:
 
 
 def _trainer(kind: str) -> Trainer:
-    try:
+    with training_libraries("mirage-dqn"):
         from mirage_dqn.learning import trainer
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("mirage"):
-            raise
-        raise MissingExtra(f"training dqn ({error.name})", "train") from None
     return trainer(kind)

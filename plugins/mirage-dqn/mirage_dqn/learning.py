@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -121,7 +122,4 @@ def trainer(kind: str) -> ScoreTrainer:
     options.encoder.check()
     course = Course(epochs=10, steps=150_000)
 
-    def learn_so(table: Table, validation: Table | None, seed: int, course: Course) -> Learned:
-        return learn(table, validation, seed, course, options)
-
-    return ScoreTrainer(NAME, VERSION, learn_so, course, options.weights)
+    return ScoreTrainer(NAME, VERSION, partial(learn, options=options), course, options.weights)

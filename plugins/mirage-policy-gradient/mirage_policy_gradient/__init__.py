@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.plugin import MissingExtra, artifact_factory
+from mirage.plugin import artifact_factory, training_libraries
 
 if TYPE_CHECKING:
     from mirage.plugin import Trainer
@@ -36,10 +36,6 @@ def ppo_trainer() -> Trainer:
 
 
 def _trainer(kind: str, algorithm: str = "reinforce") -> Trainer:
-    try:
+    with training_libraries("mirage-policy-gradient"):
         from mirage_policy_gradient.learning import trainer
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("mirage"):
-            raise
-        raise MissingExtra(f"training policy-gradient ({error.name})", "train") from None
     return trainer(kind, algorithm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +151,4 @@ def trainer(kind: str, algorithm: str) -> ScoreTrainer:
     options.check()
     course = Course(epochs=10, steps=3_000_000)
 
-    def learn_so(table: Table, validation: Table | None, seed: int, course: Course) -> Learned:
-        return learn(table, validation, seed, course, options)
-
-    return ScoreTrainer(NAME, VERSION, learn_so, course, options.weights)
+    return ScoreTrainer(NAME, VERSION, partial(learn, options=options), course, options.weights)

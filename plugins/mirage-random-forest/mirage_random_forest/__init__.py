@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.plugin import artifact_factory
+from mirage.plugin import artifact_factory, training_libraries
 
 if TYPE_CHECKING:
     from mirage.plugin import Trainer
@@ -15,7 +15,8 @@ predictor = artifact_factory(NAME)
 
 
 def trainer() -> Trainer:
-    """Learns it. Needs the extra ``train``."""
-    from mirage_random_forest.training import ForestTrainer
+    """Learns it. Raises ``MissingExtra`` without the extra ``train``."""
+    with training_libraries("mirage-random-forest"):
+        from mirage_random_forest.training import ForestTrainer
 
     return ForestTrainer()

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestRegressor
 
 from mirage.plugin import (
     ConfigError,
     Learnt,
-    MissingExtra,
     Table,
     Tree,
     WaitDistribution,
@@ -105,7 +105,7 @@ class ForestTrainer:
 
     def _grown(self, table: Table, leaf: int, seed: int, trees: int) -> Any:
         settings, features = self._settings, _features(table)
-        forest = _forest_class()(
+        forest = RandomForestRegressor(
             n_estimators=trees,
             min_samples_leaf=leaf,
             max_features=settings.columns,
@@ -156,11 +156,3 @@ def _features(table: Table) -> Float32:
 
 def _wait(table: Table) -> Float64:
     return np.asarray(table.wait.ravel() / HOUR)
-
-
-def _forest_class() -> Any:
-    try:
-        from sklearn.ensemble import RandomForestRegressor
-    except ModuleNotFoundError:
-        raise MissingExtra("training random-forest", "train") from None
-    return RandomForestRegressor

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
 
 from mirage.plugin import (
     ConfigError,
     Learnt,
-    MissingExtra,
     Table,
     Tree,
     WaitQuantiles,
@@ -89,7 +89,6 @@ class XGBoostTrainer:
         self, table: Table, seed: int, rounds: int, validation: Table | None = None
     ) -> tuple[Any, dict[str, list[float]]]:
         """A booster, and its loss on both spans by round where there is a validation."""
-        xgboost = _xgboost()
         data = self._matrix(table)
         watched = [(data, "train")]
         if validation is not None:
@@ -110,7 +109,7 @@ class XGBoostTrainer:
         thin = slice(None, None, self._settings.thin)
         features = table.features[:, thin].reshape(-1, table.features.shape[-1])
         wait = np.log1p(table.wait[:, thin].ravel() / HOUR)
-        return _xgboost().QuantileDMatrix(features, wait, max_bin=self._settings.bins, ref=like)
+        return xgboost.QuantileDMatrix(features, wait, max_bin=self._settings.bins, ref=like)
 
     def _parameters(self, seed: int) -> dict[str, Any]:
         settings = self._settings
@@ -168,11 +167,3 @@ def _gains(booster: Any) -> Float64:
 
 def _features(table: Table) -> Float32:
     return table.features.reshape(-1, table.features.shape[-1])
-
-
-def _xgboost() -> Any:
-    try:
-        import xgboost
-    except ModuleNotFoundError:
-        raise MissingExtra("training xgboost", "train") from None
-    return xgboost

@@ -66,7 +66,7 @@ def by_trees(
     try:
         import xgboost
     except ModuleNotFoundError:
-        raise MissingExtra("learning waits", "train") from None
+        raise MissingExtra("learning waits", "train", "mirage-xgboost") from None
     parameters: dict[str, Any] = PARAMETERS | {
         "objective": "reg:quantileerror",
         "quantile_alpha": np.array(LEVELS),
