@@ -75,7 +75,7 @@ class Budget:
     batch: int = 40
     """Then so many at a time for all submit times, until the better action is clear."""
     most: int = 80
-    """Where it does not become clear, the choice hardly matters: 8 to 32 futures decided as well on LS6 in January."""
+    """Where it does not become clear the choice hardly matters: 8 to 32 decided as well on LS6 in January."""
     clear: float = 2.5
     """Standard errors by which the worth of the two actions must differ to be clear."""
 
