@@ -2,7 +2,7 @@
 
 What a queue does not show is filled in: which nodes running jobs hold (any that fit), and what raises or lowers
 a priority beyond what the configuration says (taken as constant). Fair share is part of that constant: usage is
-not seen, and changes slowly.
+not seen, and changes slowly. Jobs that are still to come get what waiting jobs of their users show.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from mirage.simulator.kernel.layout import (
 )
 from mirage.simulator.model import Model
 from mirage.simulator.registry import Registry
+from mirage.simulator.shares import Shares
 
 if TYPE_CHECKING:
     from mirage.domain.job import JobRequest
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
 
 Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Table = NDArray[np.void]
 
 _ROOM = 64
@@ -62,6 +64,7 @@ class Resumption:
     """Resumes one cluster again and again; what its configuration says is worked out once."""
 
     def __init__(self, cluster: ClusterConfig) -> None:
+        self._fair_share = cluster.priority.fair_share
         weights = replace(cluster.priority, fair_share=0, fair_share_algorithm=FairShare.NONE)
         self._model = Model(replace(cluster, priority=weights))
         self._accounts = Accounts.of(self._model.cluster, self._model.resources)
@@ -74,17 +77,26 @@ class Resumption:
         found.jobs["row"] = found.jobs["id"] = ABSENT
         return Coming(found.jobs, found.needs, rows, len(self._accounts.groups))
 
-    def resume(self, snapshot: Snapshot, request: JobRequest, submitted: float = 0.0) -> Resumed:
+    @property
+    def shares(self) -> bool:
+        """Whether fair share counts here."""
+        return self._fair_share > 0
+
+    def resume(self, snapshot: Snapshot, request: JobRequest, fair_share: float = float("nan")) -> Resumed:
         """The cluster as ``snapshot`` shows it, with ``request`` to be submitted.
 
-        ``submitted`` is added to the priority of the request. Raises ``SubmissionRejected`` where the cluster
-        would refuse it.
+        ``fair_share``: the factor of the request's owner; where it is not known the request gets what waiting
+        jobs show. Raises ``SubmissionRejected`` where the cluster would refuse the request.
         """
         registry = Registry(self._accounts, self._users)
         candidate = registry.encode(self._model, request)
-        candidate.job["static"] += submitted
         candidate.job["runtime"] = NEVER
-        shown = self._shown(snapshot)
+        shown, beyond = self._shown(snapshot)
+        shares = Shares.none()
+        if self.shares:
+            own = Shares.known(int(candidate.job["user"][0]), self._fair_share * fair_share)
+            shares = Shares.seen(shown.jobs["user"], beyond).beside(own)
+        candidate.job["static"] += shares.of(candidate.job["user"])
         fixed = self._fixed(shown)
         world = tables.new_world(self._model, self._accounts, fixed, snapshot.time)
         world = tables.with_room(world, len(shown) + _ROOM)
@@ -95,7 +107,7 @@ class Resumption:
         futures.resume(fixed, world, scratch, shown.jobs, shown.needs, slots)
         world.sim["last_main"] = world.sim["last_backfill"] = snapshot.time
         queue.refresh(fixed, world, scratch)
-        return Resumed(self._model, self._accounts, fixed, world, candidate, slots, shown.rows)
+        return Resumed(self._model, self._accounts, fixed, world, candidate, slots, shown.rows, shares)
 
     def _known(self, users: Names) -> Names:
         """The same users by numbers that stay the same from call to call."""
@@ -103,8 +115,11 @@ class Resumption:
         codes = np.array([*numbers, -1], dtype=np.int32)[users.codes]
         return Names(codes, tuple(self._users))
 
-    def _shown(self, snapshot: Snapshot) -> Coming:
-        """The jobs of the snapshot as rows, running ones first; ``rows`` count running, then pending jobs."""
+    def _shown(self, snapshot: Snapshot) -> tuple[Coming, Floats]:
+        """The jobs of the snapshot as rows, running ones first; ``rows`` count running, then pending jobs.
+
+        With each one's priority beyond what is computed; ``nan`` for those that do not show it.
+        """
         columns = _joined(snapshot.running, snapshot.pending)
         order = np.argsort(columns.submit, kind="stable")
         table = job_table(
@@ -120,10 +135,10 @@ class Resumption:
         place = order[found.jobs["row"]]
         again = np.argsort(place, kind="stable")
         jobs, needs, rows = found.jobs[again], np.ascontiguousarray(found.needs[again]), place[again]
-        self._fill(jobs, columns.take(rows), rows < len(snapshot.running), snapshot.time)
-        return Coming(jobs, needs, rows, len(self._accounts.groups))
+        beyond = self._fill(jobs, columns.take(rows), rows < len(snapshot.running), snapshot.time)
+        return Coming(jobs, needs, rows, len(self._accounts.groups)), beyond
 
-    def _fill(self, jobs: Table, shown: JobColumns, runs: NDArray[np.bool_], now: int) -> None:
+    def _fill(self, jobs: Table, shown: JobColumns, runs: NDArray[np.bool_], now: int) -> Floats:
         """What the queue shows beyond a request: ids, starts, ages, and priority beyond what is computed."""
         jobs["row"], jobs["id"] = ABSENT, shown.job_id
         jobs["start"] = np.where(runs, shown.start, NEVER)
@@ -133,19 +148,21 @@ class Resumption:
         ready = ~runs & (shown.eligible <= now)
         jobs["eligible"] = np.where(ready, shown.eligible, NEVER)
         jobs["accrue"] = jobs["eligible"]
-        jobs["static"] += np.where(ready, self._beyond(jobs, shown.priority, now), 0.0)
+        beyond = self._beyond(jobs, shown.priority, now)
+        jobs["static"] += np.where(ready, beyond, 0.0)
+        return np.where(ready, beyond, np.nan)
 
-    def _beyond(self, jobs: Table, priority: Int64, now: int) -> NDArray[np.float64]:
+    def _beyond(self, jobs: Table, priority: Int64, now: int) -> Floats:
         """Observed priority less the computed one; 0 where rounding and the time of computing explain it."""
         weights = self._model.cluster.priority
         if weights.max_age <= 0:
-            whole: NDArray[np.float64] = priority - jobs["static"]
+            whole: Floats = priority - jobs["static"]
             return whole
         age = np.minimum(1.0, np.maximum(0, now - jobs["accrue"]) / weights.max_age)
         beyond = priority - (jobs["static"] + weights.age * age)
         slack = 1.0 + weights.age * weights.calc_period / weights.max_age
         explained: NDArray[np.bool_] = np.abs(beyond) <= slack
-        kept: NDArray[np.float64] = np.where(explained, 0.0, beyond)
+        kept: Floats = np.where(explained, 0.0, beyond)
         return kept
 
     def _fixed(self, shown: Coming) -> Fixed:
@@ -188,6 +205,13 @@ class Resumed:
     slots: Int64
     rows: Int64
     """Which of the snapshot's jobs, running ones first, are there; the cluster would refuse the others."""
+    shares: Shares
+
+    def shared(self, coming: Coming) -> Coming:
+        """The same arrivals, each with the fair share of its user."""
+        jobs = coming.jobs.copy()
+        jobs["static"] += self.shares.of(jobs["user"])
+        return replace(coming, jobs=jobs)
 
     @property
     def lost(self) -> int:

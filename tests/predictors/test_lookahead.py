@@ -10,7 +10,7 @@ import pytest
 from small_trace import CLUSTER, DAY, HOUR, plan, trace
 
 from mirage.backends.simulated import SimulatedCluster
-from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast
+from mirage.domain.decision import ActionScores, Observation, RecentWaits, Standing, WaitForecast
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
@@ -147,6 +147,21 @@ def test_much_too_early_it_does_not_look_again_at_once() -> None:
 
     assert predictor.predict(later(600)) is first
     assert predictor.predict(later(10 * HOUR)) is not first
+
+
+def test_the_owners_fair_share_is_asked_where_it_counts_and_changes_the_forecast() -> None:
+    assert not Lookahead(CLUSTER).wants.standing
+    shared = replace(CLUSTER, priority=replace(CLUSTER.priority, fair_share=100_000))
+    predictor = Lookahead(shared, budget=SMALL)
+    assert predictor.wants.standing
+    observation, _ = seen(12, HOUR, load=1.1)
+    observation = replace(observation, predecessor=None)
+    poor, rich = (
+        predictor.predict(replace(observation, standing=Standing(fair_share=factor))) for factor in (0.0, 1.0)
+    )
+    assert isinstance(poor, WaitForecast)
+    assert isinstance(rich, WaitForecast)
+    assert rich.at(0.5) < poor.at(0.5) - DAY
 
 
 def test_the_forecast_of_a_first_link_is_when_it_would_start() -> None:

@@ -204,7 +204,7 @@ def weekly(weeks: int) -> JobTable:
 
 
 def drawn_submissions(weeks: int, until: int, future: int) -> np.ndarray:
-    arrivals = Arrivals(past(weekly(weeks), NOW - 1), Resumption(CLUSTER), 0)
+    arrivals = Arrivals(past(weekly(weeks), NOW - 1), Resumption(CLUSTER).coming(weekly(weeks)), 0)
     return arrivals.rows(arrivals.draw(future, until)).jobs["submit"]
 
 
@@ -218,7 +218,7 @@ def test_other_weeks_give_other_futures() -> None:
     rng = np.random.default_rng(0)
     times = np.sort(rng.integers(NOW - 6 * WEEK, NOW, 600)).tolist()
     table = jobs([("ann", "job", HOUR, time, time + 60) for time in times])
-    arrivals = Arrivals(past(table), Resumption(CLUSTER), 0)
+    arrivals = Arrivals(past(table), Resumption(CLUSTER).coming(table), 0)
     found = {tuple(arrivals.rows(arrivals.draw(f, NOW + 3 * DAY)).jobs["submit"].tolist()) for f in range(20)}
     assert len(found) >= 15
     for submissions in found:
@@ -230,7 +230,7 @@ def test_other_weeks_give_other_futures() -> None:
 def test_less_than_a_week_is_too_little() -> None:
     table = jobs([("ann", "job", HOUR, NOW - 3 * DAY, NOW - 2 * DAY)])
     with pytest.raises(ValueError, match="less than a week"):
-        Arrivals(past(table), Resumption(CLUSTER), 0)
+        Arrivals(past(table), Resumption(CLUSTER).coming(table), 0)
 
 
 def test_our_own_links_are_not_part_of_the_load() -> None:

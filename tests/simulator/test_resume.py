@@ -14,6 +14,7 @@ from small_trace import CLUSTER, DAY, trace
 
 from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.job import NEVER, JobRequest
+from mirage.domain.jobtable import Names, job_table
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.simulator.cluster import Association, ClusterConfig, PriorityWeights
 from mirage.simulator.configuration.resize import with_nodes
@@ -138,6 +139,45 @@ def test_priority_beyond_what_is_computed_is_kept() -> None:
     config = cluster(priority=PriorityWeights(age=1000, job_size=2000))
     behind = queue(running=FULL, pending=((4, 20 * HOUR, T0 - HOUR, 1),))
     assert play(config, behind, [4 * HOUR, 5 * HOUR], nodes=2) == 3
+
+
+SHARED = cluster(priority=PriorityWeights(age=10, fair_share=10_000))
+WAITS = queue(running=FULL, pending=((4, 20 * HOUR, T0 - HOUR, 5_000),))
+"""Ann's waiting job shows that she is given half of what fair share may give."""
+
+
+@pytest.mark.parametrize(("factor", "hours"), [(0.9, 3), (0.1, 8)])
+def test_who_has_the_larger_share_goes_first(factor: float, hours: int) -> None:
+    resumption = Resumption(SHARED)
+    resumed = resumption.resume(WAITS, ask("bob"), factor)
+    runs = np.array([4 * HOUR, 5 * HOUR])
+    nothing = resumption.coming(trace(0).take(np.empty(0, dtype=np.int64)))
+    played = Futures(resumed, 0).starts(runs, unknown(resumed), nothing, np.array([T0]), T0 + 10 * DAY)
+    assert played[0] == T0 + hours * HOUR
+
+
+def test_arrivals_have_the_share_that_their_users_waiting_jobs_show() -> None:
+    arrivals = job_table(
+        3,
+        user=Names.encode(["ann", "bob", "eve"]),
+        submit=np.arange(3, dtype=np.int64),
+        limit=np.full(3, HOUR, dtype=np.int64),
+        nodes=np.ones(3, dtype=np.int32),
+    )
+    for factor, bobs in ((0.1, 1_000), (float("nan"), 5_000)):
+        resumption = Resumption(SHARED)
+        coming = resumption.coming(arrivals)
+        resumed = resumption.resume(WAITS, ask("bob"), factor)
+        gained = resumed.shared(coming).jobs["static"] - coming.jobs["static"]
+        assert gained == pytest.approx([5_000, bobs, 5_000], abs=10)
+        assert resumed.candidate.job["static"][0] == pytest.approx(bobs, abs=10)
+
+
+def test_where_fair_share_does_not_count_nobody_has_any() -> None:
+    resumption = Resumption(cluster(priority=PriorityWeights(age=10)))
+    resumed = resumption.resume(WAITS, ask("bob"), 0.9)
+    assert resumed.candidate.job["static"][0] == 0
+    assert resumed.shares.of(np.arange(3)).tolist() == [0, 0, 0]
 
 
 def test_a_held_job_stays_where_it_is() -> None:

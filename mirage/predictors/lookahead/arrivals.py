@@ -18,7 +18,6 @@ from mirage.simulator.resume import Coming
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.predictors.lookahead.past import Past
-    from mirage.simulator.resume import Resumption
 
 Int64 = NDArray[np.int64]
 DAY, WEEK = 86_400, 7 * 86_400
@@ -44,15 +43,15 @@ class Drawn:
 class Arrivals:
     """Draws the arrivals of the next days."""
 
-    def __init__(self, past: Past, resumption: Resumption, seed: int) -> None:
-        """Raises ``ValueError`` where less than a week of the past is known."""
+    def __init__(self, past: Past, coming: Coming, seed: int) -> None:
+        """``coming``: the jobs of ``past`` as arrivals. Raises ``ValueError`` where less than a week is known."""
         self._now, self._seed = past.now, seed
         first = int(past.table.submit[0])
         self._weeks = min(WEEKS, (past.now - first) // WEEK)
         if self._weeks < 1:
             raise ValueError("less than a week of the past is known: nothing to draw arrivals from")
-        self._coming = resumption.coming(past.table)
-        self._submit = self._coming.jobs["submit"].copy()
+        self._coming = coming
+        self._submit = coming.jobs["submit"].copy()
 
     def draw(self, future: int, until: Seconds) -> Drawn:
         """Which arrivals one future has from now to ``until``."""

@@ -113,8 +113,8 @@ class Lookahead:
 
     @property
     def wants(self) -> Wants:
-        """The queue, and the jobs of the weeks that futures are drawn from."""
-        return Wants(queue=True, history=SPAN)
+        """The queue, the jobs of the weeks that futures are drawn from, and fair share where it counts."""
+        return Wants(queue=True, history=SPAN, standing=self._resumption.shares)
 
     def predict(self, observation: Observation) -> Prediction:
         """Expected objectives of submitting now and of the best later time, with the forecast.

@@ -43,8 +43,9 @@ class Outlook:
         past = Past.of(observation)
         snapshot = observation.snapshot
         self._seed, self._until, self._now = seed, until, snapshot.time
-        self._arrivals = Arrivals(past, resumption, seed + _DAYS)
-        self._resumed = resumption.resume(snapshot, observation.successor)
+        coming = resumption.coming(past.table)
+        self._resumed = resumption.resume(snapshot, observation.successor, observation.standing.fair_share)
+        self._arrivals = Arrivals(past, self._resumed.shared(coming), seed + _DAYS)
         self._run_times, self._cancellations = RunTimes(past), Cancellations(past)
         rows, running = self._resumed.rows, len(snapshot.running)
         self._jobs = _joined(snapshot.running, snapshot.pending).take(rows)

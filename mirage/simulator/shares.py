@@ -1,0 +1,60 @@
+"""What fair share adds to the priority of each user's jobs, as far as waiting jobs show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Priority by user."""
+
+    users: Int64
+    """Numbers, ascending."""
+    given: Floats
+    """What each of them gets."""
+    others: float
+    """What all others get."""
+
+    @classmethod
+    def none(cls) -> Shares:
+        """Nobody gets anything."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0), 0.0)
+
+    @classmethod
+    def seen(cls, users: Int64, priority: Floats) -> Shares:
+        """The mean of each user's jobs, and for others that of all; ``nan`` in ``priority`` says nothing."""
+        known = ~np.isnan(priority)
+        if not known.any():
+            return cls.none()
+        numbers, place = np.unique(users[known], return_inverse=True)
+        return cls(
+            numbers, np.bincount(place, priority[known]) / np.bincount(place), float(priority[known].mean())
+        )
+
+    @classmethod
+    def known(cls, user: int, priority: float) -> Shares:
+        """One user's; nobody's where that is ``nan``."""
+        return cls.seen(np.array([user], dtype=np.int64), np.array([priority]))
+
+    def beside(self, better: Shares) -> Shares:
+        """The same, but what ``better`` says of its own users. Others as here, unless nothing was seen here."""
+        kept = ~np.isin(self.users, better.users)
+        users = np.append(self.users[kept], better.users)
+        given, order = np.append(self.given[kept], better.given), np.argsort(users)
+        return Shares(users[order], given[order], self.others if len(self.users) else better.others)
+
+    def of(self, users: ArrayLike) -> Floats:
+        """What jobs of these users get; shape of ``users``."""
+        asked = np.asarray(users)
+        if not len(self.users):
+            return np.full(asked.shape, self.others)
+        place = np.minimum(np.searchsorted(self.users, asked), len(self.users) - 1)
+        found: Floats = np.where(self.users[place] == asked, self.given[place], self.others)
+        return found
