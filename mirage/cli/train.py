@@ -7,19 +7,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from mirage.domain.jobtable import JobTable
     from mirage.features.layout import FeatureSchema
-    from mirage.features.table import Table
-    from mirage.predictors.artifacts.manifest import Manifest
     from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.launch import SlurmJobs
+    from mirage.training.learning import Training
     from mirage.training.tables import TablePlan
+
+JOBS, CPUS = 8, 8
+"""As jobs of a cluster's: how many build a table, and the processors of one that trains."""
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
@@ -44,11 +47,24 @@ Sizes = Annotated[
 ]
 PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the training.")]
+Seed = Annotated[
+    str,
+    typer.Option(help="Seed of the training; several, commas between, make a model each: OUT/seed-0 and so on."),
+]
 Tables = Annotated[
     str, typer.Option("--tables", metavar="DIR", help="Keep the tables here, and use those that are here already.")
 ]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Launched = Annotated[
+    Literal["local", "slurm"],
+    typer.Option(
+        help="local: on this machine; slurm: as jobs of yours, placed as SBATCH_PARTITION, SBATCH_ACCOUNT, "
+        "SBATCH_GRES and such say; --tables and --out must then be on a file system that the nodes share."
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(min=0, help=f"Processes, or jobs, for a table; 0: one for each processor, or {JOBS} jobs."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The manifest as one JSON document on stdout.")]
 
 
@@ -68,8 +84,9 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     also_with_nodes: Sizes = "",
     partition: PartitionName = "",
     schema: Schema = "v2",
-    seed: Seed = 0,
+    seed: Seed = "0",
     tables: Tables = "",
+    launcher: Launched = "local",
     workers: Workers = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -79,42 +96,95 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     """
     from mirage.cli.arguments import load_cluster, load_trace, parse_instant
     from mirage.features.schema import schema as schema_named
-    from mirage.predictors.artifacts.manifest import read_manifest
     from mirage.predictors.artifacts.writing import refuse_existing
     from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
     from mirage.slurm.duration import parse_human
+    from mirage.training.learning import Training
     from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
-    trainer = build_trainer(predictor)
-    refuse_existing(out)
+    build_trainer(predictor)  # what is missing is said before the tables are built
+    outs = _outs(out.absolute(), _numbers("--seed", seed))
+    for each in outs.values():
+        refuse_existing(each)
     first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
     chosen_by = (
         parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
     )
     lessons = Lessons(first, chosen_by, last)
-    sizes = _counts("--nodes", nodes)
+    sizes = _numbers("--nodes", nodes, least=1)
     plan = TablePlan(first, last, sizes, parse_human(limit), parse_human(every), parse_human(grid), partition)
-    maker = _Maker(load_trace(trace), plan, schema_named(schema), workers or os.cpu_count() or 1)
+    place = _Place(launcher, workers)
+    maker = _Maker(load_trace(trace), plan, schema_named(schema), place)
     config = load_cluster(cluster)
-    smaller = [with_nodes(config, count) for count in _counts("--also-with-nodes", also_with_nodes)]
-    with TemporaryDirectory() as passing:
-        folder = Path(tables or passing)
+    smaller = [with_nodes(config, count) for count in _numbers("--also-with-nodes", also_with_nodes, least=1)]
+    with place.folder(tables) as folder:
         whole = maker.table(config, folder)
         teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
-        others = [teaching.table(one, folder) for one in smaller]
-    trainer.train(*lessons.split(whole, others), seed, out)
-    _show(read_manifest(out), out, as_json=as_json)
+        found = (whole, *(teaching.table(one, folder) for one in smaller))
+        place.run([Training(predictor, lessons, found, each, outs[each]) for each in outs], folder)
+    _show(tuple(outs.values()), as_json=as_json)
 
 
-def _counts(option: str, text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
     from mirage.domain.errors import ConfigError
 
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-    if not all(piece.isascii() and piece.isdigit() and int(piece) for piece in pieces):
-        raise ConfigError(option, f"must be numbers from 1 with commas between, not {text!r}")
+    if not all(piece.isascii() and piece.isdigit() and int(piece) >= least for piece in pieces):
+        raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
     return tuple(int(piece) for piece in pieces)
+
+
+def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
+    """Where the model of each seed goes."""
+    from mirage.domain.errors import ConfigError
+
+    if not seeds:
+        raise ConfigError("--seed", "names none")
+    return {seeds[0]: out} if len(seeds) == 1 else {seed: out / f"seed-{seed}" for seed in seeds}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the work is done."""
+
+    launcher: str
+    workers: int
+
+    @contextmanager
+    def folder(self, tables: str) -> Iterator[Path]:
+        """For tables. Raises ``ConfigError`` where the nodes could not see it."""
+        from mirage.domain.errors import ConfigError
+
+        if tables:
+            yield Path(tables).absolute()
+        elif self.launcher == "slurm":
+            raise ConfigError("--tables", "with --launcher slurm, name a folder that the nodes share")
+        else:
+            with TemporaryDirectory() as passing:
+                yield Path(passing)
+
+    def builders(self, folder: Path) -> int | SlurmJobs:
+        """Of a table: so many processes, or jobs."""
+        if self.launcher == "slurm":
+            return self._jobs(folder, "mirage-table", 1, self.workers or JOBS)
+        return self.workers or os.cpu_count() or 1
+
+    def run(self, trainings: Sequence[Training], folder: Path) -> None:
+        """One after the other, or a job each."""
+        work = [training.run for training in trainings]
+        if self.launcher == "slurm":
+            for _ in self._jobs(folder, "mirage-train", CPUS).watched(work):
+                pass
+            return
+        for one in work:
+            one()
+
+    def _jobs(self, folder: Path, name: str, cpus: int, count: int = 1) -> SlurmJobs:
+        from mirage.training.launch import SlurmJobs
+
+        return SlurmJobs(folder / "jobs", name, cpus, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +194,24 @@ class _Maker:
     jobs: JobTable
     plan: TablePlan
     schema: FeatureSchema
-    workers: int
+    place: _Place
 
-    def table(self, config: ClusterConfig, folder: Path) -> Table:
+    def table(self, config: ClusterConfig, folder: Path) -> Path:
+        """Its own folder."""
         from mirage.training.tables import build_table
 
         name = f"{config.name}-{config.node_count}-nodes-{self.schema.name}"
         with _progress(name) as advance:
-            return build_table(
+            build_table(
                 self.jobs,
                 config,
                 self.plan,
                 self.schema,
                 folder / name,
-                workers=self.workers,
+                workers=self.place.builders(folder),
                 on_progress=advance,
             )
+        return folder / name
 
 
 @contextmanager
@@ -155,13 +227,18 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, total=total, completed=done)
 
 
-def _show(manifest: Manifest, out: Path, *, as_json: bool) -> None:
+def _show(outs: tuple[Path, ...], *, as_json: bool) -> None:
+    from mirage.predictors.artifacts.manifest import read_manifest
+
+    manifests = [read_manifest(out) for out in outs]
     if as_json:
-        typer.echo(manifest.text(), nl=False)
+        texts = [manifest.text().strip() for manifest in manifests]
+        typer.echo(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
         return
-    scores = ", ".join(f"{name} {value:.3g}" for name, value in manifest.metrics.items())
-    typer.echo(
-        f"{out}: {manifest.plugin} from {manifest.training.handovers} hand-overs of {manifest.cluster.name}"
-    )
-    typer.echo(f"on those kept for validation: {scores}")
-    typer.echo(f"use it: --predictor {manifest.plugin}:{out}    keep it: mirage models promote {out}")
+    for manifest, out in zip(manifests, outs, strict=True):
+        scores = ", ".join(f"{name} {value:.3g}" for name, value in manifest.metrics.items())
+        typer.echo(
+            f"{out}: {manifest.plugin} from {manifest.training.handovers} hand-overs of {manifest.cluster.name}"
+        )
+        typer.echo(f"on those kept for validation: {scores}")
+        typer.echo(f"use it: --predictor {manifest.plugin}:{out}    keep it: mirage models promote {out}")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from mirage.domain.errors import MirageError, MissingExtra
+from mirage.domain.errors import MirageError
+from mirage.training.launch import JobFailed, SlurmJobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from threading import Event
 
 _LOOK_EVERY = 1.0
-_CPUS, _MINUTES = 8, 12 * 60
+_CPUS = 8
 """What a job of the cluster's asks for."""
 
 
@@ -74,29 +76,24 @@ class SlurmLauncher:
     workers = _CPUS
 
     def __init__(self, cluster: str = "slurm") -> None:
-        """``cluster``: submitit's name of where jobs run. Raises ``MissingExtra``."""
-        try:
-            import submitit
-        except ModuleNotFoundError:
-            raise MissingExtra("training as a job of the cluster's", "slurm") from None
-        self._submitit: Any = submitit
+        """``cluster``: submitit's name of where jobs run. Raises ``MissingExtra``; ``ConfigError``: no Slurm."""
         self._cluster = cluster
+        self._jobs(Path()).check()
 
     def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
         """See the port."""
-        executor = self._submitit.AutoExecutor(folder=folder / "jobs", cluster=self._cluster)
-        executor.update_parameters(name="mirage-train", cpus_per_task=_CPUS, timeout_min=_MINUTES)
-        job = executor.submit(_run_command, tuple(argv), str(folder))
-        while not job.done():
-            if stopped.wait(_LOOK_EVERY):
-                job.cancel()
-                return False
-        try:
-            job.result()
-        except Exception as error:  # submitit's own kinds, and what the command raised on its node
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            raise TrainingFailed(f"job {job.job_id}: {said[-1]}; all of it is in {folder / 'jobs'}") from error
+        work = [partial(_run_command, tuple(argv), str(folder))]
+        with closing(self._jobs(folder).watched(work)) as job:
+            try:
+                for _ in job:
+                    if stopped.is_set():
+                        return False
+            except JobFailed as error:
+                raise TrainingFailed(str(error)) from error
         return True
+
+    def _jobs(self, folder: Path) -> SlurmJobs:
+        return SlurmJobs(folder / "jobs", "mirage-train", _CPUS, cluster=self._cluster)
 
 
 def _run_command(argv: tuple[str, ...], folder: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mirage.features.layout import FeatureSchema
     from mirage.simulator.cluster import ClusterConfig
     from mirage.training.chunks import Arrays, Manifest
+    from mirage.training.launch import SlurmJobs
 
 __all__ = ["Table", "TablePlan", "build_table", "load_table"]
 
@@ -87,15 +89,16 @@ def build_table(
     schema: FeatureSchema,
     folder: Path,
     *,
-    workers: int = 1,
+    workers: int | SlurmJobs = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Table:
     """Build the table into ``folder``, or finish it: chunks that are there already are kept.
 
     Hand-overs whose links would not start within a month are left out. ``on_progress`` is told the starts done
-    and in all. The table does not depend on ``workers`` (processes). Raises ``ConfigError`` for a plan that does
-    not fit the trace and for a folder that holds another table, ``SubmissionRejected`` where the cluster refuses
-    the job.
+    and in all. The table does not depend on ``workers``: so many processes, or jobs of the cluster's, whose nodes
+    must share ``folder``. Raises ``ConfigError`` for a plan that does not fit the trace and for a folder that
+    holds another table, ``SubmissionRejected`` where the cluster refuses the service's job or those that build,
+    ``JobFailed``.
     """
     plan.check(trace)
     manifest = _manifest(trace, cluster, plan, schema)
@@ -207,7 +210,11 @@ def _kept(folder: Path, number: int, manifest: Manifest) -> bool:
     return True
 
 
-def _built(setting: _Setting, numbers: list[int], workers: int) -> Iterator[int]:
+def _built(setting: _Setting, numbers: list[int], workers: int | SlurmJobs) -> Iterator[int]:
+    """The numbers as their chunks are finished."""
+    if not isinstance(workers, int):
+        yield from _built_by_jobs(setting, numbers, workers)
+        return
     if workers <= 1 or len(numbers) <= 1:
         yield from map(_Builder(setting).build, numbers)
         return
@@ -221,6 +228,24 @@ def _built(setting: _Setting, numbers: list[int], workers: int) -> Iterator[int]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _built_by_jobs(setting: _Setting, numbers: list[int], jobs: SlurmJobs) -> Iterator[int]:
+    """Each job takes every so many-th chunk: all simulate the trace up to about its end."""
+    shares = [share for share in (numbers[k :: jobs.count] for k in range(jobs.count)) if share]
+    missing = set(numbers)
+    for _ in jobs.watched([partial(_build_share, setting, share) for share in shares]):
+        found = {number for number in missing if chunks.chunk_path(setting.folder, number).exists()}
+        missing -= found
+        yield from sorted(found)
+    # Those that a shared file system has not shown yet.
+    yield from sorted(missing)
+
+
+def _build_share(setting: _Setting, numbers: list[int]) -> None:
+    builder = _Builder(setting)
+    for number in numbers:
+        builder.build(number)
 
 
 _builder: list[_Builder] = []

@@ -29,10 +29,10 @@ CPUS = 64
 """Of a node."""
 
 
-def drawn_trace(nodes: int, start: int, seed: int) -> JobTable:
-    """Jobs of one node, in part or whole, for ``DAYS`` days from ``start``."""
+def drawn_trace(nodes: int, start: int, seed: int, days: int = DAYS) -> JobTable:
+    """Jobs of one node, in part or whole, for so many days from ``start``."""
     rng = np.random.default_rng(seed)
-    batches = rng.integers(1, 9, size=4 * DAYS * nodes * 24)
+    batches = rng.integers(1, 9, size=4 * days * nodes * 24)
     count = int(batches.sum())
     limit = rng.choice([30, 45, 60, 90], size=count) * 60
     runtime = (limit * rng.uniform(0.3, 1.0, size=count)).astype(np.int64)
@@ -52,7 +52,7 @@ def drawn_trace(nodes: int, start: int, seed: int) -> JobTable:
         state=np.full(count, 3, dtype=np.int8),
         source="drawn",
     )
-    return drawn.take(drawn.submit < start + DAYS * DAY)
+    return drawn.take(drawn.submit < start + days * DAY)
 
 
 def train_models(cluster: ClusterConfig, start: int, folder: Path) -> dict[str, Path]:
