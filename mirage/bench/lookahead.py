@@ -15,7 +15,7 @@ from mirage.backends.simulated import SimulatedCluster
 from mirage.bench.section import Section
 from mirage.domain.decision import ActionScores, Observation, RecentWaits
 from mirage.domain.job import JobRequest
-from mirage.predictors.lookahead import Lookahead
+from mirage.predictors.lookahead import Budget, Lookahead
 from mirage.predictors.lookahead.predictor import BEYOND
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
@@ -38,6 +38,9 @@ LEFT = 10 * HOUR
 """What the predecessor has left: so little that with a queue all submit times must be weighed."""
 
 NODES = 4
+
+NEVER_CLEAR = Budget(clear=1e9)
+"""All futures that may be played are."""
 
 
 def measure_lookahead(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
@@ -88,6 +91,8 @@ def _section(cluster: ClusterConfig, observation: Observation) -> Section:
     seconds, answer = _decided(cluster, observation)
     kind = "all submit times weighed" if isinstance(answer, ActionScores) else "too early at first sight"
     rows.append((f"one decision ({kind})", f"{seconds:.2f} s"))
+    seconds, _ = _decided(cluster, observation, NEVER_CLEAR)
+    rows.append(("the same, were the better action never clear", f"{seconds:.2f} s"))
     title = f"look-ahead: {len(snapshot.pending)} pending, {len(snapshot.running)} running, CPU time on one core"
     return Section(title, tuple(rows))
 
@@ -99,8 +104,10 @@ def _forecast_seconds(predictor: Lookahead, observation: Observation) -> float:
     return time.process_time() - begun
 
 
-def _decided(cluster: ClusterConfig, observation: Observation) -> tuple[float, object]:
-    predictor = Lookahead(cluster)
+def _decided(
+    cluster: ClusterConfig, observation: Observation, budget: Budget | None = None
+) -> tuple[float, object]:
+    predictor = Lookahead(cluster, budget=budget)
     begun = time.process_time()
     answer = predictor.predict(observation)
     return time.process_time() - begun, answer

@@ -24,7 +24,7 @@ from mirage.simulator.simulation import Simulation
 TRACE = trace(2, days=24, load=0.9)
 START = int(TRACE.submit[0])
 SERVICE = JobRequest("service", "we", limit=DAY, nodes=2, tag="t")
-SMALL = Budget(screen=8, batch=16, most=48)
+SMALL = Budget(screen=8, batch=16, most=48, first=48)
 
 
 def seen(day: float, left: int, load: float = 0.9) -> tuple[Observation, SimulatedCluster]:
@@ -194,7 +194,7 @@ def test_forecasts_cover_what_happens() -> None:
     inside = 0
     for day in range(10, 22):
         observation, world = seen(day, HOUR)
-        answer = Lookahead(CLUSTER, budget=Budget(screen=40)).predict(replace(observation, predecessor=None))
+        answer = Lookahead(CLUSTER, budget=Budget(first=40)).predict(replace(observation, predecessor=None))
         assert isinstance(answer, WaitForecast)
         start = int(world.start_times(SERVICE, np.array([world.now()]))[0])
         inside += answer.at(0.1) - 120 <= start <= answer.at(0.9) + 120

@@ -78,6 +78,8 @@ class Budget:
     """Where it does not become clear the choice hardly matters: 8 to 32 decided as well on LS6 in January."""
     clear: float = 2.5
     """Standard errors by which the worth of the two actions must differ to be clear."""
+    first: int = 200
+    """For a link without a predecessor, which is only forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Lookahead:
         """
         now, predecessor = observation.time, observation.predecessor
         if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
-            every = np.arange(self._budget.most)
+            every = np.arange(self._budget.first)
             return _forecast(self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0])
         look = self._looks.get(predecessor.job_id)
         if look is not None and look.made <= now < look.until:
