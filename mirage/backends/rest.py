@@ -15,7 +15,7 @@ from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_past_jobs
+from mirage.slurm.rest.history import read_history, read_past_jobs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
@@ -133,6 +134,26 @@ class RestCluster:
         """``ABSENT``: up to v0.0.46 slurmrestd cannot tell (``test_only`` of v0.0.38 is accepted but submits)."""
         del request
         return ABSENT
+
+    def past_jobs(self, start: Seconds, end: Seconds) -> JobTable:
+        """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
+
+        One question. Up to v0.0.37 a running job counts as begun when it became eligible. Raises
+        ``ClusterUnavailable``, also where slurmrestd runs without the accounting's paths.
+        """
+        which = f"start_time=uts{start}&end_time=uts{end}&skip_steps=true"
+        try:
+            records = self._rest.records(f"jobs?{which}", "jobs", family="slurmdb")
+            found, left_out = read_history(self._lifted(Kind.PAST_JOB, records))
+        except NotPermitted as error:
+            raise ClusterUnavailable(str(error)) from None
+        except BadSpelling as error:
+            self._rest.unavailable("accounting's answer is not as expected", str(error))
+        if left_out:
+            _log.warning(
+                "slurmrestd: %d jobs between %d and %d are not understood, left out", left_out, start, end
+            )
+        return found
 
     def _snapshot(self, queue: bool, expected: Mapping[str, JobId]) -> Snapshot:
         now = self._clock.now()

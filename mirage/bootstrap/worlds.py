@@ -149,7 +149,8 @@ def _rest(section: ClusterSection) -> View:
     credentials = Credentials(section.rest.user or own_user(), section.rest.token_file)
     cluster = RestCluster(RestClient(address, credentials, section.timeout), clock, version)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
-    return View(cluster, actuator, cluster, clock)
+    # Not every version of slurmrestd tells fair shares, limits and how the cluster is set up: they are not known.
+    return View(cluster, actuator, cluster, clock, Lore(history=cluster.past_jobs))
 
 
 def _pyslurm(section: ClusterSection) -> View:

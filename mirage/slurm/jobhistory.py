@@ -16,7 +16,7 @@ from mirage.slurm.state import parse_state
 from mirage.slurm.tres import gres_of, parse_tres
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirage.domain.jobtable import JobTable
     from mirage.slurm.rows import Int64
@@ -30,7 +30,7 @@ _TEXTS = {
     "name": "JobName",
     "constraint": "Constraints",
 }
-_FIELDS = (
+FIELDS = (
     *("JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "TimelimitRaw", "NNodes"),
     *("AllocTRES", "ReqTRES", "NodeList", *_TEXTS.values()),
 )
@@ -42,7 +42,7 @@ _NONE_READ: Amounts = (("", UNREADABLE),)
 def history_arguments(mark: str, start: int, end: int) -> list[str]:
     """Arguments of ``sacct`` for the jobs in the queue between two instants (epoch seconds), each run of them."""
     window = [f"--starttime=uts{start}", f"--endtime=uts{end}"]
-    return [*plain(mark, _FIELDS), "--allusers", "--duplicates", *window]
+    return [*plain(mark, FIELDS), "--allusers", "--duplicates", *window]
 
 
 def read_history(text: str, mark: str) -> tuple[JobTable, int]:
@@ -51,8 +51,13 @@ def read_history(text: str, mark: str) -> tuple[JobTable, int]:
     A job that still pends is left out: an array's row then stands for any number of tasks. Resources are those
     allocated, else those asked for. Raises ``BadSpelling`` when the answer is not whole.
     """
-    table = rows.cut_delimited(text, _FIELDS, mark)
-    cells = dict(zip(_FIELDS, table.columns, strict=True))
+    table = rows.cut_delimited(text, FIELDS, mark)
+    return history_of(dict(zip(FIELDS, table.columns, strict=True)), "sacct")
+
+
+def history_of(cells: Mapping[str, Sequence[str]], source: str) -> tuple[JobTable, int]:
+    """As ``read_history``, of columns by their names that are spelled as ``sacct`` does."""
+    count = len(cells["JobIDRaw"])
     read = _numbers(cells)
     tres = _tres(cells)
     cpus, memory = tres.pop("cpu"), tres.pop("mem")
@@ -63,7 +68,7 @@ def read_history(text: str, mark: str) -> tuple[JobTable, int]:
     known = good & ((read["start"] != ABSENT) | (read["end"] != ABSENT))
     known &= (read["submit"] != ABSENT) & _in_order(read)
     found = job_table(
-        len(table),
+        count,
         job_id=np.array(cells["JobIDRaw"], dtype=np.str_),
         **{name: Names.encode(list(cells[field])) for name, field in _TEXTS.items()},
         **{name: read[name] for name in ("submit", "eligible", "start", "end", "limit")},
@@ -71,9 +76,9 @@ def read_history(text: str, mark: str) -> tuple[JobTable, int]:
         nodes=read["nodes"].astype(np.int32),
         cpus=cpus.astype(np.int32),
         memory_mb=memory,
-        gres=np.array(list(tres.values()), dtype=np.int32).reshape(len(tres), len(table)).T,
+        gres=np.array(list(tres.values()), dtype=np.int32).reshape(len(tres), count).T,
         gres_names=tuple(tres),
-        source="sacct",
+        source=source,
     )
     # The table's own order is that of submission.
     chosen = known[np.argsort(read["submit"], kind="stable")]
@@ -86,7 +91,7 @@ def _in_order(read: dict[str, Int64]) -> Any:
     return started & ((read["end"] == ABSENT) | (read["end"] >= np.maximum(read["start"], read["submit"])))
 
 
-def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
+def _numbers(cells: Mapping[str, Sequence[str]]) -> dict[str, Int64]:
     times = {name: cells[name.capitalize()] for name in ("submit", "eligible", "start", "end")}
     read = {name: rows.whole_numbers(column, NO_TIME, ABSENT) for name, column in times.items()}
     read["nodes"] = rows.whole_numbers(cells["NNodes"])
@@ -95,7 +100,7 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
     return read
 
 
-def _tres(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
+def _tres(cells: Mapping[str, Sequence[str]]) -> dict[str, Int64]:
     """Columns ``cpu``, ``mem`` (MB) and one for each generic resource; ``cpu`` says what could not be read."""
     used = [got or asked for got, asked in zip(cells["AllocTRES"], cells["ReqTRES"], strict=True)]
     amounts = {text: _amounts(text) for text in set(used)}

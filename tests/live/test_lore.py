@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mirage.backends.cli_history import past_jobs
 from mirage.backends.execution import Commands
+from mirage.backends.rest import RestCluster
+from mirage.backends.restclient import Address, Credentials, RestClient
 from mirage.backends.standings_cli import CliStandings
 from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
 from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.simulator.configuration.clusterfile import load_cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from slurm_testbed import Testbed
+
+    from mirage.domain.jobtable import JobTable
 
 HOUR = 3_600
 
@@ -42,22 +48,38 @@ def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Test
     assert not math.isnan(usual.fair_share)
 
 
-def test_all_jobs_of_the_past_are_told_with_what_they_had(privileged_testbed: Testbed, commands: Commands) -> None:
+@pytest.fixture(params=["sacct", "slurmrestd"])
+def past(
+    request: pytest.FixtureRequest, privileged_testbed: Testbed, commands: Commands, tmp_path: Path
+) -> Callable[[int, int], JobTable]:
+    """Who is asked for the jobs between two instants."""
+    if request.param == "sacct":
+        return partial(past_jobs, commands)
+    token = tmp_path / "alice.jwt"
+    token.write_text(privileged_testbed.token("alice"))
+    client = RestClient(Address.parse(privileged_testbed.rest), Credentials("alice", str(token)), timeout=30)
+    return RestCluster(client, privileged_testbed).past_jobs
+
+
+def test_all_jobs_of_the_past_are_told_with_what_they_had(
+    privileged_testbed: Testbed, past: Callable[[int, int], JobTable]
+) -> None:
     testbed, before = privileged_testbed, int(privileged_testbed.now()) - 60
     submit = ["sbatch", "--parsable", "-p", "cpu", "-N2", "-t60", "-J", "run-7", "-o/dev/null", "--wrap=true"]
     job_id = testbed.run("bob", submit).stdout.strip()
 
     def ended() -> bool:
-        table = past_jobs(commands, before, int(testbed.now()) + HOUR)
+        table = past(before, int(testbed.now()) + HOUR)
         return job_id in table.job_id and table.state[table.job_id == job_id][0] == JobState.COMPLETED
 
     testbed.wait_until(ended, 60, "the job's end in the accounting")
-    table = past_jobs(commands, before, int(testbed.now()) + HOUR)
+    table = past(before, int(testbed.now()) + HOUR)
     (row,) = (int(k) for k in (table.job_id == job_id).nonzero()[0])
     assert (table.user[row], table.name[row], table.partition[row]) == ("bob", "run-7", "cpu")
     assert (table.account[row], table.nodes[row], table.limit[row]) == ("research", 2, HOUR)
     assert table.submit[row] <= table.start[row] <= table.end[row]
     assert table.cpus[row] >= 2
+    assert job_id not in past(before - HOUR, before).job_id
 
 
 def test_the_cluster_is_as_its_own_slurm_conf_says(

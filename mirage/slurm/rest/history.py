@@ -1,15 +1,19 @@
-"""Jobs of the accounting, in the newest shape, as links that have left the queue."""
+"""Jobs of the accounting, in the newest shape: as links that have left the queue, and as a history of all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, Job, JobId
-from mirage.slurm.rest.fields import Record, part, text, whole
+from mirage.slurm.jobhistory import FIELDS, history_of
+from mirage.slurm.rest.fields import Record, number, part, text, whole, wrong
 from mirage.slurm.rest.queue import exit_code, job_state, limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from mirage.domain.jobtable import JobTable
 
 _NO_NODES = ("", "None assigned")
 
@@ -45,3 +49,59 @@ def _read(record: Record) -> Job:
         exit_code=exit_code(record),
         tag=text(part(record, "comment"), "job"),
     )
+
+
+def read_history(records: Iterable[Record]) -> tuple[JobTable, int]:
+    """The jobs that run or have ended, as ``jobhistory.read_history`` has them; how many are not understood."""
+    read, strange = [], 0
+    for record in records:
+        try:
+            read.append(_cells(record))
+        except BadSpelling:
+            strange += 1
+    columns = {field: [cells[field] for cells in read] for field in FIELDS}
+    found, left_out = history_of(columns, "slurmrestd")
+    return found, left_out + strange
+
+
+def _cells(record: Record) -> dict[str, str]:
+    """A record as ``sacct`` would print it."""
+    times, tres = part(record, "time"), part(record, "tres")
+    instants = {"Submit": "submission", "Eligible": "eligible", "Start": "start", "End": "end"}
+    asked = _amounts(tres, "requested")
+    names = {"User": "user", "Account": "account", "Partition": "partition", "QOS": "qos", "JobName": "name"}
+    return {
+        "JobIDRaw": str(whole(record, "job_id")),
+        **{field: str(whole(times, name) or "Unknown") for field, name in instants.items()},
+        **{field: text(record, name) for field, name in names.items()},
+        "State": job_state(part(record, "state"), "current").name,
+        "TimelimitRaw": _minutes(times),
+        "NNodes": str(whole(record, "allocation_nodes") or asked.get("node", 0)),
+        "AllocTRES": _spelled(_amounts(tres, "allocated")),
+        "ReqTRES": _spelled(asked),
+        "NodeList": text(record, "nodes"),
+        "Constraints": text(record, "constraints"),
+    }
+
+
+def _minutes(times: Record) -> str:
+    minutes = number(times, "limit", infinite=-2)
+    return {ABSENT: "Partition_Limit", -2: "UNLIMITED"}.get(minutes, str(minutes))
+
+
+def _amounts(tres: Record, name: str) -> dict[str, int]:
+    """What was given or asked for, memory in megabytes; what has no amount is left out."""
+    listed = tres.get(name)
+    if type(listed) is not list:
+        raise wrong(tres, name, "a list")
+    found = {}
+    for each in listed:
+        which = text(each, "name")
+        count = each.get("count")
+        if type(count) is int and count >= 0:
+            found[f"{text(each, 'type')}/{which}" if which else text(each, "type")] = count
+    return found
+
+
+def _spelled(amounts: dict[str, int]) -> str:
+    return ",".join(f"{name}={amount}{'M' if name == 'mem' else ''}" for name, amount in amounts.items())

@@ -30,7 +30,10 @@ class Kind(Enum):
         "array_task_string"
     )
     """``/slurm/.../jobs``: the controller's jobs."""
-    PAST_JOB = "job_id name user partition nodes allocation_nodes comment exit_code state time"
+    PAST_JOB = (
+        "job_id name user account partition qos constraints nodes allocation_nodes comment exit_code state time "
+        "tres"
+    )
     """``/slurmdb/.../jobs``: the accounting's jobs."""
     NODE = "name state state_flags partitions"
 
@@ -80,9 +83,9 @@ def _job_39(job: Record) -> None:
 
 
 def _past_job_39(job: Record) -> None:
-    """Up to v0.0.38 the time limit is plain, and null where the job had none of its own."""
+    """Up to v0.0.38 the time limit is plain, and null where the job had none; so is the start of one without."""
     times = dict(_inside(job, "time"))
-    job["time"] = times | {"limit": _numbered(times, "limit", UNSET)}
+    job["time"] = times | {"limit": _numbered(times, "limit", UNSET), "start": times.get("start") or 0}
 
 
 def _node_39(node: Record) -> None:

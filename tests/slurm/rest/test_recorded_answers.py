@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from backends.recorded_squeue import PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
@@ -15,9 +16,9 @@ from mirage.backends.restclient import Answer
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
-from mirage.slurm import nodetext
+from mirage.slurm import jobhistory, nodetext
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_past_jobs
+from mirage.slurm.rest.history import read_history, read_past_jobs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
@@ -185,6 +186,28 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
     assert name == "node-fail" or then.exit_code in (
         (now.exit_code,) if number(folder) >= 40 else (now.exit_code, ABSENT)
     )
+
+
+def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
+    """Of every job that has ended when both were asked; of one with several runs sacct's last."""
+    if "jobs" not in answer(folder, "db.jobs"):
+        pytest.skip("the recorder's question was refused")
+    table, left_out = read_history(lifted(folder, Kind.PAST_JOB, "db.jobs", "jobs"))
+    text = (folder.parents[1] / "sacct.mirage-history.epoch.txt").read_bytes().decode("utf-8", "surrogateescape")
+    told, _ = jobhistory.read_history(text, index(folder)["mark"])
+    assert left_out == 0
+    theirs = {str(told.job_id[k]): k for k in np.lexsort((told.start, told.submit)) if told.end[k] != ABSENT}
+    common = [(k, theirs[str(name)]) for k, name in enumerate(table.job_id) if str(name) in theirs]
+    ours = [(k, other) for k, other in common if table.submit[k] == told.submit[other] and table.end[k] != ABSENT]
+    assert len(ours) > 10
+    for k, other in ours:
+        for name in ("user", "account", "partition", "qos", "name", "constraint"):
+            assert getattr(table, name)[k] == getattr(told, name)[other], (table.job_id[k], name)
+        for name in ("submit", "end", "limit", "nodes", "cpus", "memory_mb", "state"):
+            assert getattr(table, name)[k] == getattr(told, name)[other], (table.job_id[k], name)
+        gres = dict(zip(table.gres_names, table.gres[k].tolist(), strict=True))
+        assert gres == dict(zip(told.gres_names, told.gres[other].tolist(), strict=True))
+        assert abs(int(table.start[k] - told.start[other])) <= 1, "worked out from how long it ran, up to v0.0.37"
 
 
 @pytest.mark.parametrize(
