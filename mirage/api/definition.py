@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from mirage.api.problems import BadDocument
 from mirage.domain.chain import Chain
 from mirage.domain.errors import BadSpelling, NotPermitted
+from mirage.provisioner.aims import problem_of
 from mirage.slurm.jobrequest import REFUSED
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
@@ -96,6 +97,8 @@ def _check(chain: Chain, peer: Peer) -> None:
         raise BadDocument("request.batch.directory: expected an absolute path")
     if chain.done.file and not chain.done.file.startswith("/"):
         raise BadDocument("done.file: expected an absolute path")
+    if problem := problem_of(chain.aim):
+        raise BadDocument(f"aim.value: {problem}")
     _check_options(chain.request.batch.options)
     for name, number in (("request.limit", chain.request.limit), ("request.nodes", chain.request.nodes)):
         if number <= 0:

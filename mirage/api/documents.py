@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT, NEVER
+from mirage.provisioner.aims import spell_aim
 
 if TYPE_CHECKING:
     from mirage.control.status import Status
@@ -64,6 +65,8 @@ class ChainDocument(BaseModel):
     sentence: str
     """What the last cycle did about it."""
     predictor: str
+    aim: str
+    """As ``mirage submit --aim`` takes it."""
     steering: str
     handover: str
     failures: int
@@ -134,6 +137,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         reason=record.reason,
         sentence=status.explained.get(chain.chain_id, ""),
         predictor=chain.predictor,
+        aim=spell_aim(chain.aim),
         steering=chain.steering,
         handover=chain.handover.policy,
         failures=record.failures,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
+from mirage.provisioner.aims import parse_aim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,4 +44,10 @@ def chain_defaults(section: ChainsSection) -> dict[str, Any]:
     """What a chain gets where its owner does not say, in the form of a chain's document."""
     signal = {"name": "TERM", "lead": section.grace}
     handover = {"policy": str(section.handover), "signal": signal, "max_overlap": section.max_overlap}
-    return {"steering": str(section.steering), "lead": section.lead, "handover": handover}
+    aim = parse_aim(section.aim)
+    return {
+        "aim": {"kind": str(aim.kind), "value": aim.value},
+        "steering": str(section.steering),
+        "lead": section.lead,
+        "handover": handover,
+    }

@@ -28,9 +28,9 @@ def build_policy(config: Config, rate: float) -> Policy:
     """
     loop = config.loop
     level = loop.level if loop.level is not None else _cheapest_level(loop)
-    return Policy(
-        DecisionRule(level, loop.margin), Limits(**config.limits.model_dump()), round(loop.settle * rate)
-    )
+    prices = loop.interruption_price + loop.overlap_price
+    rule = DecisionRule(level, loop.margin, loop.early_price / (prices or 2.0))
+    return Policy(rule, Limits(**config.limits.model_dump()), round(loop.settle * rate))
 
 
 def _cheapest_level(loop: LoopSection) -> float:

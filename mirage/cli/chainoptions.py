@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
 from mirage.domain.errors import BadSpelling
+from mirage.provisioner.aims import parse_aim
 from mirage.slurm import duration
 from mirage.slurm.sbatchoptions import Options, Takes, option_table
 
@@ -22,7 +23,7 @@ CHAIN = Options(
     option_table(
         Takes.VALUE,
         """total-time links done-file done-exit-code grace max-overlap handover health-command on-failure retries
-        predictor steering lead name held-links""",
+        predictor aim steering lead name held-links""",
     )
 )
 
@@ -125,6 +126,11 @@ def _choice(kind: type[StrEnum], text: str) -> str:
     return text
 
 
+def _aim(text: str) -> tuple[Path, Any]:
+    aim = parse_aim(text)
+    return ("aim",), {"kind": aim.kind.value, "value": aim.value}
+
+
 def _absolute(text: str, directory: str) -> str:
     return text if text.startswith("/") else f"{directory}/{text}"
 
@@ -140,6 +146,7 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "retries": _retries,
     "on-failure": _on_failure,
     "predictor": lambda text: (("predictor",), text),
+    "aim": _aim,
     "steering": lambda text: (("steering",), _choice(Steering, text)),
     "lead": lambda text: (("lead",), duration.parse_human(text)),
     "name": lambda text: (("name",), text),

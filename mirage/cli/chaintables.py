@@ -67,6 +67,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Each link", ", ".join(asked)),
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),
+        ("Aim", chain["aim"]),
         ("Hand-over", f"{chain['handover']}, steering {chain['steering']}"),
         ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]

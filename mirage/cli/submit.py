@@ -46,6 +46,8 @@ Options about the chain, here or on #MIRAGE lines of the script:
   --grace SECONDS       between that signal and the end of the link (60)
   --max-overlap TIME    two links run together no longer than this
   --predictor NAME      who says when the next link has to be submitted; see mirage plugins
+  --aim WHAT            cheapest: by the daemon's prices; no-interruption=90%: so early that nine of ten links are
+                        there in time; overlap=30m: as early as that much expected overlap allows
   --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
                         by hold, by nice or by pin (bound to its predecessor's nodes); off: submit it in time
   --lead TIME           steering: let it go so long before its predecessor's end (10m); 0 with pin: never

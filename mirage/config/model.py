@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling
+from mirage.provisioner.aims import parse_aim
 from mirage.slurm.duration import parse_human
 
 _DAY = 86_400
@@ -28,6 +29,14 @@ def _duration(value: object) -> object:
             return parse_human(value)
         except BadSpelling as error:
             raise ValueError(str(error)) from error
+    return value
+
+
+def _aim(value: str) -> str:
+    try:
+        parse_aim(value)
+    except BadSpelling as error:
+        raise ValueError(str(error)) from error
     return value
 
 
@@ -142,6 +151,8 @@ class LoopSection(Section):
     """What a second without a running link costs."""
     overlap_price: Price = 1.0
     """What a second with two running links costs."""
+    early_price: Price = 0.25
+    """What a second costs by which a link is cut short because it makes way for one that started early."""
 
 
 class LookaheadSection(Section):
@@ -239,6 +250,9 @@ class LogSection(Section):
 class ChainsSection(Section):
     """What a new chain gets where its owner does not say."""
 
+    aim: Annotated[str, AfterValidator(_aim)] = "cheapest"
+    """cheapest: the least expected cost; no-interruption=90%: so many hand-overs in time; overlap=30m: no more
+    overlap than that in the mean."""
     steering: Steering = Steering.OFF
     lead: Duration = 600
     """Steering: a successor is let go so long before its predecessor's end."""

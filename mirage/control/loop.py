@@ -298,7 +298,7 @@ class ControlLoop:
                 else f"{guard.predictor.name}, in shadow: {answer.trouble}"
             )
             self._hands.write(record, observation.time, EntryKind.TROUBLE, text)
-        decision = weigh(observation, answer.prediction, self._policy.rule)
+        decision = weigh(observation, answer.prediction, self._policy.rule.of(record.chain))
         entry = Entry(
             observation.time,
             record.chain.chain_id,

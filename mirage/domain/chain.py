@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType
 
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
+from mirage.domain.objective import CHEAPEST, Aim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +119,20 @@ class Handover:
     max_overlap: Seconds = 0
     """Both run for no longer than this, whatever the policy; 0: no such bound."""
 
+    @property
+    def together(self) -> float:
+        """For how many seconds both run at most, as far as that can be told; a predecessor makes way then.
+
+        How long a successor takes to be ready is not known: without a bound it counts as the signal's lead.
+        """
+        match self.policy:
+            case HandoverPolicy.NONE:
+                return self.max_overlap or float("inf")
+            case HandoverPolicy.WHEN_READY:
+                return self.max_overlap or self.signal.lead
+            case HandoverPolicy.ON_START:
+                return self.signal.lead
+
 
 class Steering(StrEnum):
     """How a successor that is submitted as its predecessor starts is held back until it is wanted.
@@ -153,6 +168,7 @@ class Chain:
     """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0."""
     predictor: str = ""
     """Which predictor times its links; empty: the daemon's."""
+    aim: Aim = CHEAPEST
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""

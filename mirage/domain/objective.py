@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,30 @@ class Weights:
         e_I / (e_I + e_O) (Arrow, Harris & Marschak, Econometrica 19, 1951). Equal prices: the median.
         """
         return self.interruption / (self.interruption + self.overlap)
+
+
+class AimKind(StrEnum):
+    """What the owner of a chain may want of its hand-overs."""
+
+    CHEAPEST = "cheapest"
+    """The least expected cost, by ``Weights``."""
+    NO_INTERRUPTION = "no-interruption"
+    """That many hand-overs without an interruption, and no more overlap than that takes."""
+    OVERLAP = "overlap"
+    """No more expected overlap than this, and as little interruption as that allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a chain's hand-overs are to be like."""
+
+    kind: AimKind = AimKind.CHEAPEST
+    value: float = 0.0
+    """NO_INTERRUPTION: a chance, within 0 and 1. OVERLAP: seconds."""
+
+
+CHEAPEST = Aim()
+"""What holds where nothing else is asked for."""
 
 
 def objective(outcome: Outcome, weights: Weights) -> float:

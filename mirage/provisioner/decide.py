@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.objective import CHEAPEST, Aim, AimKind
+from mirage.provisioner.chances import chance_before, expected_overlap
 
 if TYPE_CHECKING:
+    from mirage.domain.chain import Chain
     from mirage.domain.decision import Observation, Prediction
     from mirage.domain.job import Seconds
 
@@ -21,6 +24,22 @@ class DecisionRule:
     """Which quantile of the start counts; see ``Weights.critical_level``."""
     margin: Seconds = 0
     """Submit when the forecast start is no earlier than this long before the predecessor's end."""
+    early: float = 0.125
+    """What a second costs by which a predecessor makes way early, where one of interruption costs ``level`` and
+    one with both links ``1 - level``."""
+    aim: Aim = CHEAPEST
+    """The chain's."""
+    together: float = float("inf")
+    """For how many seconds both links run at most: then the predecessor makes way."""
+
+    def of(self, chain: Chain) -> DecisionRule:
+        """The rule for the hand-overs of one chain."""
+        return replace(self, aim=chain.aim, together=chain.handover.together)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether interruption and overlap have but their prices, which predictors that score actions know."""
+        return self.aim.kind is AimKind.CHEAPEST and self.together == float("inf")
 
 
 def forced(observation: Observation) -> Decision | None:
@@ -47,25 +66,67 @@ def decide(observation: Observation, prediction: Prediction, rule: DecisionRule)
 
 
 def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) -> Decision:
-    """``decide`` for a running predecessor: the prediction alone decides."""
+    """``decide`` for a running predecessor: the prediction alone decides.
+
+    Scores weigh interruption against overlap by their prices; where a chain wants something else, the forecast
+    beside them decides, and where there is none that is said.
+    """
     assert observation.predecessor is not None
-    if isinstance(prediction, ActionScores):
-        return _by_scores(prediction)
-    return _by_forecast(prediction, observation.time, observation.predecessor.end, rule)
+    now, end = observation.time, observation.predecessor.end
+    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    if isinstance(prediction, ActionScores) and (rule.is_plain or forecast is None):
+        return _by_scores(prediction, rule)
+    assert forecast is not None
+    match rule.aim.kind:
+        case AimKind.NO_INTERRUPTION:
+            return _by_chance(forecast, end, rule)
+        case AimKind.OVERLAP:
+            return _by_overlap(forecast, end, rule)
+        case AimKind.CHEAPEST:
+            return _by_cost(forecast, now, end, rule)
 
 
-def _by_scores(scores: ActionScores) -> Decision:
+def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
+    unheard = "" if rule.aim.kind is AimKind.CHEAPEST else f"; no start is foreseen, as {rule.aim.kind} would need"
     if scores.submit >= scores.hold:
-        return Submit(f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}")
-    return Hold(f"holding scores {scores.hold:.6g}, submitting now {scores.submit:.6g}")
+        return Submit(f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}{unheard}")
+    return Hold(f"holding scores {scores.hold:.6g}, submitting now {scores.submit:.6g}{unheard}")
 
 
-def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
+def _by_chance(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
+    """Submit when waiting any longer would leave a smaller chance than is wanted."""
+    chance = chance_before(forecast, end)
+    told = f"submitted now it would start in time with a chance of {chance:.0%}, {rule.aim.value:.0%} is wanted"
+    return Submit(told) if forecast.at(rule.aim.value) >= end - rule.margin else Hold(told)
+
+
+def _by_overlap(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
+    """Submit as soon as so little overlap is expected."""
+    overlap = expected_overlap(forecast, end)
+    told = f"submitted now it would overlap by {hours(overlap)} in the mean, {hours(rule.aim.value)} are allowed"
+    return Submit(told) if overlap <= rule.aim.value else Hold(told)
+
+
+def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
     start = forecast.at(rule.level)
     wait, left = hours(start - now), hours(end - now)
-    if start >= end - rule.margin:
+    if _is_cheaper_now(forecast, end - rule.margin, rule):
         return Submit(f"submitted now it would wait {wait}, the predecessor has {left} left")
     return Hold(f"submitted now it would wait only {wait} of the {left} the predecessor has left")
+
+
+def _is_cheaper_now(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> bool:
+    """Whether submitting a second later would cost more, the wait being as long then.
+
+    A second later costs one more of interruption where the successor comes late, and saves one with both links
+    where it comes early; or, where the predecessor would have made way by then, one of the predecessor's time.
+    Without making way that is the newsvendor's quantile (``Weights.critical_level``).
+    """
+    if rule.together == float("inf"):
+        return forecast.at(rule.level) >= end
+    early, yielded = chance_before(forecast, end), chance_before(forecast, end - rule.together)
+    saved = (1.0 - rule.level) * (early - yielded) + rule.early * yielded
+    return rule.level * (1.0 - early) >= saved
 
 
 def hours(seconds: float) -> str:

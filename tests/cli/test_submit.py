@@ -19,6 +19,7 @@ from api_world import world
 from mirage.cli.chainoptions import new_chain_id
 from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
 from mirage.domain.job import WarnSignal
+from mirage.domain.objective import Aim, AimKind
 
 if TYPE_CHECKING:
     from api_world import World
@@ -43,6 +44,7 @@ echo "PartitionName=gpu Default=NO DefaultTime=01:00:00 MaxTime=2-00:00:00"
 EVERYTHING = """
 --total-time=10-00:00:00 --done-file=done --done-exit-code=none --signal=B:USR1@300 --grace=90 --name=svc
 --max-overlap=30m --handover=on-start --on-failure=stop,node=retry --steering=hold --predictor=reactive
+--aim=no-interruption=90%
 """
 
 
@@ -229,6 +231,7 @@ def test_the_chain_reaches_the_loop_as_it_was_described(folder: Path, world: Wor
     assert done.stdout == f"Submitted chain {chain.chain_id}\n"
     assert chain.owner == chain.request.user == ME
     assert (chain.name, chain.steering, chain.predictor) == ("svc", Steering.HOLD, "reactive")
+    assert chain.aim == Aim(AimKind.NO_INTERRUPTION, 0.9)
     assert (chain.done.links, chain.done.total_time) == (8, 864_000)
     assert (chain.done.file, chain.done.exit_code) == (f"{folder}/done", None)
     assert chain.handover.policy is HandoverPolicy.ON_START

@@ -12,10 +12,11 @@ from loops import Service, waiting
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
-from mirage.domain.decision import Wants
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import JobState
 from mirage.domain.journal import EntryKind
+from mirage.domain.objective import Aim, AimKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 
@@ -180,6 +181,36 @@ def test_a_broken_predictor_is_answered_for() -> None:
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
     assert "no prediction: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
+
+
+class Foreseeing:
+    """Knows that a start comes two to ten hours after the submission, each instant being as likely."""
+
+    name = "foreseeing"
+    wants = Wants()
+
+    def predict(self, observation):
+        return WaitForecast((0.0, 1.0), (observation.time + 2 * HOUR, observation.time + 10 * HOUR))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lead"),
+    [
+        ({}, 6),
+        ({"aim": Aim(AimKind.NO_INTERRUPTION, 0.75)}, 8),
+        ({"aim": Aim(AimKind.OVERLAP, HOUR)}, 6),
+        ({"aim": Aim(AimKind.OVERLAP, HOUR / 4)}, 4),
+        ({"handover": Handover(HandoverPolicy.ON_START)}, 8.4),
+    ],
+)
+def test_each_chain_has_its_own_aim(wanted, lead: float) -> None:
+    """Of a lead l between 2 and 10 h the expected overlap is (l - 2)^2 / 16."""
+    service = Service(waiting(1), chain_=chain(done=DoneCondition(links=2), **wanted))
+    service.loop.reconfigure(Guards(Guard(Foreseeing(), build_predictor("reactive"))), Policy())
+    record = service.run(500 * HOUR)
+    first, second = record.links
+    assert (49 * HOUR - second.submit) / HOUR == pytest.approx(lead, abs=0.2)
+    assert second.index == first.index + 1
 
 
 def test_slurms_plan_is_asked_for_only_where_wanted() -> None:
