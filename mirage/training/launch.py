@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.errors import ConfigError, MirageError, MissingExtra, SubmissionRejected
+from mirage.domain.errors import ConfigError, MirageError, MissingExtra
+from mirage.slurm.wording import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -45,7 +46,8 @@ class SlurmJobs:
 
         Functions must be picklable; what they return is dropped. Whoever closes the iterator before its end
         cancels the jobs, and one that fails cancels the others. Raises ``MissingExtra`` without submitit,
-        ``ConfigError`` without Slurm, ``SubmissionRejected`` with sbatch's words and ``JobFailed``.
+        ``ConfigError`` without Slurm, ``SubmissionRejected`` or ``ClusterUnavailable`` with sbatch's words, and
+        ``JobFailed``.
         """
         jobs = self._submitted(work)
         waiting = list(jobs)
@@ -74,7 +76,7 @@ class SlurmJobs:
         except Exception as error:
             for job in jobs:
                 job.cancel()
-            raise SubmissionRejected("sbatch", last_words(error)) from error
+            raise refusal(str(error), "sbatch") from error
         return jobs
 
     def _executor(self) -> Any:
@@ -95,14 +97,14 @@ class SlurmJobs:
         try:
             job.result()
         except Exception as error:  # submitit's own kinds, and what the function raised on its node
-            raise JobFailed(f"job {job.job_id}: {last_words(error)}; all of it is in {self.folder}") from error
+            raise JobFailed(f"job {job.job_id}: {_last_words(error)}; all of it is in {self.folder}") from error
 
 
 _WHERE = "You can check full logs"
 """With which submitit begins what follows the last words of a job that failed."""
 
 
-def last_words(error: Exception) -> str:
-    """What went wrong in a job or in its submission, in a line."""
+def _last_words(error: Exception) -> str:
+    """What went wrong in a job, in a line."""
     said = [line.strip() for line in str(error).partition(_WHERE)[0].splitlines() if line.strip(" -")]
     return said[-1] if said else type(error).__name__

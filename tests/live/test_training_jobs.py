@@ -73,7 +73,10 @@ def test_what_cannot_be_is_one_line(testbed: Testbed, surroundings: dict[str, st
     unshared = mirage(surroundings, tmp_path, *TRAIN, "1", *launched)
     astray = surroundings | {"SBATCH_PARTITION": "nowhere"}
     refused = mirage(astray, tmp_path, *TRAIN, "1", *launched, "--tables", "tables")
-    for done, words in ((unshared, "--tables: with --launcher slurm"), (refused, "invalid partition specified")):
+    for done, words in (
+        (unshared, "--tables: with --launcher slurm"),
+        (refused, "Invalid partition name specified"),
+    ):
         assert done.returncode == 1
         last = done.stderr.splitlines()[-1]
         assert last.startswith("mirage: ")

@@ -72,10 +72,11 @@ def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_refusal_is_sbatchs_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
+    said = "sbatch: error: Batch job submission failed: Invalid partition name specified"
     for name in ("sbatch", "srun"):
         program = tmp_path / name
-        program.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: nowhere' >&2\nexit 1\n")
+        program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(SubmissionRejected, match="invalid partition specified: nowhere"):
+    with pytest.raises(SubmissionRejected, match=r"PartitionInvalid: .*Invalid partition name specified"):
         done(SlurmJobs(tmp_path / "jobs", "test", 1), [dict])
