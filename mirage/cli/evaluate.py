@@ -188,7 +188,7 @@ class _Reporter:
         from mirage.training.evaluation.figures import figures_of
         from mirage.training.evaluation.page import evaluation_page
         from mirage.training.evaluation.report import markdown
-        from mirage.training.evaluation.shelf import write_whole
+        from mirage.training.evaluation.results import write_whole
 
         write_whole(self.out / "report.json", self._document(found))
         write_whole(self.out / "report.md", markdown(self.plan, figures_of(found)))
@@ -259,7 +259,7 @@ def waits_command(
 
     from mirage.cli.arguments import load_cluster, load_trace
     from mirage.domain.errors import ConfigError
-    from mirage.training.evaluation.shelf import write_whole
+    from mirage.training.evaluation.results import write_whole
     from mirage.training.evaluation.waits.comparing import Choice, compare_waits
     from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
 

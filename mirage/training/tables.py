@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +18,7 @@ from mirage.replay.plan import ReplayPlan
 from mirage.training import chunks
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
 from mirage.training.handover import TICK, Handover
+from mirage.training.workers import leave_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -253,16 +252,8 @@ _builder: list[_Builder] = []
 
 
 def _begin_work(setting: _Setting) -> None:
-    Thread(target=_leave_with_parent, daemon=True).start()
+    leave_with_parent()
     _builder.append(_Builder(setting))
-
-
-def _leave_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _build(number: int) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Self
 
 from mirage import __version__
@@ -18,12 +16,13 @@ from mirage.replay.episodes import policy_predictor
 from mirage.replay.oracle import Oracle
 from mirage.replay.plan import split_policy
 from mirage.simulator.configuration.resize import with_nodes
+from mirage.training.evaluation.models import Learned, TrainedModels
 from mirage.training.evaluation.plan import parts_of
 from mirage.training.evaluation.planner import OLD, MonthOld, mistaken
 from mirage.training.evaluation.playing import Actor, Played, play_episodes
-from mirage.training.evaluation.shelf import Cell, read_part, write_part
-from mirage.training.evaluation.teaching import Learned, School
+from mirage.training.evaluation.results import Cell, read_part, write_part
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
+from mirage.training.workers import leave_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +85,7 @@ class Evaluation:
         plan.check(trace)
         self._trace, self._plan, self._folder = trace, plan, folder
         self._workers = workers
-        self._school = School(trace, cluster, plan, folder, workers)
+        self._models = TrainedModels(trace, cluster, plan, folder, workers)
         self._trace_mark = trace_fingerprint(trace)
         self._worlds = {
             setting.cluster_nodes: _resized(cluster, setting.cluster_nodes) for setting in plan.settings
@@ -120,7 +119,7 @@ class Evaluation:
         return finished
 
     def _learned(self, run: Run, say: Callable[[str], None]) -> Learned | None:
-        return self._school.learned(run, say) if run.method.seeds else None
+        return self._models.learned(run, say) if run.method.seeds else None
 
     def _order(self, found: Found) -> tuple[int, int, int]:
         settings, methods = self._plan.settings, self._plan.methods
@@ -251,16 +250,8 @@ _bench: list[_Bench] = []
 
 
 def _take_place(bench: _Bench) -> None:
-    Thread(target=_leave_with_parent, daemon=True).start()
+    leave_with_parent()
     _bench.append(bench)
-
-
-def _leave_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _play(task: _Task) -> list[list[Played]]:

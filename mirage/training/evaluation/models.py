@@ -13,7 +13,7 @@ from mirage.features.schema import schema
 from mirage.predictors.artifacts.manifest import MANIFEST, read_manifest, verify_files
 from mirage.predictors.registry import build_trainer
 from mirage.simulator.configuration.resize import with_nodes
-from mirage.training.evaluation.shelf import mark_of, write_whole
+from mirage.training.evaluation.results import mark_of, write_whole
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
 from mirage.training.tables import build_table
 
@@ -61,7 +61,7 @@ class Learned:
         return sum(times) if len(times) == len(self.models) else None
 
 
-class School:
+class TrainedModels:
     """Trains what is not trained yet; builds tables when the first training needs them."""
 
     def __init__(

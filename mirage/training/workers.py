@@ -1,0 +1,22 @@
+"""What a worker process does beside its work."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import parent_process
+from threading import Thread
+
+
+def leave_with_parent() -> None:
+    """End this process when the one that started it has ended, however that was.
+
+    A worker whose parent was killed would otherwise wait for work for ever.
+    """
+    Thread(target=_wait_and_leave, daemon=True).start()
+
+
+def _wait_and_leave() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
