@@ -62,6 +62,6 @@ def _errors(experience: ClassExperience, observation: Observation) -> NDArray[np
     errors = np.concatenate([np.zeros(TRUST), scaled(found.wait) - scaled(planned)])
     exceeds = np.concatenate([np.zeros(TRUST, dtype=np.bool_), found.waits_still])
     known = censored_quantiles(errors, exceeds, LEVELS)
-    # Levels that nothing has reached yet are at least as late as the last one known, and as the plan.
-    latest = np.fmax(np.nanmax(known, initial=0.0), 0.0)
-    return np.where(np.isnan(known), latest, known)
+    # Of levels that nothing has reached yet it is known that they are no earlier than what waits still tells.
+    least: NDArray[np.float64] = np.where(np.isnan(known), np.quantile(errors, LEVELS), known)
+    return np.maximum.accumulate(least)

@@ -88,6 +88,18 @@ def test_jobs_that_wait_still_say_nothing_against_the_plan() -> None:
     assert found.at(0.5) - now == 20 * HOUR
 
 
+def test_jobs_that_wait_longer_than_was_planned_make_it_later() -> None:
+    """Hardly any has started yet, so how late is not known: at least as late as most are already."""
+    submit = np.arange(60, 10 * HOUR, 300)
+    late = Queue(submit, np.where(submit < 300, HOUR, 100 * HOUR))
+    predictor = SlurmPlan()
+    for now in range(0, 10 * HOUR, SPACING):
+        found = planned(predictor, late, now, HOUR)
+    waits = np.array(found.starts) - now
+    assert (np.diff(waits) >= 0).all()
+    assert waits[LEVELS.index(0.5)] > 4 * HOUR
+
+
 def test_plans_that_were_always_three_times_too_long_are_cut_to_a_third() -> None:
     """At waits well beyond the scale's knee; the first few outcomes do not overrule the plan."""
     jobs = Queue(np.arange(60, 48 * HOUR, SPACING), np.full(288, 5 * HOUR))
