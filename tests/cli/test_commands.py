@@ -33,14 +33,14 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_every_command_helps() -> None:
-    for command in ("demo", "replay", "simulate", "trace", "plugins", "bench"):
+    for command in ("demo", "replay", "simulate", "trace", "train", "models", "evaluate", "plugins", "bench"):
         assert command in answer("--help")
         assert "Usage" in answer(command, "--help")
 
 
 def test_plugins_lists_the_baselines() -> None:
     names = json.loads(answer("plugins", "--json"))["predictors"]
-    assert {"reactive", "fixed", "average", "quantile", "slurm"} <= set(names)
+    assert {"reactive", "fixed", "average", "quantile", "slurm", "lookahead", "ensemble"} <= set(names)
 
 
 def test_simulate_gives_the_same_figures_twice() -> None:
