@@ -14,6 +14,7 @@ from observations import HOUR, NOW, TOTAL, drawn_observation, emptied
 
 from mirage.domain.decision import Observation, Standing
 from mirage.domain.errors import ConfigError
+from mirage.features import normalised
 from mirage.features.schema import encode, schema, schema_names
 from mirage.features.summary import COLUMNS
 
@@ -214,6 +215,17 @@ def test_v2_statics_are_what_they_are_called(seed: int) -> None:
         nodes = int(observation.snapshot.running.nodes[ends <= NOW + hours * HOUR].sum())
         expected[f"now_freed_{hours}h"] = nodes / TOTAL
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_v2_of_one_hand_over_does_not_depend_on_which_were_asked_about_before() -> None:
+    """What the chains of a cycle share is worked out once; another window or instant is another cycle."""
+    one, other = drawn_observation(1), drawn_observation(2)
+    asked = [one, replace(other, successor=one.successor), other, replace(one, time=NOW + 2 * HOUR)]
+    asked += [replace(one, window=other.window), replace(other, window=one.window), one]
+    vectors = [encode(V2, observation) for observation in asked]
+    for observation, vector in zip(asked, vectors, strict=True):
+        normalised._told.clear()
+        np.testing.assert_array_equal(encode(V2, observation), vector)
 
 
 def test_v2_says_what_is_not_known() -> None:
