@@ -106,7 +106,7 @@ def test_a_daemon_trains_anew_by_a_job(
     (kept,) = Shelf(tmp_path / "models").versions()
     assert said.startswith(f"random-forest:{kept.version} is trained;")
     assert kept.manifest.cluster.name == "testbed"
-    assert "mirage-train" in names_of_jobs(testbed)
+    testbed.wait_until(lambda: names_of_jobs(testbed) == ["mirage-train"], 60, "the end of the job")
 
 
 class _Now:
