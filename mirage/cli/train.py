@@ -105,7 +105,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     from mirage.training.tables import TablePlan
 
     build_trainer(predictor)  # what is missing is said before the tables are built
-    outs = _outs(out.absolute(), _numbers("--seed", seed))
+    outs = _outs(out, _numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
     first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
@@ -123,7 +123,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
         whole = maker.table(config, folder)
         teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
         found = (whole, *(teaching.table(one, folder) for one in smaller))
-        place.run([Training(predictor, lessons, found, each, outs[each]) for each in outs], folder)
+        place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
 
 
