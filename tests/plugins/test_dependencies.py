@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from conftest import FOLDERS
 
 from mirage import plugin
 from mirage.domain.errors import MissingExtra
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PACKAGES = [path for folder in FOLDERS for path in folder.glob("mirage_*") if path.is_dir()]
-SOURCES = [source for package in PACKAGES for source in sorted(package.rglob("*.py"))]
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+SOURCES = sorted(PLUGINS.glob("mirage-*/mirage_*/**/*.py"))
 
 
 def imported(source: Path) -> set[str]:
@@ -30,6 +26,11 @@ def imported(source: Path) -> set[str]:
             assert node.level == 0, f"{source}: a relative import"
             found.add(node.module or "")
     return found
+
+
+def test_there_are_plugins_to_test() -> None:
+    packages = {source.relative_to(PLUGINS).parts[0] for source in SOURCES}
+    assert {"mirage-dqn", "mirage-policy-gradient", "mirage-random-forest", "mirage-xgboost"} <= packages
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: f"{source.parent.name}/{source.name}")
