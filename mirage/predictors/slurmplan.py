@@ -8,7 +8,7 @@ import numpy as np
 
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import ABSENT
-from mirage.predictors.conformal import censored_quantiles, scaled, unscaled
+from mirage.predictors.conformal import KNEE, censored_quantiles, scaled, unscaled
 from mirage.predictors.experience import WANTED, Experience
 
 if TYPE_CHECKING:
@@ -46,21 +46,27 @@ class SlurmPlan:
         planned = np.array([max(observation.planned_start - now, 0)], dtype=np.float64)
         experience = self._experience.of(observation.successor)
         experience.observe(observation)
-        errors = _errors(experience, observation)
+        errors = _errors(experience, observation, bool(planned[0] > KNEE))
         experience.foresee(now, planned)
         if errors is None:
             return WaitForecast.point(now + float(planned[0]))
         return WaitForecast(LEVELS, tuple((now + unscaled(scaled(planned) + errors)).tolist()))
 
 
-def _errors(experience: ClassExperience, observation: Observation) -> NDArray[np.float64] | None:
-    """How far waits lie from planned ones, at ``LEVELS``, on the scale of ``scaled``; ``None``: not known."""
+def _errors(experience: ClassExperience, observation: Observation, waits: bool) -> NDArray[np.float64] | None:
+    """How far waits lie from planned ones, at ``LEVELS``, on the scale of ``scaled``; ``None``: not known.
+
+    Of plans that foresaw a wait as well, or of those that foresaw none: a job that starts at once, as planned,
+    says nothing about plans of half a day.
+    """
     found = experience.outcomes(observation)
-    if found.waits_still.all():
+    planned = np.array([float(plan[0]) for plan in experience.foreseen])[found.foreseen]
+    alike = (planned > KNEE) == waits
+    wait, still, planned = found.wait[alike], found.waits_still[alike], planned[alike]
+    if still.all():
         return None
-    planned = np.concatenate(experience.foreseen)[found.foreseen]
-    errors = np.concatenate([np.zeros(TRUST), scaled(found.wait) - scaled(planned)])
-    exceeds = np.concatenate([np.zeros(TRUST, dtype=np.bool_), found.waits_still])
+    errors = np.concatenate([np.zeros(TRUST), scaled(wait) - scaled(planned)])
+    exceeds = np.concatenate([np.zeros(TRUST, dtype=np.bool_), still])
     known = censored_quantiles(errors, exceeds, LEVELS)
     # Of levels that nothing has reached yet it is known that they are no earlier than what waits still tells.
     least: NDArray[np.float64] = np.where(np.isnan(known), np.quantile(errors, LEVELS), known)

@@ -115,6 +115,19 @@ def test_plans_that_were_always_three_times_too_long_are_cut_to_a_third() -> Non
     assert other == pytest.approx(10 * HOUR, rel=0.02)
 
 
+def test_jobs_that_start_at_once_as_planned_say_nothing_about_long_plans() -> None:
+    """Every fourth job waits, 5 of the 15 hours planned; the others start as they should."""
+    submit = np.arange(60, 72 * HOUR, SPACING)
+    waiting = np.arange(len(submit)) % 4 == 0
+    jobs = Queue(submit, np.where(waiting, 5 * HOUR, 0))
+    predictor = SlurmPlan()
+    for place, at in enumerate(submit.tolist()):
+        found = planned(predictor, jobs, at - 60, 15 * HOUR if waiting[place] else 0)
+        wanted = 5 * HOUR if waiting[place] else 0
+        if at > 48 * HOUR:
+            assert found.at(0.5) - at + 60 == pytest.approx(wanted)
+
+
 def test_its_quantiles_cover_what_comes() -> None:
     """Waits are a drawn part of the plan: each level should be exceeded as often as it says."""
     rng = np.random.default_rng(4)
