@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onehost import clockkeeper
 from onehost.errors import TestbedError
 from onehost.people import myself
 from onehost.processes import Daemon, end, launch, recorded
@@ -28,6 +27,12 @@ if TYPE_CHECKING:
 KEEPER = "clock"
 SAMPLES = 9
 KEEPER_TIMEOUT_S = 60.0
+KEEPER_PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from onehost.clockkeeper import main
+main()
+"""
 
 
 def shared_names(layout: Layout) -> list[str]:
@@ -68,7 +73,7 @@ def start(layout: Layout, speed: int) -> None:
     library = glob_one(CLOCK_LIBRARIES)
     (layout.run / "clock.shared").unlink(missing_ok=True)
     spelling = f"+{ahead} x{speed}"
-    keeper = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", str(Path(clockkeeper.__file__)))
+    keeper = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", "-c", KEEPER_PROGRAM)
     argv = (need("faketime"), "-m", "-f", spelling, *keeper, str(layout.run / "clock.shared"))
     launch(Daemon(KEEPER, argv, myself(), {"PATH": os.environ["PATH"]}), layout)
     wait_until(lambda: bool(shared_names(layout)), KEEPER_TIMEOUT_S, "the keeper of the fast clock")

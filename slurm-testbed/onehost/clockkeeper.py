@@ -1,18 +1,22 @@
 """Keeps the fast clock: what libfaketime shares lives with it, and a semaphore that died with its holder is freed.
 
 Every process that lives on the clock takes the semaphore while it starts. One that is killed just then never gives
-it back, and whatever starts next waits for ever: the next job, the next ``squeue``. Run by ``onehost/clock.py`` as
-a program, on the real clock: ``clockkeeper.py FILE``, with ``FAKETIME_SHARED`` in its environment.
+it back, and whatever starts next waits for ever: the next job, the next ``squeue``. Processes that were forked
+while the clock was being read are freed too (``forks``). Run by ``onehost/clock.py`` as a program, on the real
+clock: it is told the file to write, and has ``FAKETIME_SHARED`` in its environment.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from onehost.forks import Stuck, free, stuck_on
 
 PERIOD_S = 0.05
 PATIENCE = 40
@@ -69,10 +73,13 @@ class Watch:
         return -1 if value > 1 else 0
 
 
-def keep(semaphore: Semaphore) -> None:
-    """Look after it until this process is ended."""
+def keep(semaphore: Semaphore, memory: Path) -> None:
+    """Look after it, and after those who share this memory, until this process is ended."""
     watch = Watch()
-    while True:
+    stuck = stuck_on(memory)
+    for look in itertools.count():
+        if look % PATIENCE == 0:
+            stuck = _freed(stuck, stuck_on(memory))
         change = watch.look(semaphore.value())
         if change > 0:
             semaphore.give()
@@ -82,14 +89,19 @@ def keep(semaphore: Semaphore) -> None:
         time.sleep(PERIOD_S)
 
 
+def _freed(before: frozenset[Stuck], now: frozenset[Stuck]) -> frozenset[Stuck]:
+    """Free those that wait as they did two seconds ago; who waits now."""
+    for one in before & now:
+        if free(one):
+            sys.stderr.write(f"process {one[0]} was forked while the clock was being read; freed\n")
+    return now
+
+
 def main() -> None:
     """Say under which names the clock is shared, then keep it."""
     shared, place = os.environ["FAKETIME_SHARED"], Path(sys.argv[1])
     written = place.with_name(f"{place.name}.new")
     written.write_text(f"{shared}\n")
     written.replace(place)
-    keep(Semaphore(shared.split()[0]))
-
-
-if __name__ == "__main__":
-    main()
+    semaphore, memory = shared.split()
+    keep(Semaphore(semaphore), Path("/dev/shm") / memory.lstrip("/"))  # noqa: S108 - named by libfaketime
