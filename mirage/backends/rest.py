@@ -93,8 +93,10 @@ class Rest:
         """The list ``name`` in the answer to a question. Raises ``ClusterUnavailable`` unless it is whole."""
         answer = self.ask("GET", path, family=family)
         if answer.errors:
-            told = Faults.read(answer.errors).line
-            self.unavailable(f"GET {path}", f"{told} (asked as {self.client.credentials})")
+            faults = Faults.read(answer.errors)
+            if family == "slurmdb" and faults.found_nothing:
+                return []
+            self.unavailable(f"GET {path}", f"{faults.line} (asked as {self.client.credentials})")
         found = answer.body.get(name)
         if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
             self.unavailable(f"GET {path}", f"the answer has no list of {name}")

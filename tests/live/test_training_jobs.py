@@ -54,7 +54,7 @@ def test_tables_and_models_of_two_seeds_are_made_by_jobs(
     apart = mirage(surroundings, tmp_path, *TRAIN, "1", *SPAN, "-o", "apart", *launched)
     assert apart.returncode == 0, apart.stderr
     assert [manifest["seeds"] for manifest in json.loads(apart.stdout)] == [[0], [1]]
-    testbed.wait_until(lambda: len(names_of_jobs(testbed)) == 4, 60, "the end of all jobs")
+    testbed.wait_until(lambda: len(names_of_jobs(testbed)) == 4, 300, "the end of all jobs")
     assert names_of_jobs(testbed) == ["mirage-table", "mirage-table", "mirage-train", "mirage-train"]
     here = mirage(surroundings, tmp_path, *TRAIN, "1", *SPAN, "--tables", "others", "-o", "here")
     assert here.returncode == 0, here.stderr
@@ -106,7 +106,7 @@ def test_a_daemon_trains_anew_by_a_job(
     (kept,) = Shelf(tmp_path / "models").versions()
     assert said.startswith(f"random-forest:{kept.version} is trained;")
     assert kept.manifest.cluster.name == "testbed"
-    testbed.wait_until(lambda: names_of_jobs(testbed) == ["mirage-train"], 60, "the end of the job")
+    testbed.wait_until(lambda: names_of_jobs(testbed) == ["mirage-train"], 300, "the end of the job")
 
 
 class _Now:

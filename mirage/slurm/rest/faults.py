@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from mirage.slurm.rest.fields import Record
 
 _UNSPECIFIED = -1
+_EMPTY_RESULT = 9003
+"""ESLURM_REST_EMPTY_RESULT; up to v0.0.37 only its sentence is there."""
 _NOT_UNDERSTOOD = range(9000, 9300)
 """ESLURM_REST_*, ESLURM_DATA_*: what was sent is wrong."""
 
@@ -54,6 +56,11 @@ class Faults:
         if self._unanswered:
             return ClusterUnavailable(f"{what}: {self.line}")
         return wording.refused_act(self.text, what)
+
+    @property
+    def found_nothing(self) -> bool:
+        """Whether it is only that nothing matches: accounting answers so instead of with an empty list."""
+        return _EMPTY_RESULT in self.numbers or "Nothing found" in self.text
 
     @property
     def already_ended(self) -> bool:
