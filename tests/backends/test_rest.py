@@ -152,6 +152,31 @@ def test_a_bad_answer_is_never_an_empty_queue(
         cluster.snapshot(expected={"mirage:c:1": JobId(1)})
 
 
+def test_a_question_that_was_dropped_is_asked_once_more(fake: FakeSlurmrestd, cluster: RestCluster) -> None:
+    path = "/slurm/v0.0.38/jobs"
+    whole, dropped = fake.answers[path], []
+
+    def drops_the_first(handler: Any) -> None:
+        if not dropped:
+            dropped.append(path)
+            hang_up(handler)
+            return
+        handler.reply(200, json.dumps(whole).encode())
+
+    fake.answers[path] = drops_the_first
+    assert cluster.snapshot().time == Noon().now()
+    assert dropped
+
+
+@pytest.mark.parametrize("number", [0, 9003])
+def test_accounting_that_finds_nothing_knows_of_no_jobs(
+    fake: FakeSlurmrestd, cluster: RestCluster, number: int
+) -> None:
+    said = {"error": "Nothing found with query" if number == 0 else "", "error_number": number}
+    fake.answers["/slurmdb/v0.0.38/jobs"] = {"errors": [said]}
+    assert len(cluster.past_jobs(0, 3_600)) == 0
+
+
 def test_a_silent_slurmrestd_is_given_up(fake: FakeSlurmrestd, token: Path) -> None:
     awake = threading.Event()
     fake.answers["/slurm/v0.0.38/jobs"] = lambda _: awake.wait(30) and None
