@@ -43,19 +43,36 @@ def mirage(surroundings: dict[str, str], folder: Path, *arguments: str) -> subpr
     return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=folder, env=surroundings)
 
 
-def names_of_jobs(testbed: Testbed) -> list[str]:
-    return sorted(testbed.ask("squeue", "-h", "-a", "-t", "COMPLETED", "-o", "%j").split())
+class Ended:
+    """Jobs that ended well since this was made; Slurm shows those of earlier tests for a day."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._before = self._names()
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(name for job, name in self._names().items() if job not in self._before)
+
+    def _names(self) -> dict[str, str]:
+        told = self._testbed.ask("squeue", "-h", "-a", "-t", "COMPLETED", "-o", "%i %j")
+        return {line.split()[0]: line.split()[1] for line in told.splitlines() if line.strip()}
+
+
+@pytest.fixture
+def ended(testbed: Testbed) -> Ended:
+    return Ended(testbed)
 
 
 def test_tables_and_models_of_two_seeds_are_made_by_jobs(
-    testbed: Testbed, surroundings: dict[str, str], tmp_path: Path
+    testbed: Testbed, surroundings: dict[str, str], ended: Ended, tmp_path: Path
 ) -> None:
     launched = ("--tables", "tables", "--launcher", "slurm", "--workers", "2", "--seed", "0,1", "--json")
     apart = mirage(surroundings, tmp_path, *TRAIN, "1", *SPAN, "-o", "apart", *launched)
     assert apart.returncode == 0, apart.stderr
     assert [manifest["seeds"] for manifest in json.loads(apart.stdout)] == [[0], [1]]
-    testbed.wait_until(lambda: len(names_of_jobs(testbed)) == 4, 300, "the end of all jobs")
-    assert names_of_jobs(testbed) == ["mirage-table", "mirage-table", "mirage-train", "mirage-train"]
+    testbed.wait_until(lambda: len(ended.names) == 4, 300, "the end of all jobs")
+    assert ended.names == ["mirage-table", "mirage-table", "mirage-train", "mirage-train"]
     here = mirage(surroundings, tmp_path, *TRAIN, "1", *SPAN, "--tables", "others", "-o", "here")
     assert here.returncode == 0, here.stderr
     assert contents(tmp_path / "tables/demo-20-nodes-v2") == contents(tmp_path / "others/demo-20-nodes-v2")
@@ -85,7 +102,11 @@ def test_what_cannot_be_is_one_line(testbed: Testbed, surroundings: dict[str, st
 
 
 def test_a_daemon_trains_anew_by_a_job(
-    testbed: Testbed, surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed,
+    surroundings: dict[str, str],
+    ended: Ended,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On its own history, for the cluster as its own Slurm describes it."""
     for name, value in surroundings.items():
@@ -106,7 +127,7 @@ def test_a_daemon_trains_anew_by_a_job(
     (kept,) = Shelf(tmp_path / "models").versions()
     assert said.startswith(f"random-forest:{kept.version} is trained;")
     assert kept.manifest.cluster.name == "testbed"
-    testbed.wait_until(lambda: names_of_jobs(testbed) == ["mirage-train"], 300, "the end of the job")
+    testbed.wait_until(lambda: ended.names == ["mirage-train"], 300, "the end of the job")
 
 
 class _Now:
