@@ -145,27 +145,25 @@ class RestClient:
         payload = None if body is None else json.dumps(body).encode()
         if payload is not None:
             request["Content-Type"] = "application/json"
-        target = self.address.target(path)
-        try:
-            status, raw = self._exchange(method, target, payload, request)
-        except ConnectionResetError as error:
-            # slurmrestd drops connections that come as it is busy. A question may be asked twice, an act may not.
-            if method != "GET":
-                raise self._failed(method, target, error) from None
-            status, raw = self._asked_again(target, request)
+        status, raw = self._exchange(method, self.address.target(path), payload, request)
         return self._judge(method, path, status, raw)
 
-    def _asked_again(self, target: str, headers: dict[str, str]) -> tuple[int, bytes]:
-        try:
-            return self._exchange("GET", target, None, headers)
-        except ConnectionResetError as error:
-            raise self._failed("GET", target, error) from None
-
-    def _failed(self, method: str, target: str, error: Exception) -> ClusterUnavailable:
-        told = str(error) or type(error).__name__
-        return ClusterUnavailable(f"slurmrestd at {self.address.text}: {method} {target}: {told}")
-
     def _exchange(
+        self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes]:
+        try:
+            try:
+                return self._ask_once(method, target, payload, headers)
+            except ConnectionResetError:
+                # slurmrestd drops connections while it is busy. A question may be asked twice, an act may not.
+                if method != "GET":
+                    raise
+                return self._ask_once(method, target, payload, headers)
+        except (OSError, http.client.HTTPException) as error:
+            told = str(error) or type(error).__name__
+            raise ClusterUnavailable(f"slurmrestd at {self.address.text}: {method} {target}: {told}") from None
+
+    def _ask_once(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
         deadline = time.monotonic() + self.timeout
@@ -174,10 +172,6 @@ class RestClient:
             connection.request(method, target, payload, headers)
             response = connection.getresponse()
             return response.status, _read_whole(response, deadline)
-        except ConnectionResetError:
-            raise
-        except (OSError, http.client.HTTPException) as error:
-            raise self._failed(method, target, error) from None
         finally:
             connection.close()
 

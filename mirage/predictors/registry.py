@@ -43,7 +43,7 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor
     def ensemble(members: str) -> Predictor:
         return ensemble_of(members, lambda member: build_predictor(member, extra))
 
-    factory = ({ENSEMBLE: ensemble} | dict(extra)).get(name) or _BUILT_IN.get(name) or _installed(name)
+    factory = extra.get(name) or (_BUILT_IN | {ENSEMBLE: ensemble}).get(name) or _installed(name)
     if factory is None:
         offered = ", ".join(sorted({*predictor_names(), *extra}))
         raise PluginNotFound(f"no predictor {name!r} is installed; there are: {offered}")
@@ -58,7 +58,8 @@ def predictor_names() -> tuple[str, ...]:
     from importlib.metadata import entry_points
 
     installed = (point.name for point in entry_points(group=GROUP))
-    return (*_BUILT_IN, *(name for name in installed if name not in _BUILT_IN))
+    built_in = (*_BUILT_IN, ENSEMBLE)
+    return (*built_in, *(name for name in installed if name not in built_in))
 
 
 def build_trainer(name: str) -> Any:
@@ -68,7 +69,7 @@ def build_trainer(name: str) -> Any:
     build = _loaded(TRAINERS, name)
     if build is None:
         offered = ", ".join(sorted({point.name for point in entry_points(group=TRAINERS)})) or "none"
-        known = "needs no training" if name in _BUILT_IN else "is not installed"
+        known = "needs no training" if name in (*_BUILT_IN, ENSEMBLE) else "is not installed"
         raise PluginNotFound(f"predictor {name!r} {known}; those that can be trained: {offered}")
     return build()
 
@@ -129,5 +130,4 @@ _BUILT_IN: dict[str, Factory] = {
     "average": _average,
     "quantile": _quantile,
     "slurm": _slurm,
-    ENSEMBLE: lambda parameter: ensemble_of(parameter, build_predictor),
 }
