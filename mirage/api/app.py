@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 from mirage import __version__
-from mirage.api.agents import agent_routes
-from mirage.api.chains import chain_routes
-from mirage.api.problems import install_problems
+from mirage.api.conventions.problems import install_problems
+from mirage.api.routes.agents import agent_routes
+from mirage.api.routes.chains import chain_routes
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def create_app(service: ApiService) -> FastAPI:
     """The interface to one daemon."""
     app = FastAPI(title="Mirage", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service = service
     install_problems(app)
     routes = APIRouter(prefix="/api/v1")
     routes.include_router(chain_routes(service))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from mirage.api.access.peer import PeerProtocol
 from mirage.api.app import create_app
-from mirage.api.peer import PeerProtocol
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -222,7 +222,7 @@ def _keys(document: dict[str, object], above: str = "") -> list[str]:
 def test_the_defaults_of_chains_are_those_of_a_chain() -> None:
     from dataclasses import fields
 
-    from mirage.api.definition import _CHAIN
+    from mirage.api.documents.definition import _CHAIN
     from mirage.bootstrap.interface import chain_defaults
     from mirage.domain.chain import Chain
 

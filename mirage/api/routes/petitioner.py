@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from mirage.api.documents import AnswerDocument, ChainDocument, chain_document
-from mirage.api.problems import Busy
+from mirage.api.conventions.problems import Busy
+from mirage.api.documents.chains import AnswerDocument, ChainDocument, chain_document
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.body import read_body
-from mirage.api.peer import Peer, peer_of
-from mirage.api.problems import BadDocument
+from mirage.api.access.caller import Operator
+from mirage.api.conventions.body import read_body
+from mirage.api.conventions.problems import BadDocument
 from mirage.backends.acting.orders import Answer
 from mirage.backends.acting.wire import BadOrder
 from mirage.domain.errors import NotPermitted
@@ -22,8 +22,6 @@ LONGEST_WAIT = 30.0
 _LOOK = 0.2
 _LARGEST = 1 << 20
 
-Who = Annotated[Peer, Depends(peer_of)]
-
 
 def agent_routes(service: ApiService) -> APIRouter:
     """The addresses for agents."""
@@ -31,17 +29,17 @@ def agent_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/order", response_model=None)
     async def next_order(
-        peer: Who, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
+        caller: Operator, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
     ) -> Response:
         """The next order for the user who asks, waiting for one for ``wait`` seconds; 204: there is none."""
         desk = _desk(service)
-        order = await _fetch(desk, peer.name, request, wait)
+        order = await _fetch(desk, caller.name, request, wait)
         if order is None:
             return Response(status_code=204)
         return Response(order.to_text(), media_type="application/json")
 
     @routes.post("/orders/{order_id}/answer")
-    async def answer_order(peer: Who, request: Request, order_id: str) -> dict[str, bool]:
+    async def answer_order(caller: Operator, request: Request, order_id: str) -> dict[str, bool]:
         """How an order went; ``awaited``: whether somebody still waited for it."""
         desk = _desk(service)
         body = await read_body(request, _LARGEST)
@@ -49,7 +47,7 @@ def agent_routes(service: ApiService) -> APIRouter:
             answer = Answer.from_text(body)
         except BadOrder as error:
             raise BadDocument(str(error)) from None
-        return {"awaited": desk.answer(peer.name, order_id, answer)}
+        return {"awaited": desk.answer(caller.name, order_id, answer)}
 
     return routes
 

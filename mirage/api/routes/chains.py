@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from mirage.api.asking import Petitioner
-from mirage.api.body import read_body
-from mirage.api.definition import read_chain
-from mirage.api.documents import (
+from mirage.api.access.caller import Caller, Operator, Reader
+from mirage.api.conventions.body import read_body
+from mirage.api.documents.chains import (
     AnswerDocument,
     ChainDocument,
     ChainList,
@@ -19,7 +18,8 @@ from mirage.api.documents import (
     entry_document,
     instant,
 )
-from mirage.api.peer import Peer, peer_of
+from mirage.api.documents.definition import read_chain
+from mirage.api.routes.petitioner import Petitioner
 from mirage.domain.chain import ChainId
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 LARGEST = 8 << 20
 """Bytes of a chain's document: a script and an environment, with room to spare."""
-
-Who = Annotated[Peer, Depends(peer_of)]
 
 _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
     "pause": PauseChain,
@@ -46,12 +44,12 @@ def chain_routes(service: ApiService) -> APIRouter:
     petitioner = Petitioner(service)
 
     @routes.get("")
-    def list_chains(peer: Who, every: Annotated[bool, Query(alias="all")] = False) -> ChainList:
+    def list_chains(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> ChainList:
         """One's own chains; ``all``: everybody's, for administrators."""
-        if every and not _is_admin(peer, service):
-            raise NotPermitted(f"{peer.name} is no administrator of this daemon and sees only own chains")
+        if every and not caller.is_admin:
+            raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own chains")
         status = service.status()
-        seen = [record for record in status.chains if every or record.chain.owner == peer.name]
+        seen = [record for record in status.chains if every or record.chain.owner == caller.name]
         return ChainList(
             time=instant(status.time),
             sentence=status.sentence,
@@ -60,29 +58,31 @@ def chain_routes(service: ApiService) -> APIRouter:
         )
 
     @routes.post("", status_code=201)
-    async def create_chain(peer: Who, request: Request) -> AnswerDocument:
+    async def create_chain(caller: Operator, request: Request) -> AnswerDocument:
         """A new chain; answered once it is stored."""
         body = await read_body(request, LARGEST)
-        chain = await run_in_threadpool(read_chain, body, peer, service.chain_defaults)
-        return await petitioner.ask(AddChain(chain, peer.name), chain.chain_id)
+        chain = await run_in_threadpool(read_chain, body, caller, service.chain_defaults)
+        return await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
 
     @routes.get("/{chain_id}")
-    def show_chain(peer: Who, chain_id: str) -> ChainDocument:
+    def show_chain(caller: Reader, chain_id: str) -> ChainDocument:
         """One chain with its links."""
-        return chain_document(_own(chain_id, peer, service), service.status())
+        return chain_document(_own(chain_id, caller, service), service.status())
 
     @routes.post("/{chain_id}/{command}")
-    async def command_chain(peer: Who, chain_id: str, command: str) -> AnswerDocument:
+    async def command_chain(caller: Operator, chain_id: str, command: str) -> AnswerDocument:
         """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
         if command not in _COMMANDS:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
-        record = _own(chain_id, peer, service)
-        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, peer.name), record.chain.chain_id)
+        record = _own(chain_id, caller, service)
+        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
 
     @routes.get("/{chain_id}/explain")
-    def explain_chain(peer: Who, chain_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 20) -> Explanation:
+    def explain_chain(
+        caller: Reader, chain_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 20
+    ) -> Explanation:
         """The last decisions about a chain and what led to them, newest first."""
-        record = _own(chain_id, peer, service)
+        record = _own(chain_id, caller, service)
         entries = service.entries(record.chain.chain_id, limit)
         return Explanation(
             id=record.chain.chain_id,
@@ -93,11 +93,7 @@ def chain_routes(service: ApiService) -> APIRouter:
     return routes
 
 
-def _is_admin(peer: Peer, service: ApiService) -> bool:
-    return peer.is_root or peer.name in service.admins
-
-
-def _own(asked: str, peer: Peer, service: ApiService) -> ChainRecord:
+def _own(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
     """The chain with this id, or one's own with this name: the one that is not over, else the last.
 
     Raises ``UnknownChain``, also where several are meant, and ``NotPermitted`` for another user's.
@@ -105,10 +101,10 @@ def _own(asked: str, peer: Peer, service: ApiService) -> ChainRecord:
     chains = service.status().chains
     for record in chains:
         if record.chain.chain_id == ChainId(asked):
-            if record.chain.owner != peer.name and not _is_admin(peer, service):
-                raise NotPermitted(f"chain {asked} is not {peer.name}'s")
+            if record.chain.owner != caller.name and not caller.is_admin:
+                raise NotPermitted(f"chain {asked} is not {caller.name}'s")
             return record
-    named = [record for record in chains if record.chain.name == asked and record.chain.owner == peer.name]
+    named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
     lasting = [record for record in named if not record.over]
     if len(lasting) > 1:
         ids = ", ".join(record.chain.chain_id for record in lasting)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mirage.api.problems import BadDocument
+from mirage.api.conventions.problems import BadDocument
 from mirage.domain.chain import Chain
 from mirage.domain.errors import BadSpelling, NotPermitted
 from mirage.provisioner.aims import problem_of
@@ -19,7 +19,7 @@ from mirage.slurm.sbatchoptions import SBATCH, Word
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirage.api.peer import Peer
+    from mirage.api.access.caller import Caller
 
 Document = dict[str, Any]
 
@@ -28,11 +28,11 @@ _BUILT_IN = {"handover": {"signal": {"name": "TERM", "lead": 60}}}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def read_chain(body: bytes, peer: Peer, defaults: Mapping[str, Any]) -> Chain:
+def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chain:
     """The chain that ``body`` (JSON) describes, ``defaults`` where it says nothing.
 
     The owner is the one who asks; root may name another. Raises ``BadDocument`` naming the first field that is
-    wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``peer`` is not.
+    wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``caller`` is not.
     """
     try:
         document = json.loads(body)
@@ -41,8 +41,8 @@ def read_chain(body: bytes, peer: Peer, defaults: Mapping[str, Any]) -> Chain:
     if not isinstance(document, dict):
         raise BadDocument("expected an object that describes a chain")
     below = _merged(_BUILT_IN, defaults)
-    chain = _validated(_merged(below, {"owner": peer.name} | document))
-    _check(chain, peer)
+    chain = _validated(_merged(below, {"owner": caller.name} | document))
+    _check(chain, caller)
     return replace(chain, request=replace(chain.request, user=chain.owner, tag=""))
 
 
@@ -82,11 +82,11 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
     return both
 
 
-def _check(chain: Chain, peer: Peer) -> None:
-    if not peer.is_known:
-        raise NotPermitted(f"{peer.name} has no name on this machine, so no job can be submitted for it")
-    if chain.owner != peer.name and not peer.is_root:
-        raise NotPermitted(f"{peer.name} cannot make a chain for {chain.owner}")
+def _check(chain: Chain, caller: Caller) -> None:
+    if not caller.is_known:
+        raise NotPermitted(f"{caller.name} has no name on this machine, so no job can be submitted for it")
+    if chain.owner != caller.name and not caller.is_root:
+        raise NotPermitted(f"{caller.name} cannot make a chain for {chain.owner}")
     if not _ID.fullmatch(chain.chain_id):
         raise BadDocument(
             f"chain_id: {chain.chain_id[:80]!r}: expected up to 64 letters, digits, '-', '_' and '.'"

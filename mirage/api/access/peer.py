@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastapi import Request  # noqa: TC002 - read by FastAPI when it looks at peer_of
+from fastapi import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mirage.domain.errors import NotPermitted
@@ -46,11 +46,6 @@ class Peer:
     def is_root(self) -> bool:
         """Whether it is the superuser."""
         return self.uid == 0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether its uid has a name here."""
-        return not self.name.startswith("uid:")
 
 
 class PeerProtocol(H11Protocol):

@@ -1,0 +1,1 @@
+"""What the interface takes and answers, one module a resource."""

@@ -1,0 +1,1 @@
+"""The addresses, one module a resource."""
