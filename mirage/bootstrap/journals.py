@@ -1,20 +1,24 @@
-"""A journal whose lines are logged as well."""
+"""A journal whose lines are logged as well, and told to all who listen."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mirage.domain.journal import EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from mirage.domain.chain import ChainId
     from mirage.domain.journal import Entry
     from mirage.ports import Journal
 
 _LOG = logging.getLogger("mirage.journal")
+
+Listener = Callable[["Entry"], None]
+"""Is told each entry, by the loop's thread as it is written: must be quick and wait for nothing."""
 
 
 class LoggedJournal:
@@ -23,10 +27,16 @@ class LoggedJournal:
     ``written`` is called with each: predictors may take seconds for each of many chains, and a watchdog waits.
     """
 
-    def __init__(self, journal: Journal, written: Callable[[], None]) -> None:
+    def __init__(self, journal: Journal, written: Callable[[], None], listeners: Iterable[Listener] = ()) -> None:
         self._journal = journal
         self._written = written
+        self._listeners = tuple(listeners)
+        self._deaf: set[Listener] = set()
         self._decided: dict[ChainId | None, str] = {}
+
+    def listen(self, listener: Listener) -> None:
+        """Tell ``listener`` every entry from now on. Any thread."""
+        self._listeners = (*self._listeners, listener)
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""
@@ -39,7 +49,18 @@ class LoggedJournal:
             fields["predictor"] = entry.predictor
         _LOG.log(self._level(entry), "%s", entry.text, extra={"fields": fields})
         self._journal.write(entry)
+        self._tell(entry)
         self._written()
+
+    def _tell(self, entry: Entry) -> None:
+        """Whatever a listener makes of it must not reach the loop; its fault is said once."""
+        for listener in self._listeners:
+            try:
+                listener(entry)
+            except Exception:
+                if listener not in self._deaf:
+                    self._deaf.add(listener)
+                    _LOG.exception("a listener failed; a fault of this program, please report it")
 
     def _level(self, entry: Entry) -> int:
         """A chain that waits says the same each minute."""

@@ -96,6 +96,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     store = open_store(config.store.url)
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
+    journal = LoggedJournal(store.journal, alive)
     refill(windows, store.snapshots, world.clock.now())
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
 
@@ -114,7 +115,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         waits=store.waits,
         clock=world.clock,
         store=store.chains,
-        journal=LoggedJournal(store.journal, alive),
+        journal=journal,
         files=LocalFiles(),
         commands=commands,
         history=world.lore.jobs or jobs,

@@ -121,6 +121,23 @@ def test_a_decision_that_does_not_change_is_logged_once_and_stored_each_time(
     assert len(stored.entries) == len(written) == 9
 
 
+def test_every_listener_hears_every_entry_and_one_that_fails_disturbs_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored, early, late = MemoryJournal(), list[str](), list[str]()
+
+    def broken(entry: Entry) -> None:
+        raise RuntimeError(entry.text)
+
+    journal = LoggedJournal(stored, lambda: None, [broken, lambda entry: early.append(entry.text)])
+    journal.write(Entry(1, None, EntryKind.EVENT, "first"))
+    journal.listen(lambda entry: late.append(entry.text))
+    journal.write(Entry(2, None, EntryKind.EVENT, "second"))
+    assert early == [entry.text for entry in stored.entries] == ["first", "second"]
+    assert late == ["second"]
+    assert [r.levelname for r in caplog.records if r.exc_info] == ["ERROR"]
+
+
 # Lock
 
 
