@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract testbed clean
+.PHONY: demo test lint types contract testbed reference clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -31,6 +31,10 @@ testbed:
 	@echo 'A shell with Slurm'"'"'s clock:   . <(slurm-testbed/testbed env)          then sinfo, sbatch ...'
 	@echo 'A shell for mirage:         . <(slurm-testbed/testbed env --plain)'
 	@echo 'How it is, and its end:     slurm-testbed/testbed status | stop | wipe'
+
+reference: $(V)/.ready
+	$(V)/mirage config reference >deploy/mirage.toml.new
+	mv deploy/mirage.toml.new deploy/mirage.toml
 
 clean:
 	rm -rf .venv demo-out

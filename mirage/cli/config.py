@@ -55,6 +55,14 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
     typer.echo(json.dumps({"file": file, "ok": True}) if as_json else f"{file}: ok")
 
 
+@config_app.command("reference")
+def reference_command() -> None:
+    """Write a file with every key, its default and what it is for, all of it commented out."""
+    from mirage.config.reference import reference
+
+    typer.echo(reference(), nl=False)
+
+
 def _rows(loaded: Loaded) -> list[tuple[str, object, str]]:
     from mirage.config.display import masked, settings
 

@@ -6,7 +6,7 @@ nothing is given: what then holds stands at the key.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -15,6 +15,9 @@ from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm.duration import parse_human
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 _DAY = 86_400
 
@@ -52,6 +55,11 @@ Count = Annotated[int, Field(ge=0), BeforeValidator(_number)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
 Price = Annotated[float, Field(ge=0), BeforeValidator(_number)]
 AboveZero = Annotated[float, Field(gt=0), BeforeValidator(_number)]
+
+
+def is_duration(about: FieldInfo) -> bool:
+    """Whether the key holds seconds, and may be written as a duration."""
+    return any(isinstance(each, BeforeValidator) and each.func is _duration for each in about.metadata)
 
 
 class Section(BaseModel):
@@ -143,7 +151,7 @@ class LoopSection(Section):
     that one fails too it is reactive."""
     budget: AboveZero = 5.0
     """Seconds a predictor may take; after that the fallback answers."""
-    level: Ratio | None = None
+    level: Annotated[Ratio | None, Field(examples=[0.5])] = None
     """Which quantile of the start counts; not given: the one at which the expected cost is least."""
     margin: Duration = 0
     """A successor may start so long before its predecessor ends."""
