@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from mirage.domain.chain import ChainId, Outcome
 from mirage.domain.decision import Prediction
@@ -16,10 +16,10 @@ from mirage.store.codec import from_values, loaded, plain_values, storable, to_t
 from mirage.store.tables import journal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from typing import Any
 
-    from sqlalchemy import Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from mirage.store.database import Database
     from mirage.store.outbox import Outbox
@@ -40,6 +40,26 @@ class JournalLine:
     cursor: int
     """Counts up; the next older page begins before the last line's."""
     entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of one chain's journal."""
+
+    chain: ChainId
+    link: int | None = None
+    """``None``: all."""
+    first: int = 0
+    """Cursor of the oldest line."""
+    before: int | None = None
+    """Cursor of the first line that is too new; ``None``: none is."""
+
+    def within(self, kinds: Collection[EntryKind]) -> list[ColumnElement[bool]]:
+        """The conditions on a line of these kinds."""
+        found = [journal.c.chain_id == self.chain, journal.c.kind.in_([kind.value for kind in kinds])]
+        found += [journal.c.id >= self.first] if self.first else []
+        found += [journal.c.id < self.before] if self.before is not None else []
+        return found + ([journal.c.link == self.link] if self.link is not None else [])
 
 
 class SqlJournal:
@@ -92,6 +112,26 @@ class SqlJournal:
             query = query.where(journal.c.id < before)
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return tuple(_line(row, f"{self._database.where}: line {row.id} of the journal") for row in rows)
+
+    def thinned(self, span: Span, kinds: Collection[EntryKind], most: int) -> tuple[JournalLine, ...]:
+        """About ``most`` entries of a chain's, newest first: all, or those of instants evenly apart.
+
+        Of an instant all are given or none, so that what several predictors said then stands side by side. Raises
+        as ``read``.
+        """
+        return self._database.read(lambda connection: self._thinned(connection, span.within(kinds), most))
+
+    def _thinned(
+        self, connection: Connection, chosen: Sequence[ColumnElement[bool]], most: int
+    ) -> tuple[JournalLine, ...]:
+        count = connection.execute(select(func.count()).select_from(journal).where(*chosen)).scalar_one()
+        step = max(1, -(-count // most))
+        place = func.dense_rank().over(order_by=journal.c.time.desc()).label("place")
+        ranked = select(journal.c.id, place).where(*chosen).subquery()
+        kept = select(ranked.c.id).where(ranked.c.place % step == 1 % step)
+        query = select(journal).where(journal.c.id.in_(kept)).order_by(journal.c.id.desc())
+        where = self._database.where
+        return tuple(_line(row, f"{where}: line {row.id} of the journal") for row in connection.execute(query))
 
 
 def _details(entry: Entry) -> str:

@@ -14,7 +14,7 @@ from mirage.domain.chain import ChainId, Outcome
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.store.codec import storable
-from mirage.store.journal import SqlJournal
+from mirage.store.journal import Span, SqlJournal
 from mirage.store.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -131,3 +131,28 @@ def test_a_database_away_for_long_does_not_fill_the_memory(
     assert times[0] == 59
     assert len(times) <= 50
     assert "oldest 5 lines of the journal are lost" in caplog.text
+
+
+def test_a_span_is_thinned_by_instants_so_that_predictors_stay_side_by_side(store: Store) -> None:
+    for time in range(100):
+        for name in ("one", "two", "three"):
+            store.journal.write(Entry(time, A, EntryKind.SHADOW, "hold", 1 + time // 50, name, FORECAST))
+        store.journal.write(entry(time, B, EntryKind.SHADOW))
+    store.journal.flush()
+    found = [line.entry for line in store.journal.thinned(Span(A), [EntryKind.SHADOW], 60)]
+    assert len(found) == 60
+    assert {one.chain for one in found} == {A}
+    assert [one.time for one in found[::3]] == list(range(99, 0, -5))
+    assert all({one.predictor for one in found[i : i + 3]} == {"one", "two", "three"} for i in range(0, 60, 3))
+    assert found[0].prediction == FORECAST
+    assert len(store.journal.thinned(Span(A, link=2), [EntryKind.SHADOW], 1_000)) == 150
+    assert store.journal.thinned(Span(A), [EntryKind.DECISION], 10) == ()
+
+
+def test_a_span_has_bounds(store: Store) -> None:
+    for time in range(10):
+        store.journal.write(entry(time))
+    store.journal.flush()
+    cursors = {line.entry.time: line.cursor for line in store.journal.read()}
+    found = store.journal.thinned(Span(A, first=cursors[3], before=cursors[6]), [EntryKind.EVENT], 10)
+    assert [line.entry.time for line in found] == [5, 4, 3]
