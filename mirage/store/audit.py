@@ -29,6 +29,8 @@ class AuditEntry:
     chain: ChainId | None
     result: str
     """``done``, or why not."""
+    how: str = ""
+    """How they proved who they are; empty: it was an act of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class AuditLog:
             "action": storable(entry.action),
             "chain_id": entry.chain and storable(entry.chain),
             "result": storable(entry.result),
+            "how": storable(entry.how),
         }
         self._database.write(lambda connection: connection.execute(insert(audit), row))
 
@@ -77,6 +80,7 @@ class AuditLog:
                     row.action,
                     ChainId(row.chain_id) if row.chain_id else None,
                     row.result,
+                    row.how,
                 ),
             )
             for row in rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.store.answers import AnswerStore
 from mirage.store.audit import AuditLog
 from mirage.store.chains import SqlChainStore
 from mirage.store.database import Database
@@ -15,6 +16,7 @@ from mirage.store.outcomes import OutcomeLog
 from mirage.store.retention import Retention, delete_old
 from mirage.store.schema import upgrade
 from mirage.store.snapshots import SnapshotArchive
+from mirage.store.tokens import TokenStore
 from mirage.store.waithistory import SqlWaitHistory
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class Store:
     """Everything kept in one database.
 
     One process at a time may write; in it the loop's thread saves chains and writes the journal, and every thread
-    may read anything, add waits, jobs, snapshots and audit entries, and prune.
+    may read anything, add waits, jobs, snapshots and audit entries, keep tokens and answers, and prune.
     """
 
     database: Database
@@ -39,6 +41,8 @@ class Store:
     waits: SqlWaitHistory
     jobs: JobArchive
     audit: AuditLog
+    tokens: TokenStore
+    answers: AnswerStore
 
     def prune(self, retention: Retention, now: Seconds) -> dict[str, int]:
         """Delete what is older than ``retention`` allows; returns how many of what.
@@ -79,4 +83,6 @@ def open_store(url: str, patience: float = _PATIENCE) -> Store:
         SqlWaitHistory(database),
         JobArchive(database),
         AuditLog(database),
+        TokenStore(database),
+        AnswerStore(database),
     )

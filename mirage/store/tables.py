@@ -151,6 +151,33 @@ audit = Table(
     Column("action", Text, nullable=False),
     Column("chain_id", Text),
     Column("result", Text, nullable=False),
+    Column("how", Text, nullable=False, server_default=""),
     Index(None, "chain_id", "id"),
+    Index(None, "time"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("caller", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("headers", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
     Index(None, "time"),
 )

@@ -1,0 +1,54 @@
+"""Answers to requests that carried a key of their own: the same request again gets the same answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, select
+
+from mirage.store.tables import answers
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from mirage.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """One answer. The instant is the machine's clock, not Slurm's."""
+
+    caller: str
+    key: str
+    time: int
+    digest: bytes
+    """SHA-256 of what was asked."""
+    status: int
+    headers: str
+    """JSON: pairs of name and value."""
+    body: bytes
+
+
+class AnswerStore:
+    """Every thread may use it. All methods raise ``StoreUnavailable``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, caller: str, key: str, since: int) -> StoredAnswer | None:
+        """The answer that this caller was given under this key, no earlier than ``since``."""
+        query = select(answers).where(answers.c.caller == caller, answers.c.key == key, answers.c.time >= since)
+        row = self._database.read(lambda connection: connection.execute(query).one_or_none())
+        return None if row is None else StoredAnswer(**row._mapping)
+
+    def keep(self, answer: StoredAnswer, since: int) -> None:
+        """Keep one; those of before ``since`` go."""
+        row = {name: getattr(answer, name) for name in StoredAnswer.__slots__}
+        same = (answers.c.caller == answer.caller) & (answers.c.key == answer.key)
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(answers).where(same | (answers.c.time < since)))
+            connection.execute(insert(answers), row)
+
+        self._database.write(work)
