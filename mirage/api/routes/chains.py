@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from mirage.api.access.caller import Caller, Operator, Reader
+from mirage.api.access.caller import Operator, Reader
 from mirage.api.conventions.body import read_body
 from mirage.api.documents.chains import (
     AnswerDocument,
@@ -19,14 +19,13 @@ from mirage.api.documents.chains import (
     instant,
 )
 from mirage.api.documents.definition import read_chain
+from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
-from mirage.domain.chain import ChainId
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
-    from mirage.domain.chain import ChainRecord
 
 LARGEST = 8 << 20
 """Bytes of a chain's document: a script and an environment, with room to spare."""
@@ -67,14 +66,14 @@ def chain_routes(service: ApiService) -> APIRouter:
     @routes.get("/{chain_id}")
     def show_chain(caller: Reader, chain_id: str) -> ChainDocument:
         """One chain with its links."""
-        return chain_document(_own(chain_id, caller, service), service.status())
+        return chain_document(own_chain(chain_id, caller, service), service.status())
 
     @routes.post("/{chain_id}/{command}")
     async def command_chain(caller: Operator, chain_id: str, command: str) -> AnswerDocument:
         """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
         if command not in _COMMANDS:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
-        record = _own(chain_id, caller, service)
+        record = own_chain(chain_id, caller, service)
         return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
 
     @routes.get("/{chain_id}/explain")
@@ -82,7 +81,7 @@ def chain_routes(service: ApiService) -> APIRouter:
         caller: Reader, chain_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Explanation:
         """The last decisions about a chain and what led to them, newest first."""
-        record = _own(chain_id, caller, service)
+        record = own_chain(chain_id, caller, service)
         entries = service.entries(record.chain.chain_id, limit)
         return Explanation(
             id=record.chain.chain_id,
@@ -91,24 +90,3 @@ def chain_routes(service: ApiService) -> APIRouter:
         )
 
     return routes
-
-
-def _own(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
-    """The chain with this id, or one's own with this name: the one that is not over, else the last.
-
-    Raises ``UnknownChain``, also where several are meant, and ``NotPermitted`` for another user's.
-    """
-    chains = service.status().chains
-    for record in chains:
-        if record.chain.chain_id == ChainId(asked):
-            if record.chain.owner != caller.name and not caller.is_admin:
-                raise NotPermitted(f"chain {asked} is not {caller.name}'s")
-            return record
-    named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
-    lasting = [record for record in named if not record.over]
-    if len(lasting) > 1:
-        ids = ", ".join(record.chain.chain_id for record in lasting)
-        raise UnknownChain(f"{len(lasting)} of your chains are called {asked[:80]}: say which of {ids}")
-    if named:
-        return (lasting or named)[-1]
-    raise UnknownChain(f"there is no chain {asked[:80]}; `mirage chains --all` lists yours")
