@@ -237,14 +237,51 @@ class StoreSection(Section):
     retention: RetentionSection = RetentionSection()
 
 
+class JwtSection(Section):
+    """Slurm's own tokens ("scontrol token"), taken over the network; without a key or keys none is."""
+
+    key: str = ""
+    """The site's jwt_hs256.key, readable by the daemon; whoever can read it can be anybody."""
+    jwks: str = ""
+    """Public keys (a JWKS file) for tokens signed with RS256."""
+    user_claim: str = "sun"
+    """Which claim names the user, as Slurm's userclaimfield."""
+    audience: str = ""
+    """Where given, only tokens made for it count."""
+    issuer: str = ""
+    """Where given, only tokens made by it count."""
+
+
 class ApiSection(Section):
-    """The socket by which the command line speaks to the daemon."""
+    """By which people, programs and browsers speak to the daemon."""
 
     enabled: bool = True
     socket: str = ""
     """Empty: api.sock in the runtime folder."""
     admins: tuple[str, ...] = ()
     """Users who see and change the chains of all; root does anyway."""
+    listen: str = ""
+    """An address for browsers and programs, such as 127.0.0.1:8421; empty: the socket only. One that others can
+    reach needs a certificate, or a proxy that is trusted."""
+    certificate: str = ""
+    """A PEM file: the address speaks TLS; read at the start."""
+    certificate_key: str = ""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of proxies that speak TLS for this daemon: what they say of the caller's address is believed, and
+    without a certificate only they may come from other machines."""
+    url: str = ""
+    """Where browsers find the page, such as https://mirage.example.org; empty: the address listened on."""
+    policy: str = ""
+    """A file that says what users and Unix groups may do; empty: each user works with own chains."""
+    session: Positive = 12 * 3_600
+    """After so long a browser has to log in again."""
+    rate: Count = 300
+    """Requests a second that one caller may make in the long run; 0: no bound."""
+    burst: Positive = 600
+    """Requests that one caller may make at once."""
+    frame_ancestors: tuple[str, ...] = ()
+    """Origins of portals that may show the page within theirs, such as https://ondemand.example.org."""
+    jwt: JwtSection = JwtSection()
 
 
 class LogSection(Section):
