@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainId
     from mirage.domain.command import Command
     from mirage.domain.journal import Entry
+    from mirage.store.journal import SqlJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,5 @@ class ApiService:
     """What a new chain gets where its owner does not say, in the form of a chain's document."""
     patience: float = 60.0
     """Seconds that a command may wait for the loop."""
+    journal: SqlJournal | None = None
+    """What happened and was decided, page by page."""

@@ -36,6 +36,7 @@ def build_interface(
         desk=desk,
         admins=frozenset(config.api.admins),
         chain_defaults=chain_defaults(config.chains),
+        journal=store.journal,
     )
     return ApiServer(service, Path(config.api.socket))
 

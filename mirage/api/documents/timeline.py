@@ -1,0 +1,195 @@
+"""What has become of a chain, to be drawn over time: its links, what lies between them, what was foreseen."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mirage.api.documents.chains import EntryDocument, entry_document, instant
+from mirage.domain.chain import NO_JOB
+from mirage.domain.decision import ActionScores
+from mirage.domain.job import ABSENT
+from mirage.domain.journal import EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mirage.control.status import Status
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.decision import WaitForecast
+    from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
+    from mirage.store.journal import JournalLine
+
+
+class LinkBar(BaseModel):
+    """One link as a bar; it waits from ``submit`` to ``start`` and runs from ``start`` to ``end``."""
+
+    index: int
+    job_id: int | None
+    state: str
+    """planned, submitted, pending, running, ended or lost."""
+    job_state: str
+    planned: str | None
+    """When it was decided."""
+    submit: str | None
+    start: str | None
+    end: str | None
+    """Running: when its limit ends it."""
+    wait: int | None
+    """Seconds from submission to start."""
+    planned_start: str | None
+    """Pending: Slurm's own plan."""
+    retired: str | None
+    """When it was told to make way."""
+    reason: str
+    """The sentence that decided its submission."""
+
+
+class HandoverBar(BaseModel):
+    """What lies between two links: an interruption, or an overlap, never both."""
+
+    predecessor: int
+    """Index of the link that ended."""
+    successor: int
+    predecessor_end: str | None
+    successor_start: str | None
+    interruption: int
+    """Seconds without a running link."""
+    overlap: int
+    """Seconds with two running links."""
+
+
+class ForecastPoint(BaseModel):
+    """What one predictor said at one instant about the link that was next, and what it decided or would have.
+
+    It foresees when that link would start if it were submitted then; ``started`` is when it really did, whenever
+    it was submitted.
+    """
+
+    time: str | None
+    link: int
+    predictor: str
+    shadow: bool
+    """Whether it only watched."""
+    decision: str
+    """submit or hold."""
+    reason: str
+    p10: str | None
+    p50: str | None
+    p90: str | None
+    submit_score: float | None
+    """Predictors that score actions: how good it is to submit now."""
+    hold_score: float | None
+    started: str | None
+
+
+class Timeline(BaseModel):
+    """A chain over time. Links and hand-overs are all there; what the journal says comes by pages."""
+
+    id: str
+    name: str
+    owner: str
+    status: str
+    sentence: str
+    """What the last cycle did about it."""
+    now: str | None
+    stale_since: str | None
+    first: str | None
+    """When its first link was planned."""
+    last: str | None
+    """When its last link ended or will by its limit."""
+    links: list[LinkBar]
+    handovers: list[HandoverBar]
+    forecasts: list[ForecastPoint]
+    """Of the page's span, newest first; thinned by instants where there are more than the page takes."""
+    entries: list[EntryDocument]
+    """Commands, events, actions, outcomes and troubles, newest first."""
+    next: int | None
+    """``cursor`` of the next older page; ``null``: this is the last."""
+
+
+def timeline(
+    record: ChainRecord, status: Status, entries: Sequence[JournalLine], said: Sequence[JournalLine], most: int
+) -> Timeline:
+    """The chain with a page of its journal: ``entries``, at most ``most``, and what was ``said`` meanwhile."""
+    started = {link.index: link.start for link in record.links}
+    instants = [at for link in record.links for at in (link.planned, link.start, link.end) if at != ABSENT]
+    return Timeline(
+        id=record.chain.chain_id,
+        name=record.chain.name,
+        owner=record.chain.owner,
+        status=record.status,
+        sentence=status.explained.get(record.chain.chain_id, ""),
+        now=instant(status.time),
+        stale_since=instant(status.stale_since),
+        first=instant(min(instants, default=ABSENT)),
+        last=instant(max(instants, default=ABSENT)),
+        links=[_bar(link, record, status) for link in record.links],
+        handovers=list(_handovers(record)),
+        forecasts=[_point(line.entry, started) for line in said if line.entry.prediction is not None],
+        entries=[entry_document(line.entry) for line in entries],
+        next=entries[-1].cursor if len(entries) == most else None,
+    )
+
+
+def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
+    job = status.snapshot.link(link.tag, record.chain.owner) if link.waiting else None
+    return LinkBar(
+        index=link.index,
+        job_id=link.job_id if link.job_id != NO_JOB else None,
+        state=link.state,
+        job_state=link.job_state.name,
+        planned=instant(link.planned),
+        submit=instant(link.submit),
+        start=instant(link.start),
+        end=instant(link.end),
+        wait=link.start - link.submit if link.started and link.submit != ABSENT else None,
+        planned_start=instant(job.expected_start) if job is not None else None,
+        retired=instant(link.retired),
+        reason=link.reason,
+    )
+
+
+def _handovers(record: ChainRecord) -> Iterator[HandoverBar]:
+    ran = [link.index for link in record.links if link.started]
+    following = dict(itertools.pairwise(ran))
+    for link, outcome in record.handovers():
+        yield HandoverBar(
+            predecessor=link.index,
+            successor=following[link.index],
+            predecessor_end=instant(outcome.predecessor_end),
+            successor_start=instant(outcome.successor_start),
+            interruption=outcome.interruption,
+            overlap=outcome.overlap,
+        )
+
+
+def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
+    scores = entry.prediction if isinstance(entry.prediction, ActionScores) else None
+    forecast = scores.forecast if scores is not None else entry.prediction
+    assert not isinstance(forecast, ActionScores)
+    decision, _, reason = entry.text.partition(": ")
+    return ForecastPoint(
+        time=instant(entry.time),
+        link=entry.link,
+        predictor=entry.predictor,
+        shadow=entry.kind is EntryKind.SHADOW,
+        decision=decision,
+        reason=reason,
+        p10=_foreseen(forecast, 0.1),
+        p50=_foreseen(forecast, 0.5),
+        p90=_foreseen(forecast, 0.9),
+        submit_score=scores.submit if scores is not None else None,
+        hold_score=scores.hold if scores is not None else None,
+        started=instant(started.get(entry.link, ABSENT)),
+    )
+
+
+def _foreseen(forecast: WaitForecast | None, level: float) -> str | None:
+    """``None`` also where a forecast of one point knows no such quantile."""
+    if forecast is None or (len(forecast.starts) == 1 and forecast.levels[0] != level):
+        return None
+    return instant(round(forecast.at(level)))

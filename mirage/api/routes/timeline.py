@@ -1,0 +1,49 @@
+"""``/api/v1/chains/{chain_id}/timeline``: what has become of a chain, to be drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+
+from mirage.api.access.caller import Reader
+from mirage.api.documents.timeline import Timeline, timeline
+from mirage.api.routes.ownership import own_chain
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.journal import EntryKind
+from mirage.store.journal import Span
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+
+_SAID = (EntryKind.DECISION, EntryKind.SHADOW)
+_HAPPENED = tuple(kind for kind in EntryKind if kind not in _SAID)
+
+
+def timeline_routes(service: ApiService) -> APIRouter:
+    """The address of a chain's timeline."""
+    routes = APIRouter(prefix="/chains", tags=["chains"])
+
+    @routes.get("/{chain_id}/timeline", summary="A chain over time")
+    def show_timeline(
+        caller: Reader,
+        chain_id: str,
+        link: Annotated[int | None, Query(ge=1, description="Journal and forecasts of this link alone.")] = None,
+        cursor: Annotated[int | None, Query(ge=1, description="Where the next older page begins.")] = None,
+        limit: Annotated[int, Query(ge=1, le=2000, description="Entries, and about as many forecasts.")] = 500,
+    ) -> Timeline:
+        """Links as bars, hand-overs, forecasts against what happened, and what the journal says about it.
+
+        A page has the newest `limit` entries before `cursor`, and the forecasts made meanwhile: all of them, or
+        those of about `limit` instants evenly apart.
+        """
+        record = own_chain(chain_id, caller, service)
+        if service.journal is None:
+            raise StoreUnavailable("this daemon keeps no journal")
+        chain = record.chain.chain_id
+        entries = service.journal.read(chain, _HAPPENED, cursor, limit, link)
+        first = entries[-1].cursor if len(entries) == limit else 0
+        said = service.journal.thinned(Span(chain, link, first, cursor), _SAID, limit)
+        return timeline(record, service.status(), entries, said, limit)
+
+    return routes

@@ -1,0 +1,140 @@
+"""A chain's timeline: all its links, and its journal page by page."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import TYPE_CHECKING
+
+import pytest
+from serving import serving
+
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState, Outcome
+from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.domain.journal import Entry, EntryKind
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from api_world import World
+
+    from mirage.store.opening import Store
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+T0 = 1_700_000_000
+HOUR = 3_600
+PATH = "/api/v1/chains/svc/timeline"
+
+
+def record() -> ChainRecord:
+    """The second link came half an hour late, the third ten minutes early and still runs."""
+    chain = Chain(ChainId("svc"), "svc", ME, JobRequest("svc", ME, HOUR))
+    spans = [(0, HOUR), (HOUR + 1_800, 2 * HOUR + 1_800), (2 * HOUR + 1_200, 3 * HOUR + 1_200)]
+    links = [
+        Link(
+            i, chain.tag(i), T0 + a - 60, LinkState.ENDED, JobId(i), T0 + a - 50, T0 + a, T0 + b, JobState.TIMEOUT
+        )
+        for i, (a, b) in enumerate(spans, start=1)
+    ]
+    links[2] = Link(3, chain.tag(3), T0 + 4_000, LinkState.RUNNING, JobId(3), T0 + 4_010, T0 + 8_400, T0 + 12_000)
+    return ChainRecord(chain, tuple(links))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"sqlite:///{tmp_path}/mirage.db")
+    yield opened
+    opened.close()
+
+
+def shown(world: World, *records: ChainRecord) -> None:
+    world.loop.records = list(records)
+    world.loop.cycle()
+
+
+def decided(time: int, link: int, predictor: str = "quantile", kind: EntryKind = EntryKind.DECISION) -> Entry:
+    forecast = WaitForecast((0.1, 0.5, 0.9), (time + 60.0, time + 600.0, time + 6_000.0))
+    return Entry(time, ChainId("svc"), kind, "hold: it is early", link, predictor, forecast)
+
+
+def test_links_handovers_and_forecasts_against_what_happened(world: World, store: Store) -> None:
+    shown(world, record())
+    store.journal.write(Entry(T0, ChainId("svc"), EntryKind.COMMAND, "chain svc added"))
+    store.journal.write(decided(T0 + 100, 2))
+    store.journal.write(
+        Entry(
+            T0 + 100,
+            ChainId("svc"),
+            EntryKind.SHADOW,
+            "submit: submitting now scores 2",
+            2,
+            "dqn",
+            ActionScores(2.0, 1.0),
+        )
+    )
+    store.journal.write(Entry(T0 + 200, ChainId("svc"), EntryKind.DECISION, "hold: link 3 is held back", 3))
+    store.journal.write(Entry(T0 + 300, ChainId("svc"), EntryKind.OUTCOME, "late", 1, outcome=Outcome(1, 2)))
+    store.journal.write(Entry(T0 + 300, ChainId("other"), EntryKind.EVENT, "not yours"))
+    store.journal.flush()
+    with serving(world, journal=store.journal) as served:
+        status, found = served.call("GET", PATH)
+    assert status == 200, found
+    assert [(bar["index"], bar["state"], bar["wait"]) for bar in found["links"]] == [
+        (1, "ended", 50),
+        (2, "ended", 50),
+        (3, "running", 4_390),
+    ]
+    assert [(each["successor"], each["interruption"], each["overlap"]) for each in found["handovers"]] == [
+        (2, 1_800, 0),
+        (3, 0, 600),
+    ]
+    shadow, charge = found["forecasts"]
+    assert (charge["p10"], charge["p50"], charge["p90"]) == (
+        "2023-11-14T22:16:00Z",
+        "2023-11-14T22:25:00Z",
+        "2023-11-14T23:55:00Z",
+    )
+    assert charge["started"] == found["links"][1]["start"] == "2023-11-14T23:43:20Z"
+    assert (shadow["shadow"], shadow["decision"], shadow["submit_score"], shadow["p50"]) == (
+        True,
+        "submit",
+        2.0,
+        None,
+    )
+    assert [entry["text"] for entry in found["entries"]] == ["late", "chain svc added"]
+    assert found["first"] == "2023-11-14T22:12:20Z"
+    assert found["last"] == "2023-11-15T01:33:20Z"
+    assert found["next"] is None
+
+
+def test_pages_share_nothing_and_leave_nothing_out(world: World, store: Store) -> None:
+    shown(world, record())
+    for minute in range(40):
+        store.journal.write(decided(T0 + 60 * minute, 2))
+        store.journal.write(Entry(T0 + 60 * minute, ChainId("svc"), EntryKind.EVENT, f"event {minute}", 1))
+    store.journal.flush()
+    entries, forecasts, cursor = [], [], ""
+    with serving(world, journal=store.journal) as served:
+        while True:
+            _, found = served.call("GET", f"{PATH}?limit=15{cursor}")
+            entries += [entry["text"] for entry in found["entries"]]
+            forecasts += [point["time"] for point in found["forecasts"]]
+            if found["next"] is None:
+                break
+            cursor = f"&cursor={found['next']}"
+        _, thinned = served.call("GET", f"{PATH}?link=2&limit=10")
+    assert entries == [f"event {minute}" for minute in reversed(range(40))]
+    assert len(forecasts) == len(set(forecasts)) == 40
+    assert forecasts == sorted(forecasts, reverse=True)
+    assert [point["time"] for point in thinned["forecasts"]] == forecasts[::4]
+    assert thinned["entries"] == []
+
+
+def test_others_chains_and_absent_journals(world: World) -> None:
+    assert world.call("GET", PATH)[0] == 404
+    shown(world, record())
+    status, found = world.call("GET", PATH)
+    assert (status, found["detail"]) == (503, "this daemon keeps no journal")
