@@ -204,6 +204,9 @@ class LimitsSection(Section):
     """Of all chains."""
     pause_after_refusals: Count = 3
     """Refused submissions in a row after which a chain pauses."""
+    protect_after: Count = 5
+    """Chains refused in a row that Slurm had accepted before, after which all submissions are held back but for a
+    try now and then (docs/observability.md)."""
     refusal_backoff: Duration = 300
     """Wait after a refused submission; doubles with each one in a row."""
 

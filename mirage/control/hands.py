@@ -11,6 +11,7 @@ from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner import handover, machine, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted
 from mirage.provisioner.limits import refusal_pause
+from mirage.provisioner.protection import protection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,13 +149,17 @@ class Hands:
             self.write(record, now, EntryKind.ACTION, f"cancelled the held job {job.job_id}: the chain is over")
 
     def _refused(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
+        """A try in protected mode is for all chains: its refusal is not the chain's own."""
         pause = refusal_pause(record.refusals + 1, self.limits)
-        self.store.save(machine.apply(record, LinkRefused(link.index, error, pause), now))
+        own = protection(self.store.load(), self.limits) is None
+        self.store.save(machine.apply(record, LinkRefused(link.index, error, pause, counts=own), now))
         return self._trouble(record, now, f"link {link.index} was refused: {error}")
 
     def _unable(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
         """Nothing is wrong with the link: the intent is taken back and the next cycle tries again."""
-        self.store.save(machine.apply(record, LinkRefused(link.index, error, 0, counts=False), now))
+        self.store.save(
+            machine.apply(record, LinkRefused(link.index, error, 0, counts=False, by_slurm=False), now)
+        )
         return self._trouble(record, now, f"link {link.index} could not be submitted: {error}")
 
     def _trouble(self, record: ChainRecord, now: Seconds, text: str) -> Act:

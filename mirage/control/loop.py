@@ -10,7 +10,7 @@ from mirage.control.hands import Hands
 from mirage.control.observing import Observer
 from mirage.control.status import Status
 from mirage.domain.chain import ChainStatus, LinkState, Steering
-from mirage.domain.command import AddChain
+from mirage.domain.command import AddChain, LiftProtection
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.domain.job import NEVER
@@ -21,6 +21,7 @@ from mirage.provisioner import handover, machine, requests, steering
 from mirage.provisioner.decide import DecisionRule, forced, weigh
 from mirage.provisioner.events import PauseAsked, sightings
 from mirage.provisioner.limits import Limits, Permit, Usage, permit
+from mirage.provisioner.protection import protection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         Ticks,
         WaitHistory,
     )
+    from mirage.provisioner.protection import Protection
 
 _HOUR = 3_600
 
@@ -108,7 +110,8 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
-        self.status = Status(now, "no cycle yet", self._last, outside.store.load())
+        chains = outside.store.load()
+        self.status = Status(now, "no cycle yet", self._last, chains, protection=protection(chains, policy.limits))
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
@@ -136,9 +139,8 @@ class ControlLoop:
         attended, faults = self._attend_all(snapshot, now)
         cycle = _joined(list(attended.values()))
         explained = {chain_id: each.sentence for chain_id, each in attended.items()}
-        self.status = Status(
-            now, cycle.sentence, snapshot, self._outside.store.load(), explained, self.status.cycles + 1
-        )
+        chains, cycles, protected = self._outside.store.load(), self.status.cycles + 1, self._protected(now)
+        self.status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected)
         if faults:
             raise faults[0]
         return cycle
@@ -173,6 +175,9 @@ class ControlLoop:
         match machine.need(record, now, self._policy.settle, self._contact):
             case machine.Rest(reason):
                 return self._explain(record, now, reason, deciding=False)
+            case machine.Resubmit(link) if now < self._next_try():
+                text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
+                return self._explain(record, now, text, deciding=True)
             case machine.Resubmit(link):
                 behind = _job(record, record.head, snapshot) if record.chain.steering is not Steering.OFF else None
                 return self._sent(self._hands.send(record, link, now, behind), now)
@@ -221,12 +226,21 @@ class ControlLoop:
     def _carry_out(self, asked: Asked, now: Seconds) -> str:
         """Raises what the command deserves: ``UnknownChain``, ``ConfigError``, ``PluginNotFound``."""
         command = asked.command
+        if isinstance(command, LiftProtection):
+            return self._lift(command, now)
         if isinstance(command, AddChain):
             self._guards.of(command.chain.predictor)
         record = requests.obey(self._outside.store.load(), command, now)
         self._outside.store.save(record)
         text = requests.sentence(command)
         self._hands.write(record, now, EntryKind.COMMAND, text)
+        return text
+
+    def _lift(self, command: LiftProtection, now: Seconds) -> str:
+        for record in requests.forgiven(self._outside.store.load(), now):
+            self._outside.store.save(record)
+        text = requests.sentence(command)
+        self._hands.write(None, now, EntryKind.COMMAND, text)
         return text
 
     # 2. freeze the world
@@ -321,8 +335,13 @@ class ControlLoop:
             submissions_last_hour=sum(link.planned > now - _HOUR for link in links),
             refusals=record.refusals,
             not_before=record.not_before,
+            next_try=self._next_try(),
         )
         return permit(now, usage, self._policy.limits)
+
+    def _next_try(self) -> Seconds:
+        protected = protection(self._outside.store.load(), self._policy.limits)
+        return protected.next_try if protected is not None else 0
 
     def _refrain(self, record: ChainRecord, granted: Permit, now: Seconds) -> Cycle:
         if granted.pause:
@@ -332,6 +351,16 @@ class ControlLoop:
         return self._explain(record, now, text, deciding=record.status is ChainStatus.ACTIVE)
 
     # 9. write it down
+
+    def _protected(self, now: Seconds) -> Protection | None:
+        """Whether protected mode is on after this cycle; said where that is new."""
+        protected = protection(self._outside.store.load(), self._policy.limits)
+        if protected is not None and self.status.protection is None:
+            text = f"protected mode: {protected}; but for a try now and then nothing is submitted"
+            self._hands.write(None, now, EntryKind.TROUBLE, text)
+        if protected is None and self.status.protection is not None:
+            self._hands.write(None, now, EntryKind.EVENT, "protected mode is over")
+        return protected
 
     def _explain(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
         self._hands.write(record, now, EntryKind.DECISION, text)

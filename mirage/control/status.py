@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import Snapshot
+    from mirage.provisioner.protection import Protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Status:
     """What the cycle did about each chain that it attended to."""
     cycles: int = 0
     """Cycles completed since the process began."""
+    protection: Protection | None = None
+    """Protected mode, where it is on."""
 
     @property
     def stale_since(self) -> Seconds:

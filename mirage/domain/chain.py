@@ -313,6 +313,10 @@ class ChainRecord:
     """No link is submitted before this instant (back-off)."""
     cancel_running: bool = False
     """Once the chain is over, its running links are cancelled too, not only the waiting one."""
+    refused_since: Seconds = ABSENT
+    """When Slurm refused the first of its submissions refused in a row."""
+    refused: Seconds = ABSENT
+    """When it refused the last of them."""
 
     @property
     def over(self) -> bool:

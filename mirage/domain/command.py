@@ -43,7 +43,16 @@ class CancelChain:
     by: str
 
 
-Command = AddChain | PauseChain | ResumeChain | CancelChain
+@dataclass(frozen=True, slots=True)
+class LiftProtection:
+    """End protected mode: all chains may try again at once."""
+
+    by: str
+
+
+ChainCommand = AddChain | PauseChain | ResumeChain | CancelChain
+"""Concerns one chain."""
+Command = ChainCommand | LiftProtection
 
 
 @dataclass(frozen=True, slots=True)

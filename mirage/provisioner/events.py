@@ -110,7 +110,9 @@ class LinkRefused:
     pause: Seconds
     """How long to wait before the next try."""
     counts: bool = True
-    """Whether it is the chain's own fault: such refusals in a row pause it."""
+    """Whether it may be the chain's own fault: such refusals in a row pause it."""
+    by_slurm: bool = True
+    """Whether Slurm refused it; else it could not be asked in the owner's name."""
 
     def __str__(self) -> str:
         return f"link {self.index} was refused: {self.reason}"
@@ -143,6 +145,14 @@ class ResumeAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusalsForgiven:
+    """An administrator says that refusals are over."""
+
+    def __str__(self) -> str:
+        return "refusals are forgotten"
+
+
+@dataclass(frozen=True, slots=True)
 class CancelAsked:
     """The user wants the chain gone, running links too."""
 
@@ -162,6 +172,7 @@ Event = (
     | DoneFileSeen
     | PauseAsked
     | ResumeAsked
+    | RefusalsForgiven
     | CancelAsked
 )
 

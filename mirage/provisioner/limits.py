@@ -22,6 +22,8 @@ class Limits:
     """Of all chains; slurmctld is a shared resource."""
     pause_after_refusals: int = 3
     """Refused submissions in a row after which a chain pauses itself."""
+    protect_after: int = 5
+    """Chains refused in a row after which all submissions are held back; see ``protection``."""
     refusal_backoff: Seconds = 300
     """Wait after a refused submission; doubles with each one in a row, up to ``LONGEST_PAUSE``."""
 
@@ -36,6 +38,8 @@ class Usage:
     """Of this chain, in a row."""
     not_before: Seconds
     """This chain's back-off ends here."""
+    next_try: Seconds = 0
+    """Protected mode: before this instant nothing is submitted; 0: it is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def permit(now: Seconds, usage: Usage, limits: Limits) -> Permit:
         return Permit(False, f"refused {usage.refusals} times in a row; resume the chain to try again", pause=True)
     if now < usage.not_before:
         return Permit(False, f"backing off for another {usage.not_before - now} s")
+    if now < usage.next_try:
+        return Permit(False, f"protected mode: the next try of any chain is in {usage.next_try - now} s")
     if limits.live_links and usage.live_links >= limits.live_links:
         return Permit(False, f"{usage.live_links} links are on the cluster, the limit is {limits.live_links}")
     if limits.submissions_per_hour and usage.submissions_last_hour >= limits.submissions_per_hour:

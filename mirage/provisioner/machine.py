@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState, Steering
+from mirage.domain.chain import (
+    NO_JOB,
+    ChainRecord,
+    ChainStatus,
+    FailureKind,
+    Link,
+    LinkState,
+    Recovery,
+    Steering,
+)
 from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,
@@ -21,6 +30,7 @@ from mirage.provisioner.events import (
     LinkStarted,
     LinkSubmitted,
     PauseAsked,
+    RefusalsForgiven,
     ResumeAsked,
 )
 from mirage.provisioner.steering import steerable
@@ -36,9 +46,12 @@ _FAILURES = {
     JobState.PREEMPTED: FailureKind.NODE,
     JobState.CANCELLED: FailureKind.CANCELLED,
 }
-
+_BROKEN = (JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.NODE_FAIL, JobState.BOOT_FAIL)
+"""Ends that will come again; who is preempted or cancelled may have better luck."""
 
 _WARNED_EARLY = 60
+_AT_ONCE = 60
+_FAILED_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +184,7 @@ def _(event: LinkSubmitted, record: ChainRecord, now: Seconds) -> ChainRecord:
     else:
         link = record.links[event.index - 1]
     link = replace(link, state=LinkState.SUBMITTED, job_id=event.job_id, submit=event.submit)
-    return replace(record.with_link(link), refusals=0)
+    return replace(record.with_link(link), refusals=0, refused_since=ABSENT, refused=ABSENT)
 
 
 @_apply.register
@@ -231,7 +244,10 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     assert record.links[-1].index == event.index
     assert record.links[-1].state is LinkState.PLANNED
     refusals = record.refusals + event.counts
-    return replace(record, links=record.links[:-1], refusals=refusals, not_before=now + event.pause)
+    record = replace(record, links=record.links[:-1], refusals=refusals, not_before=now + event.pause)
+    if not event.by_slurm:
+        return record
+    return replace(record, refused_since=now if record.refused == ABSENT else record.refused_since, refused=now)
 
 
 @_apply.register
@@ -250,12 +266,22 @@ def _(event: PauseAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
 def _(event: ResumeAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     if record.status is not ChainStatus.PAUSED:
         return record
-    return replace(record, status=ChainStatus.ACTIVE, reason="", refusals=0, not_before=now)
+    record = replace(record, status=ChainStatus.ACTIVE, reason="", failures=0, not_before=now)
+    return _forgiven(record)
+
+
+@_apply.register
+def _(event: RefusalsForgiven, record: ChainRecord, now: Seconds) -> ChainRecord:
+    return record if record.refused == ABSENT else replace(_forgiven(record), not_before=now)
 
 
 @_apply.register
 def _(event: CancelAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     return replace(record, status=ChainStatus.STOPPED, reason="cancelled by its owner", cancel_running=True)
+
+
+def _forgiven(record: ChainRecord) -> ChainRecord:
+    return replace(record, refusals=0, refused_since=ABSENT, refused=ABSENT)
 
 
 def _completes(record: ChainRecord, link: Link) -> bool:
@@ -297,4 +323,20 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
     if policy.gives_up(failures):
         text = f"link {link.index} failed ({kind}), failure {failures} in a row"
         return replace(record, status=ChainStatus.STOPPED, reason=text, failures=failures)
-    return _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
+    record = _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
+    if record.over or policy.recovery is not Recovery.CONTINUE or not _fails_to_start(record):
+        return record
+    text = (
+        f"{_FAILED_STARTS} links in a row failed within {_AT_ONCE} s of their start; resume it once that is mended"
+    )
+    return replace(record, status=ChainStatus.PAUSED, reason=text)
+
+
+def _fails_to_start(record: ChainRecord) -> bool:
+    """Whether going on at once would only burn one link after another."""
+    last = [link for link in record.links if link.final][-_FAILED_STARTS:]
+    return record.failures >= _FAILED_STARTS and all(_failed_at_once(link) for link in last)
+
+
+def _failed_at_once(link: Link) -> bool:
+    return link.started and link.job_state in _BROKEN and link.end - link.start <= _AT_ONCE

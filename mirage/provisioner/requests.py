@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import ChainRecord
-from mirage.domain.command import AddChain, CancelChain, Command, PauseChain, ResumeChain
+from mirage.domain.command import (
+    AddChain,
+    CancelChain,
+    ChainCommand,
+    Command,
+    LiftProtection,
+    PauseChain,
+    ResumeChain,
+)
 from mirage.domain.errors import ConfigError, UnknownChain
+from mirage.domain.job import ABSENT
 from mirage.provisioner import machine
-from mirage.provisioner.events import CancelAsked, PauseAsked, ResumeAsked
+from mirage.provisioner.events import CancelAsked, PauseAsked, RefusalsForgiven, ResumeAsked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 
-def obey(records: Iterable[ChainRecord], command: Command, now: Seconds) -> ChainRecord:
+def obey(records: Iterable[ChainRecord], command: ChainCommand, now: Seconds) -> ChainRecord:
     """The record that the command adds or changes.
 
     Raises ``UnknownChain``, and ``ConfigError`` for a chain whose id is taken.
@@ -34,6 +43,11 @@ def obey(records: Iterable[ChainRecord], command: Command, now: Seconds) -> Chai
             return record if record.over and not record.live else machine.apply(record, CancelAsked(), now)
 
 
+def forgiven(records: Iterable[ChainRecord], now: Seconds) -> tuple[ChainRecord, ...]:
+    """The chains that protected mode was about, free to try again."""
+    return tuple(machine.apply(record, RefusalsForgiven(), now) for record in records if record.refused != ABSENT)
+
+
 def sentence(command: Command) -> str:
     """What was asked, for the journal and the one who asked."""
     match command:
@@ -45,6 +59,8 @@ def sentence(command: Command) -> str:
             return f"chain {chain_id} resumed by {by}"
         case CancelChain(chain_id, by):
             return f"chain {chain_id} cancelled by {by}"
+        case LiftProtection(by):
+            return f"protected mode lifted by {by}: all chains may try again"
 
 
 def _added(records: Iterable[ChainRecord], command: AddChain) -> ChainRecord:
