@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
@@ -16,7 +17,7 @@ from mirage.store.codec import from_values, loaded, plain_values, storable, to_t
 from mirage.store.tables import journal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from sqlalchemy import ColumnElement, Connection, Row
@@ -68,6 +69,14 @@ class SqlJournal:
     def __init__(self, database: Database, outbox: Outbox) -> None:
         self._database = database
         self._outbox = outbox
+        self._listeners: tuple[Callable[[JournalLine], None], ...] = ()
+
+    def listen(self, listener: Callable[[JournalLine], None]) -> None:
+        """Tell ``listener`` of every line written from now on, once it is on disk.
+
+        The loop's thread does: the listener must wait for nothing and raise nothing.
+        """
+        self._listeners = (*self._listeners, listener)
 
     def write(self, entry: Entry) -> None:
         """Append one entry, in memory for now; called by the loop's thread only."""
@@ -80,7 +89,11 @@ class SqlJournal:
             "text": storable(entry.text),
             "details": None if details == _REST else _details(entry),
         }
-        self._outbox.add(journal, row)
+        self._outbox.add(journal, row, partial(self._stored, entry) if self._listeners else None)
+
+    def _stored(self, entry: Entry, cursor: int) -> None:
+        for listener in self._listeners:
+            listener(JournalLine(cursor, entry))
 
     def flush(self) -> None:
         """Put on disk all that was written; call it at the end of a cycle.
@@ -112,6 +125,15 @@ class SqlJournal:
             query = query.where(journal.c.id < before)
         rows = self._database.read(lambda connection: connection.execute(query).all())
         return tuple(_line(row, f"{self._database.where}: line {row.id} of the journal") for row in rows)
+
+    def since(self, cursor: int, most: int, chains: Collection[ChainId] | None = None) -> tuple[JournalLine, ...]:
+        """The newest ``most`` lines after a cursor, oldest first; of ``chains`` only. Raises as ``read``."""
+        query = select(journal).where(journal.c.id > cursor).order_by(journal.c.id.desc()).limit(most)
+        if chains is not None:
+            query = query.where(journal.c.chain_id.in_(chains))
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        where = self._database.where
+        return tuple(_line(row, f"{where}: line {row.id} of the journal") for row in reversed(rows))
 
     def thinned(self, span: Span, kinds: Collection[EntryKind], most: int) -> tuple[JournalLine, ...]:
         """About ``most`` entries of a chain's, newest first: all, or those of instants evenly apart.

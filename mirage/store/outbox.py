@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection, Table
 
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 
 _MOST = 200_000
 _log = logging.getLogger(__name__)
+
+Told = Callable[[int], None]
+"""Is told a row's key once the row is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    table: Table
+    row: Row
+    told: Told | None
 
 
 class Outbox:
@@ -30,13 +42,13 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rows: deque[tuple[Table, Row]] = deque()
+        self._rows: deque[_Waiting] = deque()
 
-    def add(self, table: Table, row: Row) -> None:
-        """Keep a row for the next commit."""
+    def add(self, table: Table, row: Row, told: Told | None = None) -> None:
+        """Keep a row for the next commit; the table's key is a number that the database counts up."""
         if len(self._rows) >= _MOST:
             self._drop_oldest()
-        self._rows.append((table, row))
+        self._rows.append(_Waiting(table, row, told))
 
     def commit(self, work: Callable[[Connection], None] | None = None) -> None:
         """Write all rows kept and do ``work`` in one transaction.
@@ -46,19 +58,18 @@ class Outbox:
         count = len(self._rows)
         if not count and work is None:
             return
-        by_table: dict[Table, list[Row]] = {}
-        for table, row in islice(self._rows, count):
-            by_table.setdefault(table, []).append(row)
+        waiting = tuple(islice(self._rows, count))
 
-        def everything(connection: Connection) -> None:
+        def everything(connection: Connection) -> list[tuple[Told, int]]:
             if work is not None:
                 work(connection)
-            for table, rows in by_table.items():
-                connection.execute(insert(table), rows)
+            return _inserted(connection, waiting)
 
-        self._database.write(everything)
+        told = self._database.write(everything)
         for _ in range(count):
             self._rows.popleft()
+        for tell, key in told:
+            tell(key)
 
     def _drop_oldest(self) -> None:
         lost = _MOST // 10
@@ -69,3 +80,20 @@ class Outbox:
             self._database.where,
             lost,
         )
+
+
+def _inserted(connection: Connection, waiting: Sequence[_Waiting]) -> list[tuple[Told, int]]:
+    """Writes the rows; whom to tell which key."""
+    by_table: dict[Table, list[_Waiting]] = {}
+    for each in waiting:
+        by_table.setdefault(each.table, []).append(each)
+    found: list[tuple[Told, int]] = []
+    for table, those in by_table.items():
+        statement, rows = insert(table), [each.row for each in those]
+        if all(each.told is None for each in those):
+            connection.execute(statement, rows)
+            continue
+        (key,) = table.primary_key
+        keys = connection.execute(statement.returning(key, sort_by_parameter_order=True), rows).scalars()
+        found += [(each.told, at) for each, at in zip(those, keys, strict=True) if each.told is not None]
+    return found

@@ -14,7 +14,7 @@ from mirage.domain.chain import ChainId, Outcome
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.store.codec import storable
-from mirage.store.journal import Span, SqlJournal
+from mirage.store.journal import JournalLine, Span, SqlJournal
 from mirage.store.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -156,3 +156,37 @@ def test_a_span_has_bounds(store: Store) -> None:
     cursors = {line.entry.time: line.cursor for line in store.journal.read()}
     found = store.journal.thinned(Span(A, first=cursors[3], before=cursors[6]), [EntryKind.EVENT], 10)
     assert [line.entry.time for line in found] == [5, 4, 3]
+
+
+def test_listeners_hear_what_is_on_disk_with_the_place_that_it_has_there(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[JournalLine] = []
+    store.journal.write(entry(0))
+    store.journal.listen(heard.append)
+    for time in range(1, 8):
+        store.journal.write(entry(time))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(store.database), "write", lambda self, work: fail())
+        with pytest.raises(StoreUnavailable):
+            store.journal.flush()
+    assert heard == [], "nothing is told that may be lost"
+    store.chains.save(record())
+    assert tuple(reversed(heard)) == store.journal.read()[:-1]
+    store.journal.flush()
+    assert len(heard) == 7
+
+
+def fail() -> None:
+    raise StoreUnavailable("the disk is full")
+
+
+def test_what_came_after_a_cursor_oldest_first(store: Store) -> None:
+    for time in range(10):
+        store.journal.write(entry(time, A if time % 2 else B))
+    store.journal.flush()
+    third = store.journal.read()[-3].cursor
+    assert [line.entry.time for line in store.journal.since(third, 100)] == [3, 4, 5, 6, 7, 8, 9]
+    assert [line.entry.time for line in store.journal.since(third, 3)] == [7, 8, 9]
+    assert [line.entry.time for line in store.journal.since(third, 3, [B])] == [4, 6, 8]
+    assert store.journal.since(third, 3, []) == ()
