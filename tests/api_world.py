@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from mirage.api.server import ApiServer
 from mirage.backends.acting.orders import OrderDesk
 from mirage.control.commands import CommandQueue
 from mirage.control.status import Status
+from mirage.domain.command import LiftProtection
 from mirage.domain.errors import MirageError
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
@@ -47,6 +48,10 @@ class HandLoop:
 
     def cycle(self) -> None:
         for asked in self.commands.take():
+            if isinstance(asked.command, LiftProtection):
+                self.status = replace(self.status, protection=None)
+                asked.answer.set_result(requests.sentence(asked.command))
+                continue
             try:
                 record = requests.obey(self.records, asked.command, START)
             except MirageError as error:
@@ -58,13 +63,12 @@ class HandLoop:
             self.journal.append(Entry(START, record.chain.chain_id, EntryKind.COMMAND, text))
             asked.answer.set_result(text)
         explained = {record.chain.chain_id: "hold: it is early" for record in self.records}
-        self.status = Status(
-            START,
-            "did what was asked",
-            self.status.snapshot,
-            tuple(self.records),
-            explained,
-            self.status.cycles + 1,
+        self.status = replace(
+            self.status,
+            sentence="did what was asked",
+            chains=tuple(self.records),
+            explained=explained,
+            cycles=self.status.cycles + 1,
         )
 
     def run(self) -> None:

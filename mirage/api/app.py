@@ -10,6 +10,7 @@ from mirage import __version__
 from mirage.api.conventions.problems import install_problems
 from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.chains import chain_routes
+from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.timeline import timeline_routes
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes = APIRouter(prefix="/api/v1")
     routes.include_router(chain_routes(service))
     routes.include_router(timeline_routes(service))
+    routes.include_router(protection_routes(service))
     routes.include_router(agent_routes(service))
     app.include_router(routes)
     app.include_router(_about(service))

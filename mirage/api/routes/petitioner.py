@@ -31,6 +31,11 @@ class Petitioner:
         sentence, cycles = await self._answer(self._service.ask(command))
         return AnswerDocument(id=chain_id, sentence=sentence, chain=await self._settled(chain_id, cycles))
 
+    async def tell(self, command: Command) -> str:
+        """The sentence, once it is obeyed and stored. Raises the loop's ``MirageError``, or ``Busy``."""
+        sentence, _ = await self._answer(self._service.ask(command))
+        return sentence
+
     async def _answer(self, promise: Future[str]) -> tuple[str, int]:
         """The promise's result, and how many cycles had ended when it was given.
 

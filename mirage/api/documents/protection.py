@@ -1,0 +1,46 @@
+"""Protected mode, as the interface tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from mirage.api.documents.chains import instant
+
+if TYPE_CHECKING:
+    from mirage.control.status import Status
+
+
+class ProtectedMode(BaseModel):
+    """Whether submissions are held back for all, because Slurm refuses one chain after another."""
+
+    on: bool
+    reason: str
+    """Empty: it is off."""
+    since: str | None
+    """When the first of the refusals in a row was."""
+    next_try: str | None
+    """When one submission may go out next."""
+
+
+class ProtectedModeWish(BaseModel):
+    """What an administrator asks for: it ends by itself, or on request; it begins by itself alone."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    on: Literal[False]
+
+
+class ProtectedModeAnswer(BaseModel):
+    """What came of it."""
+
+    sentence: str
+
+
+def protected_mode(status: Status) -> ProtectedMode:
+    """As ``status`` has it."""
+    found = status.protection
+    if found is None:
+        return ProtectedMode(on=False, reason="", since=None, next_try=None)
+    return ProtectedMode(on=True, reason=str(found), since=instant(found.since), next_try=instant(found.next_try))
