@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.connection import DaemonUnreachable, connect, exit_codes
+from mirage.cli.connection import connect, exit_codes
+from mirage.client.errors import DaemonUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.backends.acting.orders import Answer, Order
-    from mirage.cli.connection import Connection
+    from mirage.client.client import Client
 
 Once = Annotated[bool, typer.Option("--once", help="Execute what is waiting, then end.")]
 Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
@@ -40,19 +41,19 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
 
     user = pwd.getpwuid(os.getuid()).pw_name
     actuator = own_links(Commands(os.environ), user)
-    connection = connect(socket)
+    client = connect(socket)
     with exit_codes():
-        _serve(connection, lambda order: execute(order, actuator), once=once)
+        _serve(client, lambda order: execute(order, actuator), once=once)
 
 
-def _serve(connection: Connection, carry_out: Callable[[Order], Answer], *, once: bool) -> None:
+def _serve(client: Client, carry_out: Callable[[Order], Answer], *, once: bool) -> None:
     """Raises ``DaemonUnreachable`` where the daemon has never answered; one that goes away later may come back."""
     met = False
     while True:
         try:
-            order = _fetch(connection, 0 if once else _WAIT)
+            order = _fetch(client, 0 if once else _WAIT)
             if order is not None:
-                _answer(connection, order, carry_out(order))
+                _answer(client, order, carry_out(order))
         except DaemonUnreachable as error:
             if once or not met:
                 raise
@@ -62,20 +63,20 @@ def _serve(connection: Connection, carry_out: Callable[[Order], Answer], *, once
         if once and order is None:
             return
         if not met:
-            typer.echo(f"acting by order of the daemon on {connection.path}")
+            typer.echo(f"acting by order of the daemon on {client.transport.address}")
         met = True
 
 
-def _fetch(connection: Connection, wait: int) -> Order | None:
+def _fetch(client: Client, wait: int) -> Order | None:
     """The next order, waiting for one for so many seconds."""
     from mirage.backends.acting.orders import Order
 
-    document = connection.ask("GET", f"/agent/order?wait={wait}", timeout=wait + _SPARE)
+    document = client.transport.ask("GET", f"/agent/order?wait={wait}", timeout=wait + _SPARE)
     return None if document is None else Order.from_text(json.dumps(document))
 
 
-def _answer(connection: Connection, order: Order, answer: Answer) -> None:
+def _answer(client: Client, order: Order, answer: Answer) -> None:
     job = f" (job {answer.job_id})" if answer.job_id else ""
     said = f": {answer.text}" if answer.text else ""
     typer.echo(f"{order.sentence}: {answer.verdict.name.lower().replace('_', ' ')}{job}{said}")
-    connection.ask("POST", f"/agent/orders/{order.order_id}/answer", json.loads(answer.to_text()))
+    client.transport.ask("POST", f"/agent/orders/{order.order_id}/answer", json.loads(answer.to_text()))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from mirage.cli.connection import connect, exit_codes
+from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
-    from mirage.cli.connection import Connection
+    from mirage.client.client import Client
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
@@ -43,7 +43,7 @@ def chains_command(every: Every = False, as_json: AsJson = False, socket: Socket
 def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
     """Show a chain with its links and how they handed over."""
     with exit_codes():
-        chain = connect(socket).ask("GET", f"/chains/{quote(chain_id, safe='')}")
+        chain = connect(socket).get(chain_path(chain_id))
     if as_json:
         typer.echo(json.dumps(chain))
         return
@@ -77,7 +77,7 @@ def cancel_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -
 def explain_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
     """Say why a chain is as it is: the last decisions, oldest first."""
     with exit_codes():
-        document = connect(socket).ask("GET", f"/chains/{quote(chain_id, safe='')}/explain?limit={last}")
+        document = connect(socket).get(f"{chain_path(chain_id)}/explain?limit={last}")
     if as_json:
         typer.echo(json.dumps(document))
         return
@@ -89,22 +89,22 @@ def explain_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, sock
 
 def _tell(command: str, chain_id: str, socket: str, *, as_json: bool) -> None:
     with exit_codes():
-        answer = connect(socket).ask("POST", f"/chains/{quote(chain_id, safe='')}/{command}")
+        answer = connect(socket).post(f"{chain_path(chain_id)}/{command}")
     typer.echo(json.dumps(answer) if as_json else answer["sentence"])
 
 
-def _list(connection: Connection, *, every: bool) -> Any:
+def _list(client: Client, *, every: bool) -> Any:
     """Everybody's chains where that is permitted; one's own otherwise."""
-    from mirage.cli.connection import Refusal
+    from mirage.client.errors import Refusal
 
     if not every:
-        return connection.ask("GET", "/chains")
+        return client.get("/chains")
     try:
-        return connection.ask("GET", "/chains?all=true")
+        return client.get("/chains?all=true")
     except Refusal as refusal:
         if refusal.status != 403:
             raise
-        return connection.ask("GET", "/chains")
+        return client.get("/chains")
 
 
 def _goes_on(chain: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from mirage.cli.bench import bench_command
 from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
+from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
@@ -22,6 +23,7 @@ from mirage.cli.simulate import simulate_command
 from mirage.cli.submit import submit_command
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
+from mirage.client.errors import ClientError
 from mirage.domain.errors import MirageError
 
 app = typer.Typer(
@@ -34,6 +36,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
+app.add_typer(db_app, name="db")
 app.command("doctor")(doctor_command)
 app.command(
     "submit",
@@ -72,7 +75,7 @@ def main() -> None:
     """Run the command line; a mistake that has a name is one line on stderr and exit code 1."""
     try:
         app()
-    except MirageError as error:
+    except (MirageError, ClientError) as error:
         typer.echo(f"mirage: {error}", err=True)
         sys.exit(1)
     except BrokenPipeError:  # the reader of a pipe left, for example ``| head``

@@ -161,7 +161,7 @@ def _send(plan: Plan, line: CommandLine) -> None:
     _make_room(plan)
     daemon = connect(line.value("socket") or "")
     with _held_links(plan) as held:
-        answer = daemon.ask("POST", "/chains", plan.document)
+        answer = daemon.post("/chains", plan.document)
     if line.has("json"):
         typer.echo(json.dumps(answer | ({"held_jobs": held} if held else {})))
     elif line.has("parsable"):

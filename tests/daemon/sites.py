@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fake_slurm.fake import FakeSlurm
 
 from mirage.bootstrap.worlds import own_user
-from mirage.cli.connection import Connection
+from mirage.client import Client
 from mirage.control.wallclock import AcceleratedClock
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest
@@ -77,12 +77,16 @@ class Site:
                 process.kill()
 
     @property
-    def connection(self) -> Connection:
-        return Connection(self.folder / "run" / "api.sock")
+    def client(self) -> Client:
+        return Client(str(self.socket))
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "run" / "api.sock"
 
     def mirage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command as a person types it."""
-        environment = os.environ | {"MIRAGE_SOCKET": str(self.connection.path)}
+        environment = os.environ | {"MIRAGE_SOCKET": str(self.socket)}
         argv = [sys.executable, "-c", MAIN, *arguments]
         return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 

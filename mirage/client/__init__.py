@@ -1,0 +1,16 @@
+"""A Mirage daemon from Python: ``Client().chains()``. Needs nothing but the standard library."""
+
+from mirage.client.client import Client as Client
+from mirage.client.documents import Answer as Answer
+from mirage.client.documents import Chain as Chain
+from mirage.client.documents import ChainPage as ChainPage
+from mirage.client.documents import Entry as Entry
+from mirage.client.documents import Event as Event
+from mirage.client.documents import Explanation as Explanation
+from mirage.client.documents import Link as Link
+from mirage.client.documents import LinkRequest as LinkRequest
+from mirage.client.errors import ClientError as ClientError
+from mirage.client.errors import DaemonUnreachable as DaemonUnreachable
+from mirage.client.errors import Missing as Missing
+from mirage.client.errors import Refusal as Refusal
+from mirage.client.records import Records as Records

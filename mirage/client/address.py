@@ -1,0 +1,88 @@
+"""Where a daemon listens: a Unix socket, or a URL for those who come over the network."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mirage.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOCKET_VARIABLES = ("MIRAGE_SOCKET", "MIRAGE_API__SOCKET")
+URL_VARIABLE = "MIRAGE_URL"
+TOKEN_VARIABLE = "MIRAGE_TOKEN"  # noqa: S105 - the name of a variable
+
+_SYSTEM = Path("/run/mirage/api.sock")
+_SHARED = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One daemon. Either ``socket``, or ``host`` and ``port``."""
+
+    socket: str = ""
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+
+    def __str__(self) -> str:
+        """As ``parse`` takes it."""
+        return self.socket or f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """A path, ``unix:PATH``, ``http://HOST[:PORT]`` or ``https://...``. Raises ``ClientError``."""
+        parts = urlsplit(text)
+        if parts.scheme not in ("http", "https"):
+            return cls(socket=text.removeprefix("unix:"))
+        try:
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError as error:
+            raise ClientError(f"{text}: {error}") from None
+        if not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise ClientError(f"{text}: expected http://HOST:PORT, with nothing after it")
+        return cls(host=parts.hostname, port=port, tls=parts.scheme == "https")
+
+
+def default_address(environ: Mapping[str, str] | None = None, uid: int | None = None) -> Address:
+    """What the environment names; else the socket of one's own daemon, or of the machine's.
+
+    ``$MIRAGE_SOCKET`` or ``$MIRAGE_URL``. One's own daemon keeps its socket in ``~/.local/state/mirage`` or, where
+    the home is on a network, in ``/var/tmp/mirage-USER``; one that somebody else has put there is not asked.
+    """
+    environ = os.environ if environ is None else environ
+    for name in SOCKET_VARIABLES:
+        if environ.get(name):
+            return Address(socket=environ[name])
+    if environ.get(URL_VARIABLE):
+        return Address.parse(environ[URL_VARIABLE])
+    own = _own_sockets(environ, os.getuid() if uid is None else uid)
+    return Address(socket=str(next((path for path in (*own, _SYSTEM) if path.exists()), own[0])))
+
+
+def _own_sockets(environ: Mapping[str, str], uid: int) -> tuple[Path, ...]:
+    if uid == 0:
+        return (_SYSTEM,)
+    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".local/state"
+    shared = (folder / f"mirage-{_name(uid)}" for folder in _SHARED)
+    return (Path(state, "mirage", "api.sock"), *(place / "api.sock" for place in shared if _is_own(place, uid)))
+
+
+def _is_own(folder: Path, uid: int) -> bool:
+    try:
+        return folder.lstat().st_uid == uid and folder.is_dir() and not folder.is_symlink()
+    except OSError:
+        return False
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,126 @@
+"""The daemon as an object: each method is one address of the interface."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from mirage.client.address import TOKEN_VARIABLE, Address, default_address
+from mirage.client.documents import Answer, Chain, ChainPage, Explanation
+from mirage.client.errors import Refusal
+from mirage.client.events import read_events
+from mirage.client.reading import read
+from mirage.client.records import Records
+from mirage.client.transport import Transport
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator, Mapping
+
+    from mirage.client.documents import Event
+
+_QUIET = 60.0
+"""Seconds without even a heartbeat after which a stream of events counts as cut."""
+
+
+class Client:
+    """Asks one daemon; safe to share between threads, holds no connection between two calls.
+
+    ``address`` is a socket's path or a URL; not given: ``$MIRAGE_SOCKET``, ``$MIRAGE_URL``, one's own daemon or
+    the machine's. Over a URL a ``token`` says who asks (``$MIRAGE_TOKEN``); ``tls`` is a context of one's own for
+    https. Every method raises ``DaemonUnreachable`` where nobody answers and ``Refusal`` where the daemon says no.
+    """
+
+    def __init__(self, address: str = "", token: str = "", *, tls: ssl.SSLContext | None = None) -> None:
+        place = Address.parse(address) if address else default_address()
+        self.transport = Transport(
+            place, token or ("" if place.socket else os.environ.get(TOKEN_VARIABLE, "")), tls
+        )
+
+    # Chains
+
+    def chains(self, *, everybody: bool = False) -> Records[Chain]:
+        """One's own chains in order of creation; everybody's, for administrators."""
+        return Records(self.iterate_chains(everybody=everybody))
+
+    def iterate_chains(self, *, everybody: bool = False, page: int = 0) -> Iterator[Chain]:
+        """The same, page by page as one goes; ``page``: chains at a time, 0: as many as the daemon likes."""
+        cursor: str | None = None
+        while True:
+            found = self.chain_page(everybody=everybody, limit=page, cursor=cursor)
+            yield from found.chains
+            cursor = found.next
+            if cursor is None:
+                return
+
+    def chain_page(self, *, everybody: bool = False, limit: int = 0, cursor: str | None = None) -> ChainPage:
+        """One page, with the state of the loop; ``cursor`` is the ``next`` of the page before."""
+        return read(ChainPage, self.get("/chains", all=everybody or None, limit=limit or None, cursor=cursor))
+
+    def chain(self, chain: str) -> Chain:
+        """One chain, by its id or by its name where that is yours."""
+        return read(Chain, self.get(chain_path(chain)))
+
+    def create_chain(self, definition: Mapping[str, Any]) -> Answer:
+        """A new chain, stored when this returns. ``mirage submit --dry-run --json`` shows what one looks like."""
+        return read(Answer, self.post("/chains", definition))
+
+    def pause(self, chain: str) -> Answer:
+        """Submit no further link until resumed; those on the cluster stay."""
+        return self._command(chain, "pause")
+
+    def resume(self, chain: str) -> Answer:
+        """Go on with a chain that is paused."""
+        return self._command(chain, "resume")
+
+    def cancel(self, chain: str) -> Answer:
+        """End a chain, its running links too."""
+        return self._command(chain, "cancel")
+
+    def explain(self, chain: str, limit: int = 20) -> Explanation:
+        """The last decisions about a chain and what led to them."""
+        return read(Explanation, self.get(f"{chain_path(chain)}/explain", limit=limit))
+
+    def timeline(self, chain: str, limit: int = 500) -> Any:
+        """A chain over time: links, hand-overs, what was foreseen; the document as it comes."""
+        return self.get(f"{chain_path(chain)}/timeline", limit=limit)
+
+    # What happens, and what the process is
+
+    def events(self, after: str = "") -> Iterator[Event]:
+        """What happens to chains that one may see, as it happens; ends when the daemon does.
+
+        ``after``: the id of the last event known; those since then come first.
+        """
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        return read_events(self.transport.lines("/events", headers, timeout=_QUIET), after)
+
+    def version(self) -> str:
+        """The daemon's."""
+        return str(self.transport.ask_root("/version")["version"])
+
+    def get(self, path: str, **query: object) -> Any:
+        """The document at any address below ``/api/v1``; what is ``None`` is not asked for."""
+        given = {name: _spelled(value) for name, value in query.items() if value is not None}
+        return self.transport.ask("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def post(self, path: str, document: object = None) -> Any:
+        """Ask for something at any address below ``/api/v1``; each call has a key that makes it safe to repeat."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)}
+        return self.transport.ask("POST", path, document, headers=headers)
+
+    def _command(self, chain: str, command: str) -> Answer:
+        return read(Answer, self.post(f"{chain_path(chain)}/{command}"))
+
+
+def chain_path(chain: str) -> str:
+    """Of one chain, by id or name. Raises ``Refusal`` for what can be no part of a path."""
+    if "/" in chain or chain in (".", ".."):
+        raise Refusal(404, f"there is no chain {chain[:80]}: a name with a slash is asked for by its id")
+    return f"/chains/{quote(chain, safe='')}"
+
+
+def _spelled(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

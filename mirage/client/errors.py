@@ -1,0 +1,25 @@
+"""What can go wrong between a program and the daemon, split by what one does about it."""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """Base of all that this package raises."""
+
+
+class DaemonUnreachable(ClientError):
+    """Nobody answers, or what answers is no Mirage daemon: start it, or name another address."""
+
+
+class Refusal(ClientError):
+    """The daemon's problem document (RFC 9457): it has understood and says no."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        """HTTP's: 401, 403 not permitted, 404 no such thing, 409 not now, 422 badly described, 429 too often."""
+        self.detail = detail
+
+
+class Missing(ClientError):
+    """A library that is wanted for this alone is not installed."""

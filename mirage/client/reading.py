@@ -1,0 +1,61 @@
+"""From a JSON document to a dataclass: unknown fields are left out, missing ones get their defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from datetime import datetime
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from mirage.client.errors import DaemonUnreachable
+
+T = TypeVar("T")
+
+_KNOWN: dict[Any, dict[str, Any]] = {}
+"""Types of fields by class: to resolve them takes longer than to read a document."""
+
+
+def read(kind: type[T], document: Any) -> T:
+    """A daemon of another version may say more or less than is known here: only what has no default must be there.
+
+    Raises ``DaemonUnreachable`` where what came is not such a document at all.
+    """
+    if not isinstance(document, dict):
+        raise DaemonUnreachable(
+            f"expected a {kind.__name__}, got {str(document)[:80]!r}: is that a Mirage daemon?"
+        )
+    values = {name: _value(hint, document[name]) for name, hint in _hints(kind).items() if name in document}
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise DaemonUnreachable(f"this is no {kind.__name__} that this version knows: {error}") from None
+
+
+def read_all(kind: type[T], documents: Any) -> list[T]:
+    """A list of them."""
+    return [read(kind, document) for document in documents or ()]
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    if kind not in _KNOWN:
+        _KNOWN[kind] = _resolved(kind)
+    return _KNOWN[kind]
+
+
+def _resolved(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind, vars(sys.modules[kind.__module__]))
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _value(hint: Any, value: Any) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _value(next(arm for arm in inner if arm is not type(None)), value)
+    if origin in (list, tuple):
+        return origin(_value(inner[0], item) for item in value or ())
+    if hint is datetime:
+        return datetime.fromisoformat(value) if value else None
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return read(hint, value)
+    return value
