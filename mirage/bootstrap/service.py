@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,7 +94,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     """The service that ``config`` describes, on a cluster that is there already."""
     guards, policy = build_guards(config, world.lore), build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
-    store = open_store(config.store.url)
+    store = open_store(config.store.url, backups=Path(config.service.state))
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
     journal = LoggedJournal(store.journal, alive)

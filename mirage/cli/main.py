@@ -13,6 +13,7 @@ from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
 from mirage.cli.db import db_app
+from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
+app.add_typer(db_app, name="db")
 app.add_typer(db_app, name="db")
 app.command("doctor")(doctor_command)
 app.command(

@@ -11,15 +11,18 @@ from mirage.store.chains import SqlChainStore
 from mirage.store.database import Database
 from mirage.store.jobs import JobArchive
 from mirage.store.journal import SqlJournal
+from mirage.store.location import locate
 from mirage.store.outbox import Outbox
 from mirage.store.outcomes import OutcomeLog
 from mirage.store.retention import Retention, delete_old
-from mirage.store.schema import upgrade
 from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tokens import TokenStore
+from mirage.store.upgrading import bring_up_to_date
 from mirage.store.waithistory import SqlWaitHistory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirage.domain.job import Seconds
 
 _PATIENCE = 5.0
@@ -60,16 +63,17 @@ class Store:
             self.database.close()
 
 
-def open_store(url: str, patience: float = _PATIENCE) -> Store:
+def open_store(url: str, patience: float = _PATIENCE, backups: Path | None = None) -> Store:
     """Open a database, made and brought to this version's schema where needed.
 
     ``url`` is such as ``sqlite:////var/lib/mirage/mirage.db`` or ``postgresql://mirage@localhost/mirage``;
-    ``patience`` is how many seconds to wait for other writers. Raises ``ConfigError`` (a wrong URL, a network file
+    ``patience`` is how many seconds to wait for other writers; ``backups`` is where a server's database is dumped
+    to before it is upgraded (a file's copy lies beside it). Raises ``ConfigError`` (a wrong URL, a network file
     system, a schema of a newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
     """
     database = Database.at(url, patience)
     try:
-        upgrade(database)
+        bring_up_to_date(database, locate(url), backups)
     except BaseException:
         database.close()
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alembic import command
@@ -13,6 +14,8 @@ from sqlalchemy import text
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from mirage.store.database import Database
@@ -21,35 +24,88 @@ _UPGRADE_LOCK = 0x4D697261
 """Any number will do, as long as every Mirage takes the same."""
 
 
-def upgrade(database: Database) -> None:
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a database has, beside what this version wants."""
+
+    found: str | None
+    """``None``: nothing is in there yet."""
+    steps: tuple[str, ...]
+    """All that this version knows, the first one first; the last is wanted."""
+
+    @property
+    def wanted(self) -> str:
+        """This version's own."""
+        return self.steps[-1]
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a later Mirage made it."""
+        return self.found is not None and self.found not in self.steps
+
+    @property
+    def is_older(self) -> bool:
+        """Whether an earlier Mirage made it."""
+        return self.found in self.steps[:-1]
+
+    def check(self, where: str) -> None:
+        """Raises ``ConfigError`` where it is newer."""
+        if self.is_newer:
+            raise ConfigError(
+                where,
+                f"its schema is {self.found}, which this version does not know (it knows up to {self.wanted}): "
+                "a newer Mirage made it; install that one, or name another database",
+            )
+
+
+def no_schema() -> Schema:
+    """That of a database that is not there yet."""
+    return Schema(None, _steps(_scripts(_config())))
+
+
+def look_at(database: Database) -> Schema:
+    """The schema of ``database``, which is left as it is. Raises ``StoreUnavailable``."""
+    return database.read(lambda connection: _schema(connection, _scripts(_config())))
+
+
+def upgrade(database: Database, keep: Callable[[str], None]) -> str | None:
     """Upgrade the schema where it is older; nothing happens where it is this version's.
 
-    All steps are one transaction. Raises ``ConfigError`` where it is newer, and ``StoreUnavailable``.
+    ``keep`` is called with the older one's number while nobody else can write and before anything is changed. All
+    steps are one transaction, and what ``keep`` raises calls them off. Returns that number, ``None`` where nothing
+    older was there. Raises ``ConfigError`` where the schema is newer, and ``StoreUnavailable``.
     """
-    config = Config()
-    config.set_main_option("script_location", "mirage.store:migrations")
-    newest = ScriptDirectory.from_config(config).get_current_head()
-    if database.read(_revision) != newest:
-        database.write(lambda connection: _upgrade(connection, config, database.where))
+    if look_at(database).found == _scripts(_config()).get_current_head():
+        return None
+    return database.write(lambda connection: _upgrade(connection, keep, database.where))
 
 
-def _upgrade(connection: Connection, config: Config, where: str) -> None:
+def _upgrade(connection: Connection, keep: Callable[[str], None], where: str) -> str | None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-    _refuse_newer(_revision(connection), ScriptDirectory.from_config(config), where)
+    config = _config()
+    schema = _schema(connection, _scripts(config))
+    schema.check(where)
+    if schema.is_older:
+        keep(str(schema.found))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    return schema.found if schema.is_older else None
 
 
-def _refuse_newer(revision: str | None, known: ScriptDirectory, where: str) -> None:
-    names = {script.revision for script in known.walk_revisions()}
-    if revision is not None and revision not in names:
-        raise ConfigError(
-            where,
-            f"its schema is {revision}, which this version does not know (it knows up to {max(names)}): "
-            "a newer Mirage made it; install that one, or name another database",
-        )
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "mirage.store:migrations")
+    return config
 
 
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+def _scripts(config: Config) -> ScriptDirectory:
+    return ScriptDirectory.from_config(config)
+
+
+def _schema(connection: Connection, scripts: ScriptDirectory) -> Schema:
+    return Schema(MigrationContext.configure(connection).get_current_revision(), _steps(scripts))
+
+
+def _steps(scripts: ScriptDirectory) -> tuple[str, ...]:
+    return tuple(script.revision for script in scripts.walk_revisions())[::-1]

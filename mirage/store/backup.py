@@ -1,0 +1,131 @@
+"""Copies of a database: whole, checked, and on disk before their name is there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from itertools import count as count_from
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import URL
+
+    from mirage.store.location import Location
+
+
+class NoBackup(StoreUnavailable):
+    """The copy could not be made; the database is as it was."""
+
+
+def backup_place(location: Location, folder: Path | None, label: str) -> Path:
+    """A name that is free: beside a SQLite file, for a server in ``folder``; it tells ``label`` and time."""
+    stamp = f"backup-{label}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
+    if location.file is not None:
+        place = location.file.with_name(f"{location.file.name}.{stamp}")
+    else:
+        place = (folder or Path.cwd()) / f"{Path(location.url.database or 'mirage').name}.{stamp}.dump"
+    others = (place.with_name(f"{place.name}.{count}") for count in count_from(2))
+    return next(free for free in chain((place,), others) if not free.exists())
+
+
+def back_up(location: Location, target: Path) -> None:
+    """Copy the database to ``target``, readable by this user only; others may go on reading and writing.
+
+    SQLite's is a database file again, PostgreSQL's what ``pg_restore`` reads. Raises ``NoBackup``: nothing is at
+    ``target`` then.
+    """
+    try:
+        with _unfinished(target) as part:
+            if location.file is not None:
+                _copy_file(location.file, part)
+            else:
+                _dump_server(location.url, part)
+    except (OSError, sqlite3.Error) as error:
+        raise NoBackup(
+            f"{location.shown}: no backup could be made at {target}: {error}; {_remedy(error, location)}"
+        ) from error
+
+
+@contextmanager
+def _unfinished(target: Path) -> Iterator[Path]:
+    """A file that becomes ``target`` once it is on disk; one that an earlier attempt has left is used again."""
+    if target.exists():
+        raise FileExistsError(f"{target} is there already")
+    part = target.with_name(f".{target.name.partition('.backup-')[0]}.unfinished-backup")
+    handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        try:
+            yield part
+            os.fsync(handle)
+            part.rename(target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+    finally:
+        os.close(handle)
+
+
+def _copy_file(file: Path, part: Path) -> None:
+    there = f"{file.as_uri()}?mode=rw"
+    with closing(sqlite3.connect(there, uri=True)) as source, closing(sqlite3.connect(part)) as copy:
+        source.backup(copy)  # all in one read: a busy writer would make it begin again and again
+        # One file, complete without a log beside it; whoever opens it as a store turns the log on again.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"the database is damaged ({found})")
+
+
+def _dump_server(url: URL, part: Path) -> None:
+    dump, restore = _program("pg_dump"), _program("pg_restore")
+    address = url._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    secret = {"PGPASSWORD": str(url.password)} if url.password else {}
+    _run([dump, "--no-password", "--format=custom", f"--file={part}", f"--dbname={address}"], secret)
+    _run([restore, "--list", f"--file={os.devnull}", str(part)], {})
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed on this machine")
+    return found
+
+
+def _run(argv: Sequence[str], secret: dict[str, str]) -> None:
+    done = subprocess.run(argv, env={**os.environ, **secret}, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise OSError(f"{Path(argv[0]).name}: {words[-1]}")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remedy(error: Exception, location: Location) -> str:
+    if isinstance(error, BlockingIOError):
+        return "another backup is being made; wait for it"
+    first = "install it (Debian: postgresql-client)" if _is_missing_program(error, location) else "see to that"
+    return f"{first}, or make a backup in another way and run mirage db upgrade --no-backup"
+
+
+def _is_missing_program(error: Exception, location: Location) -> bool:
+    return location.file is None and isinstance(error, FileNotFoundError) and error.errno is None

@@ -1,0 +1,105 @@
+"""``mirage db`` as an administrator types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sysconfig
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mirage.cli.main import app
+from mirage.daemon.lock import single_instance
+from mirage.domain.errors import ConfigError, MirageError
+from mirage.store.opening import open_store
+from mirage.store.schema import no_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = ROOT / "tests" / "store" / "frozen" / "0001.sql"
+WANTED = no_schema().wanted
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration; the store is in ``state`` beside it, and not there yet."""
+    config = tmp_path / "mirage.toml"
+    config.write_text(f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}/run"\n')
+    return config
+
+
+def old_store(state: Path) -> Path:
+    state.mkdir(mode=0o700)
+    with closing(sqlite3.connect(state / "mirage.db")) as connection:
+        connection.executescript(FIRST.read_text())
+    return state / "mirage.db"
+
+
+def db(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["db", *arguments], catch_exceptions=True)
+    if isinstance(result.exception, MirageError):
+        raise result.exception
+    return result.exit_code, result.stdout
+
+
+def test_before_during_and_after(file: Path, tmp_path: Path) -> None:
+    code, said = db("status", "--config", str(file))
+    assert (code, "nothing is there yet" in said) == (0, True)
+    assert not (tmp_path / "state").exists(), "to look makes nothing"
+    store = old_store(tmp_path / "state")
+    code, said = db("status", "--config", str(file), "--json")
+    assert code == 1
+    assert json.loads(said) == {"store": str(store), "schema": "0001", "wanted": WANTED, "state": "older"}
+    code, said = db("upgrade", "--config", str(file), "--json")
+    done = json.loads(said)
+    assert (code, done["before"], done["after"]) == (0, "0001", WANTED)
+    assert Path(done["backup"]).exists()
+    assert db("status", "--config", str(file)) == (0, f"{store}: schema {WANTED}, up to date\n")
+    assert db("upgrade", "--config", str(file)) == (0, f"{store}: schema {WANTED}, nothing to do\n")
+
+
+def test_nobody_upgrades_under_a_running_daemon(file: Path, tmp_path: Path) -> None:
+    old_store(tmp_path / "state")
+    with single_instance(tmp_path / "state" / "daemon.lock"), pytest.raises(MirageError, match="runs already"):
+        db("upgrade", "--config", str(file))
+    assert db("status", "--config", str(file))[0] == 1
+
+
+def test_a_copy_on_request_is_a_store(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing to copy"):
+        db("backup", "--config", str(file))
+    old_store(tmp_path / "state")
+    running = open_store(f"sqlite:///{tmp_path}/state/mirage.db")
+    code, said = db("backup", "--config", str(file), "--to", str(tmp_path / "copy.db"))
+    assert (code, said) == (0, f"{tmp_path}/copy.db\n")
+    copied = open_store(f"sqlite:///{tmp_path}/copy.db")
+    assert copied.chains.load() == running.chains.load() != ()
+    running.close()
+    copied.close()
+    with pytest.raises(MirageError, match="is there already"):
+        db("backup", "--config", str(file), "--to", str(tmp_path / "copy.db"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
+def test_root_leaves_no_file_that_the_daemon_could_not_use(file: Path, tmp_path: Path) -> None:
+    old_store(tmp_path / "state")
+    for path in (tmp_path / "state", *(tmp_path / "state").iterdir()):
+        os.chown(path, 65_534, 65_534)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    program = "from mirage.cli.main import main; main()"
+    argv = ["/usr/bin/python3", "-c", program, "db", "upgrade", "--config", str(file)]
+    packages = {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
+    if subprocess.run(
+        [*argv[:2], "import mirage.cli.db, sqlalchemy"], env=packages, check=False, user=65_534
+    ).returncode:
+        pytest.skip("no /usr/bin/python3 of this version, which every user may run")
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, env=packages)
+    assert ran.returncode == 0, ran.stderr
+    assert "backup-0001" in ran.stdout
+    assert {path.stat().st_uid for path in (tmp_path / "state").iterdir()} == {65_534}
