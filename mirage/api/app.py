@@ -11,6 +11,7 @@ from mirage.api.conventions.problems import install_problems
 from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.chains import chain_routes
 from mirage.api.routes.protection import protection_routes
+from mirage.api.routes.events import event_routes
 from mirage.api.routes.timeline import timeline_routes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes = APIRouter(prefix="/api/v1")
     routes.include_router(chain_routes(service))
     routes.include_router(timeline_routes(service))
+    routes.include_router(event_routes(service))
     routes.include_router(protection_routes(service))
     routes.include_router(agent_routes(service))
     app.include_router(routes)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
+    from mirage.api.feed import Feed
     from mirage.backends.acting.orders import OrderDesk
     from mirage.control.status import Status
     from mirage.domain.chain import ChainId
@@ -37,3 +38,5 @@ class ApiService:
     """Seconds that a command may wait for the loop."""
     journal: SqlJournal | None = None
     """What happened and was decided, page by page."""
+    feed: Feed | None = None
+    """The same as it happens."""

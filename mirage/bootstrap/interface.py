@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirage.api.feed import Feed
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
 from mirage.provisioner.aims import parse_aim
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def build_interface(
-    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None
+    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None, feed: Feed
 ) -> ApiServer:
     """The server, not started yet."""
 
@@ -37,8 +38,29 @@ def build_interface(
         admins=frozenset(config.api.admins),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
+        feed=feed,
     )
     return ApiServer(service, Path(config.api.socket))
+
+
+def build_feed(store: Store) -> Feed:
+    """The stream of what happens: each line of the journal once it is stored."""
+    feed = Feed(_Owners(store).of)
+    store.journal.listen(feed.stored)
+    return feed
+
+
+class _Owners:
+    """Whose chains are whose; that never changes, so all are read again only for a new one. Any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[ChainId, str] = {}
+
+    def of(self, chain: ChainId) -> str:
+        if chain not in self._known:
+            self._known = {record.chain.chain_id: record.chain.owner for record in self._store.chains.load()}
+        return self._known.get(chain, "")
 
 
 def chain_defaults(section: ChainsSection) -> dict[str, Any]:

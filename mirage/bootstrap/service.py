@@ -12,7 +12,7 @@ from mirage.backends.acting.audit import Audited
 from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
 from mirage.bootstrap.deeds import DeedLog
-from mirage.bootstrap.interface import build_interface
+from mirage.bootstrap.interface import build_feed, build_interface
 from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.windows import refill
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mirage.bootstrap.worlds import Lore, World
     from mirage.config.model import Config
     from mirage.control.guard import Guards
+    from mirage.control.status import Status
     from mirage.control.wallclock import RealTimeClock
     from mirage.store.opening import Store
 
@@ -56,6 +57,13 @@ class Service:
     jobs: StoredJobs
     """The jobs of all users, as the store has them."""
     windows: QueueWindows
+    watchers: tuple[Callable[[Status], None], ...] = ()
+    """Are told of each cycle, by the loop's thread: must be quick, wait for nothing and raise nothing."""
+
+    def tell_cycle(self) -> None:
+        """A cycle has ended, and what it wrote is stored."""
+        for watcher in self.watchers:
+            watcher(self.loop.status)
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
@@ -124,6 +132,9 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         windows=windows,
     )
     loop = ControlLoop(outside, guards, policy)
-    interface = build_interface(config, loop, commands, store, world.desk) if config.api.enabled else None
+    feed = build_feed(store)
+    interface = build_interface(config, loop, commands, store, world.desk, feed) if config.api.enabled else None
     lore = world.lore if config.store.history else replace(world.lore, history=None)
-    return Service(config, loop, guards, store, world.clock, pace, commands, interface, lore, jobs, windows)
+    return Service(
+        config, loop, guards, store, world.clock, pace, commands, interface, lore, jobs, windows, (feed.cycled,)
+    )

@@ -33,6 +33,7 @@ class Supervisor:
         try:
             cycle = self._service.loop.cycle()
             self._service.store.journal.flush()
+            self._service.tell_cycle()
         except MirageError as error:
             return self._held(str(error))
         except Exception as error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.decision import WaitForecast
+    from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
     from mirage.store.journal import JournalLine
@@ -169,9 +169,8 @@ def _handovers(record: ChainRecord) -> Iterator[HandoverBar]:
 
 def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
     scores = entry.prediction if isinstance(entry.prediction, ActionScores) else None
-    forecast = scores.forecast if scores is not None else entry.prediction
-    assert not isinstance(forecast, ActionScores)
     decision, _, reason = entry.text.partition(": ")
+    p10, p50, p90 = foreseen_by(entry.prediction)
     return ForecastPoint(
         time=instant(entry.time),
         link=entry.link,
@@ -179,17 +178,22 @@ def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
         shadow=entry.kind is EntryKind.SHADOW,
         decision=decision,
         reason=reason,
-        p10=_foreseen(forecast, 0.1),
-        p50=_foreseen(forecast, 0.5),
-        p90=_foreseen(forecast, 0.9),
+        p10=p10,
+        p50=p50,
+        p90=p90,
         submit_score=scores.submit if scores is not None else None,
         hold_score=scores.hold if scores is not None else None,
         started=instant(started.get(entry.link, ABSENT)),
     )
 
 
-def _foreseen(forecast: WaitForecast | None, level: float) -> str | None:
-    """``None`` also where a forecast of one point knows no such quantile."""
-    if forecast is None or (len(forecast.starts) == 1 and forecast.levels[0] != level):
-        return None
-    return instant(round(forecast.at(level)))
+def foreseen_by(prediction: Prediction | None) -> tuple[str | None, str | None, str | None]:
+    """The start at P10, P50 and P90; ``None`` where it is not foreseen, as by a forecast of one point."""
+    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    if forecast is None:
+        return None, None, None
+    only = forecast.levels[0] if len(forecast.starts) == 1 else None
+    p10, p50, p90 = (
+        instant(round(forecast.at(level))) if only in (None, level) else None for level in (0.1, 0.5, 0.9)
+    )
+    return p10, p50, p90

@@ -1,0 +1,132 @@
+"""``/api/v1/events``: what happens, as it happens (server-sent events)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from mirage.api.access.caller import Caller, Reader
+from mirage.api.documents.events import cycle_event, entry_event
+from mirage.api.feed import Interest, TooManyListeners
+from mirage.api.routes.ownership import own_chain
+from mirage.control.status import Status
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.journal import EntryKind
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from mirage.api.feed import Feed, Listener
+    from mirage.api.port import ApiService
+    from mirage.store.journal import JournalLine
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment says that the stream is alive."""
+_RETRY = 3_000
+_MOST_MISSED = 2_000
+"""Lines that one who comes back is told of; there are other addresses for a longer past."""
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: lines of the journal by their kind (`id` is the cursor), and `cycle`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+class EventStream(StreamingResponse):
+    """Ends its listener, however it ends itself."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, content: AsyncIterator[str], feed: Feed, listener: Listener) -> None:
+        super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._feed = feed
+        self._listener = listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until it is over, or the client has gone."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.leave(self._listener)
+
+
+def event_routes(service: ApiService) -> APIRouter:
+    """The address of the stream."""
+    routes = APIRouter(tags=["events"])
+
+    @routes.get("/events", summary="What happens, as it happens", response_class=EventStream, responses=_STREAM)
+    async def stream_events(
+        caller: Reader,
+        chain: Annotated[str, Query(description="Of this chain only, by its id or name.")] = "",
+        kind: Annotated[list[EntryKind] | None, Query(description="Of these kinds only; not given: all.")] = None,
+        last_event_id: Annotated[
+            int | None, Header(ge=0, description="What came after this is sent first.")
+        ] = None,
+    ) -> EventStream:
+        """Journal lines about one's own chains (administrators: all, and the service's own), and each cycle.
+
+        A client that falls too far behind is cut off; it comes back with `Last-Event-ID` and misses nothing that
+        the journal still has of the last 2,000 lines.
+        """
+        if service.feed is None or service.journal is None:
+            raise StoreUnavailable("this daemon has no stream of events")
+        interest = _interest(caller, chain, kind, service)
+        try:
+            listener = service.feed.listen(interest)
+        except TooManyListeners as error:
+            raise HTTPException(429, str(error)) from None
+        return EventStream(_events(listener, last_event_id, service), service.feed, listener)
+
+    return routes
+
+
+def _interest(caller: Caller, chain: str, kinds: list[EntryKind] | None, service: ApiService) -> Interest:
+    only = own_chain(chain, caller, service).chain.chain_id if chain else None
+    return Interest(caller.name, caller.is_admin, only, frozenset(kinds or ()))
+
+
+async def _events(listener: Listener, after: int | None, service: ApiService) -> AsyncIterator[str]:
+    """What was missed, how things stand, then all that comes in."""
+    interest, last = listener.interest, after or 0
+    yield f"retry: {_RETRY}\n\n"
+    if after is not None:
+        for line in await run_in_threadpool(_missed, after, interest, service):
+            last = line.cursor
+            yield _spelled(line, interest)
+    yield _spelled(service.status(), interest)
+    while (items := await listener.next(HEARTBEAT)) is not None:
+        if not items:
+            yield ": still here\n\n"
+        for item in items:
+            if isinstance(item, Status) or item.cursor > last:
+                yield _spelled(item, interest)
+
+
+def _missed(after: int, interest: Interest, service: ApiService) -> list[JournalLine]:
+    assert service.journal is not None
+    owners = {record.chain.chain_id: record.chain.owner for record in service.status().chains}
+    if interest.chain is not None:
+        chains = [interest.chain]
+    else:
+        chains = [chain for chain, owner in owners.items() if owner == interest.name]
+    every = interest.every and interest.chain is None
+    lines = service.journal.since(after, _MOST_MISSED, None if every else chains)
+    return [
+        line
+        for line in lines
+        if interest.covers(line.entry, owners.get(line.entry.chain, "") if line.entry.chain else "")
+    ]
+
+
+def _spelled(item: JournalLine | Status, interest: Interest) -> str:
+    if isinstance(item, Status):
+        return f"event: cycle\ndata: {cycle_event(item, interest).model_dump_json()}\n\n"
+    document = entry_event(item)
+    return f"id: {document.cursor}\nevent: {document.kind}\ndata: {document.model_dump_json()}\n\n"
