@@ -1,50 +1,98 @@
-"""The server: one worker in a thread of the daemon, on a Unix socket that everybody on the machine may open."""
+"""The server: in a thread of the daemon, on a Unix socket that everybody on the machine may open, and if wanted
+at a network address too. One application behind both.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from mirage.api.access.caller import Caller
 from mirage.api.access.peer import PeerProtocol
 from mirage.api.app import create_app
+from mirage.api.routes.tokens import login_link
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fastapi import FastAPI
+
+    from mirage.api.access.scope import Scope
+    from mirage.api.listening import Listening
     from mirage.api.port import ApiService
 
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_PATH = 107
-_START = 10.0
 _STOP = 5.0
+_MOST_CONNECTIONS = 512
 
 
 class ApiServer:
-    """Serves ``service`` on the socket ``path`` between ``start`` and ``stop``."""
+    """Serves ``service`` on the socket ``path``, and on a network address, between ``start`` and ``stop``."""
 
-    def __init__(self, service: ApiService, path: Path) -> None:
-        self._service = service
+    def __init__(self, service: ApiService, path: Path, listening: Listening | None = None) -> None:
+        self.service = replace(service, url=lambda: service.url() or self.url)
         self._path = path
-        self._socket: socket.socket | None = None
-        self._server: uvicorn.Server | None = None
+        self._listening = listening
+        self._sockets: list[socket.socket] = []
+        self._servers: list[uvicorn.Server] = []
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Listen, in a thread of its own; callers are answered when it returns.
 
-        Raises ``ConfigError`` where the socket cannot be made, or a server listens there already.
+        Raises ``ConfigError`` where an address cannot be had, or a server listens there already.
         """
-        self._socket = _listen(self._path)
+        app = create_app(self.service)
+        self._add(_listen(self._path), app, {"http": PeerProtocol, "proxy_headers": False})
+        if self._listening is not None:
+            try:
+                self._add(self._listening.bind(), app, self._listening.options())
+            except BaseException:
+                self._close()
+                raise
+        self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what is being asked, for a second, then close and remove the socket. May be called twice."""
+        for server in self._servers:
+            server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_STOP)
+        self._close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it answers."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def url(self) -> str:
+        """Where browsers find it on the network; empty: nowhere."""
+        if self._listening is None:
+            return ""
+        bound = self._sockets[-1].getsockname()[1] if len(self._sockets) > 1 else self._listening.port
+        return replace(self._listening, port=bound).url
+
+    def login_link(self, name: str, scope: Scope) -> str:
+        """A link that logs a browser in, once, as this user. Raises ``ConfigError`` without a network address."""
+        return login_link(self.service.gate, self.service.url(), Caller(name, scope))
+
+    def _add(self, listening: socket.socket, app: FastAPI, options: dict[str, Any]) -> None:
+        self._sockets.append(listening)
         config = uvicorn.Config(
-            create_app(self._service),
-            http=PeerProtocol,
+            app,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -52,35 +100,40 @@ class ApiServer:
             access_log=False,
             timeout_graceful_shutdown=1,
             server_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            **options,
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
-        self._thread.start()
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError("api.certificate", f"it cannot be used with its key: {error}") from error
+        self._servers.append(uvicorn.Server(config))
 
-    def stop(self) -> None:
-        """Answer what is being asked, for a second, then close and remove the socket. May be called twice."""
-        if self._server is None or self._thread is None or self._socket is None:
-            return
-        self._server.should_exit = True
-        self._thread.join(_STOP)
-        self._socket.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        self._server = self._thread = self._socket = None
-
-    @property
-    def running(self) -> bool:
-        """Whether it answers."""
-        return self._thread is not None and self._thread.is_alive()
+    def _close(self) -> None:
+        if self._sockets:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+        for listening in self._sockets:
+            listening.close()
+        self._sockets, self._servers, self._thread = [], [], None
 
     def _serve(self) -> None:
         """The thread: whatever happens here must not reach the loop."""
-        assert self._server is not None
-        assert self._socket is not None
         try:
-            self._server.run(sockets=[self._socket])
+            asyncio.run(self._serve_all())
         except Exception:
             _LOG.exception("the interface on %s has ended; the loop goes on without it", self._path)
+
+    async def _serve_all(self) -> None:
+        """All addresses, or none: the daemon sets them up again together."""
+        pairs = zip(self._servers, self._sockets, strict=True)
+        tasks = [asyncio.create_task(server.serve([listening])) for server, listening in pairs]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for server in self._servers:
+                server.should_exit = True
+            await asyncio.gather(*tasks)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -270,8 +270,8 @@ class ApiSection(Section):
     """A PEM file: the address speaks TLS; read at the start."""
     certificate_key: str = ""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses of proxies that speak TLS for this daemon: what they say of the caller's address is believed, and
-    without a certificate only they may come from other machines."""
+    """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
+    believed, and without a certificate only they may come from other machines."""
     url: str = ""
     """Where browsers find the page, such as https://mirage.example.org; empty: the address listened on."""
     policy: str = ""

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from mirage.api.access.peer import peer_of
+from mirage.api.access.scope import Scope
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from mirage.api.access.gate import Gate
 
-class Scope(StrEnum):
-    """What a caller may do; each includes those before it."""
+__all__ = ["Admin", "Caller", "Local", "Operator", "Reader", "Scope", "caller_of"]
 
-    READ = "read"
-    """Look at own chains, and at what concerns nobody in particular."""
-    OPERATE = "operate"
-    """Create own chains and command them."""
-    ADMIN = "admin"
-    """See and command the chains of all, change what decides."""
-
-    def includes(self, other: Scope) -> bool:
-        """Whether who may do this may do the other."""
-        order = list(Scope)
-        return order.index(self) >= order.index(other)
+SOCKET = "socket"
+"""How those came in whom the kernel names."""
+ANONYMOUS = "(anonymous)"
+"""No user is called so."""
+_KEY = "mirage.caller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +32,8 @@ class Caller:
     scope: Scope
     uid: int = -1
     """-1: came over the network; the name is what counts."""
+    how: str = SOCKET
+    """How they proved it: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
 
     @property
     def is_root(self) -> bool:
@@ -47,8 +42,8 @@ class Caller:
 
     @property
     def is_known(self) -> bool:
-        """Whether its uid has a name here."""
-        return not self.name.startswith("uid:")
+        """Whether it is a user, with a name here."""
+        return not self.name.startswith("uid:") and self.name != ANONYMOUS
 
     @property
     def is_admin(self) -> bool:
@@ -56,16 +51,26 @@ class Caller:
         return self.scope is Scope.ADMIN
 
 
-def caller_of(request: Request) -> Caller:
-    """The user who asks. Raises ``NotPermitted`` for nobody in particular."""
-    peer = peer_of(request)
-    admins: frozenset[str] = request.app.state.service.admins
-    scope = Scope.ADMIN if peer.is_root or peer.name in admins else Scope.OPERATE
-    return Caller(peer.name, scope, peer.uid)
+async def caller_of(request: Request) -> Caller:
+    """The user who asks, found out once a request.
+
+    Raises ``NotAuthenticated``, ``NotPermitted`` and ``TooOften``.
+    """
+    found = request.scope.get(_KEY)
+    if not isinstance(found, Caller):
+        gate: Gate = request.app.state.service.gate
+        found = request.scope[_KEY] = await gate.admit(request)
+    return found
 
 
-def _at_least(scope: Scope) -> Callable[[Caller], Caller]:
-    def permitted(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+def known_caller(scope: object) -> Caller | None:
+    """Who asked, where that was found out already. ``scope`` is a request's."""
+    found = scope.get(_KEY) if isinstance(scope, dict) else None
+    return found if isinstance(found, Caller) else None
+
+
+def _at_least(scope: Scope) -> Callable[[Caller], Awaitable[Caller]]:
+    async def permitted(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         if not caller.scope.includes(scope):
             raise NotPermitted(f"{caller.name} may {caller.scope} here; this takes {scope}")
         return caller
@@ -76,3 +81,12 @@ def _at_least(scope: Scope) -> Callable[[Caller], Caller]:
 Reader = Annotated[Caller, Depends(_at_least(Scope.READ))]
 Operator = Annotated[Caller, Depends(_at_least(Scope.OPERATE))]
 Admin = Annotated[Caller, Depends(_at_least(Scope.ADMIN))]
+
+
+async def _local(caller: Operator) -> Caller:
+    if caller.how != SOCKET:
+        raise NotPermitted("this is for callers whom the kernel names: use the daemon's Unix socket")
+    return caller
+
+
+Local = Annotated[Caller, Depends(_local)]

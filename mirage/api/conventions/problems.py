@@ -9,6 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from mirage.api.access.gate import NotAuthenticated
+from mirage.api.access.rates import TooOften
 from mirage.domain.errors import (
     BadSpelling,
     ClusterUnavailable,
@@ -21,6 +23,8 @@ from mirage.domain.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fastapi import FastAPI, Request
 
 
@@ -33,6 +37,8 @@ class Busy(MirageError):
 
 
 _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
+    (NotAuthenticated, HTTPStatus.UNAUTHORIZED),
+    (TooOften, HTTPStatus.TOO_MANY_REQUESTS),
     (NotPermitted, HTTPStatus.FORBIDDEN),
     (UnknownChain, HTTPStatus.NOT_FOUND),
     (BadDocument, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -52,20 +58,26 @@ def install_problems(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
 
 
-def problem(status: HTTPStatus, detail: str) -> JSONResponse:
+def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """One problem: ``detail`` is for the reader, ``title`` is the status in words."""
     document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
-    return JSONResponse(document, status.value, media_type="application/problem+json")
+    return JSONResponse(document, status.value, headers, media_type="application/problem+json")
 
 
 async def _mirage(_: Request, error: Exception) -> JSONResponse:
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
-    return problem(status, str(error))
+    return problem(status, str(error), _headers(error))
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    if isinstance(error, NotAuthenticated):
+        return {"WWW-Authenticate": 'Bearer realm="mirage"'}
+    return {"Retry-After": str(error.wait)} if isinstance(error, TooOften) else {}
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(HTTPStatus(error.status_code), str(error.detail))
+    return problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

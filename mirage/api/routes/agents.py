@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.caller import Operator
+from mirage.api.access.caller import Local
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.problems import BadDocument
 from mirage.backends.acting.orders import Answer
@@ -29,7 +29,7 @@ def agent_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/order", response_model=None)
     async def next_order(
-        caller: Operator, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
+        caller: Local, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
     ) -> Response:
         """The next order for the user who asks, waiting for one for ``wait`` seconds; 204: there is none."""
         desk = _desk(service)
@@ -39,7 +39,7 @@ def agent_routes(service: ApiService) -> APIRouter:
         return Response(order.to_text(), media_type="application/json")
 
     @routes.post("/orders/{order_id}/answer")
-    async def answer_order(caller: Operator, request: Request, order_id: str) -> dict[str, bool]:
+    async def answer_order(caller: Local, request: Request, order_id: str) -> dict[str, bool]:
         """How an order went; ``awaited``: whether somebody still waited for it."""
         desk = _desk(service)
         body = await read_body(request, _LARGEST)

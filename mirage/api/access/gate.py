@@ -1,0 +1,178 @@
+"""Who comes in: by the kernel's word on the socket; over the network by a token, Slurm's own, or a session."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+
+from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
+from mirage.api.access.peer import peer_of
+from mirage.api.access.policy import Policy, UnixGroups, granted
+from mirage.api.access.rates import Rates
+from mirage.api.access.scope import Scope
+from mirage.api.access.sessions import COOKIE, Session, Sessions, Tickets, random_key
+from mirage.api.access.tokens import PREFIX, NoStorage, TokenBook
+from mirage.domain.errors import MirageError, NotPermitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fastapi import Request
+
+    from mirage.api.access.peer import Peer
+    from mirage.api.access.slurmtokens import SlurmTokens
+
+_LOG = logging.getLogger(__name__)
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_ROOT = "root"
+_SESSION = 12 * 3_600
+
+
+class NotAuthenticated(MirageError):
+    """Nobody knows who asks, or what they brought along proves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a token proves."""
+
+    session: Session
+    how: str
+    """How to call it in the audit."""
+    until: float
+    """0: for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """All that decides who somebody is and what they may do."""
+
+    admins: frozenset[str] = frozenset()
+    """Users who may do everything, whatever the policy says."""
+    policy: Callable[[], Policy] = Policy
+    tokens: TokenBook = field(default_factory=lambda: TokenBook(NoStorage()))
+    slurm: SlurmTokens | None = None
+    """``None``: Slurm's tokens are not taken."""
+    sessions: Sessions = field(default_factory=lambda: Sessions(random_key(), _SESSION))
+    tickets: Tickets = field(default_factory=Tickets)
+    groups: UnixGroups = field(default_factory=UnixGroups)
+    rates: Rates = field(default_factory=lambda: Rates(0, 1))
+    failures: Rates = field(default_factory=lambda: Rates(0.2, 20))
+    """Attempts from one address that proved nothing."""
+
+    async def admit(self, request: Request) -> Caller:
+        """Who asks. Raises ``NotAuthenticated``, ``NotPermitted`` (no scope at all) and ``TooOften``."""
+        peer = peer_of(request)
+        if peer is None:
+            caller = await self._from_afar(request)
+        elif self.policy().groups:  # the user database may have to ask another machine
+            caller = await run_in_threadpool(self._peer, peer)
+        else:
+            caller = self._peer(peer)
+        self.rates.take(f"{caller.name} {_address(request) if caller.name == ANONYMOUS else ''}")
+        return caller
+
+    def scope_of(self, name: str) -> Scope | None:
+        """What a user may do; ``None``: nothing."""
+        if name == _ROOT or name in self.admins:
+            return Scope.ADMIN
+        return self.policy().scope_of(name, self.groups)
+
+    async def attempt(self, request: Request, text: str) -> Proof:
+        """Whose token this is. Raises ``NotAuthenticated``, always in the same words, and ``TooOften``."""
+        try:
+            return await run_in_threadpool(self._prove, text)
+        except NotAuthenticated:
+            self.failed(request)
+            raise
+
+    def failed(self, request: Request) -> None:
+        """Somebody at this address has proved nothing. Raises ``TooOften`` for those who try again and again.
+
+        Good tokens go on counting: nobody guesses one, and many users may share a proxy's address.
+        """
+        address = _address(request)
+        self.failures.take(address)
+        _LOG.warning("somebody at %s has proved nothing", address or "the socket")
+
+    def _prove(self, text: str) -> Proof:
+        if text.startswith(PREFIX):
+            token = self.tokens.find(text)
+            if token is not None:
+                session = Session(token.owner, Scope(token.scope), token.token_id)
+                return Proof(session, f"token {token.token_id}", float(token.expires))
+        elif self.slurm and (found := self.slurm.read(text)):
+            return Proof(Session(found.user, Scope.ADMIN), "jwt", found.expires)
+        raise NotAuthenticated("the token proves nothing: it is wrong, expired, revoked or not for here")
+
+    def cookie(self, session: Session, until: float = 0) -> str:
+        """What a browser that proved to be this user brings along from now on. Raises ``NotPermitted``."""
+        self._caller(session, "session")
+        return self.sessions.open(session, until)
+
+    def _peer(self, peer: Peer) -> Caller:
+        scope = Scope.ADMIN if peer.is_root else self.scope_of(peer.name)
+        if scope is None:
+            raise NotPermitted(f"{peer.name} may do nothing here, by the daemon's policy")
+        return Caller(peer.name, scope, peer.uid, SOCKET)
+
+    async def _from_afar(self, request: Request) -> Caller:
+        """By what the caller brought along; first that counts which a browser never sends by itself."""
+        if text := _token(request):
+            proof = await self.attempt(request, text)
+            return await run_in_threadpool(self._caller, proof.session, proof.how)
+        if (cookie := request.cookies.get(COOKIE)) and (opened := self.session(cookie)):
+            _refuse_strange_pages(request)
+            return await run_in_threadpool(self._caller, opened, "session")
+        if self.policy().anonymous and request.method in _SAFE:
+            return Caller(ANONYMOUS, Scope.READ, how="nothing")
+        raise NotAuthenticated("say who you are: a token in the header Authorization, or log in at /login")
+
+    def session(self, cookie: str) -> Session | None:
+        """What the cookie stands for, unless the token that opened it counts no more."""
+        found = self.sessions.read(cookie)
+        if found and found.token_id and not self.tokens.lasts(found.token_id):
+            return None
+        return found
+
+    def _caller(self, session: Session, how: str) -> Caller:
+        scope = granted(session.scope, self.scope_of(session.name))
+        if scope is None:
+            raise NotPermitted(f"{session.name} may do nothing here, by the daemon's policy")
+        return Caller(session.name, scope, how=how)
+
+
+def is_same_origin(request: Request) -> bool:
+    """Whether a browser says that a page of this server made the request, or no browser speaks."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def _refuse_strange_pages(request: Request) -> None:
+    """A cookie comes by itself, whatever page makes the browser ask: a change takes more.
+
+    Another site's page can send neither this header nor a false origin.
+    """
+    if request.method in _SAFE:
+        return
+    says = request.headers.get("sec-fetch-site") or request.headers.get("origin")
+    if not says or not is_same_origin(request) or "hx-request" not in request.headers:
+        raise NotPermitted("a change by a browser's session has to come from a page of this server (HX-Request)")
+
+
+def _token(request: Request) -> str:
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return text.strip()
+    return request.headers.get("x-slurm-user-token", "").strip()
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

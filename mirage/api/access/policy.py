@@ -1,0 +1,155 @@
+"""Who may do what: a small file, users before groups before everybody."""
+
+from __future__ import annotations
+
+import grp
+import logging
+import os
+import pwd
+import re
+import time
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mirage.api.access.scope import Scope, lesser
+from mirage.simulator.configuration.tomlplaces import line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_LOG = logging.getLogger(__name__)
+
+_GROUPS_HOLD = 120.0
+_MOST_USERS = 10_000
+
+Grade = Literal["none", "read", "operate", "admin"]
+
+
+class _File(BaseModel):
+    """The file as it is written."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    everybody: Grade = "operate"
+    anonymous: Literal["none", "read"] = "none"
+    others_job_names: bool = True
+    users: dict[str, Grade] = {}
+    groups: dict[str, Grade] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What users may do; ``None`` is nothing at all."""
+
+    everybody: Scope | None = Scope.OPERATE
+    """Those of whom nothing is said."""
+    anonymous: bool = False
+    """Whether those who do not say who they are see the cluster and its queue."""
+    others_job_names: bool = True
+    """Whether users see the names of other users' jobs."""
+    users: Mapping[str, Scope | None] = field(default_factory=dict)
+    groups: Mapping[str, Scope | None] = field(default_factory=dict)
+    """The greatest of a user's groups counts."""
+
+    @classmethod
+    def read(cls, content: bytes) -> Policy:
+        """What a file says. Raises ``ValueError`` that names line and key."""
+        text = _decoded(content)
+        try:
+            document = tomllib.loads(text)
+            found = _File.model_validate(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            key = tuple(part for part in first["loc"] if isinstance(part, str | int))
+            place = ".".join(str(part) for part in key)
+            raise ValueError(
+                f"line {line_of(text, key) or 1}: {place}: {_words(first['type'], first['msg'])}"
+            ) from None
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"not TOML: {error}") from None
+        _warn_of_strangers(found)
+        return cls(
+            _scope(found.everybody),
+            found.anonymous == "read",
+            found.others_job_names,
+            {name: _scope(grade) for name, grade in found.users.items()},
+            {name: _scope(grade) for name, grade in found.groups.items()},
+        )
+
+    def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str]]) -> Scope | None:
+        """What the user may do: by their own line, else by their groups', else as everybody."""
+        if name in self.users:
+            return self.users[name]
+        if self.groups and (mine := [self.groups[group] for group in groups_of(name) if group in self.groups]):
+            given = [scope for scope in mine if scope is not None]
+            return max(given, key=list(Scope).index) if given else None
+        return self.everybody
+
+
+class UnixGroups:
+    """Which groups users are in, by the machine's user database; asked again after two minutes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def __call__(self, name: str) -> frozenset[str]:
+        """Names of the user's groups; none for a user whom the machine does not know."""
+        now = time.monotonic()
+        held = self._known.get(name)
+        if held is None or now - held[0] > _GROUPS_HOLD:
+            if len(self._known) >= _MOST_USERS:
+                self._known.clear()
+            held = self._known[name] = (now, _groups(name))
+        return held[1]
+
+
+def granted(wanted: Scope, allowed: Scope | None) -> Scope | None:
+    """What is left of a token's scope once the policy has its say."""
+    return None if allowed is None else lesser(wanted, allowed)
+
+
+def _groups(name: str) -> frozenset[str]:
+    try:
+        ids = os.getgrouplist(name, pwd.getpwnam(name).pw_gid)
+    except (KeyError, OSError, ValueError):
+        return frozenset()
+    return frozenset(filter(None, map(_group_name, ids)))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return ""
+
+
+def _scope(grade: str) -> Scope | None:
+    return None if grade == "none" else Scope(grade)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+
+
+def _words(kind: str, message: str) -> str:
+    return "there is no such key" if kind == "extra_forbidden" else re.sub("^Input", "it", message)
+
+
+def _warn_of_strangers(found: _File) -> None:
+    """A name that is misspelt gives or denies nothing, and nobody would notice."""
+    for name in found.users:
+        try:
+            pwd.getpwnam(name)
+        except (KeyError, ValueError):
+            _LOG.warning("policy: this machine knows no user %r", name)
+    for name in found.groups:
+        try:
+            grp.getgrnam(name)
+        except (KeyError, ValueError):
+            _LOG.warning("policy: this machine knows no group %r", name)

@@ -1,0 +1,148 @@
+"""Browsers: a session is a signed cookie; a ticket is a link that opens one, once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jwt
+
+from mirage.api.access.scope import Scope
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COOKIE = "mirage_session"
+_AUDIENCE = "mirage-session"
+_KEY_BYTES = 32
+TICKET_LASTS = 600
+_MOST_TICKETS = 1_000
+_ALGORITHM = "HS256"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that has logged in."""
+
+    name: str
+    scope: Scope
+    """At most; the policy of the moment counts at each request."""
+    token_id: str = ""
+    """The token that opened it: with that it ends."""
+    session_id: str = ""
+    """Given as it is signed."""
+
+
+class Sessions:
+    """Signs and reads cookies. Any thread may use it."""
+
+    def __init__(self, key: bytes, lifetime: int, now: Callable[[], float] = time.time) -> None:
+        self._key, self.lifetime, self._now = key, lifetime, now
+        self._closed: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def open(self, session: Session, until: float = 0) -> str:
+        """A cookie's value; it counts for ``lifetime`` seconds, and not beyond ``until`` (0: no matter)."""
+        end = self._now() + self.lifetime
+        claims = {
+            "sub": session.name,
+            "scope": str(session.scope),
+            "token": session.token_id,
+            "jti": secrets.token_urlsafe(12),
+            "aud": _AUDIENCE,
+            "exp": int(min(end, until) if until else end),
+        }
+        return jwt.encode(claims, self._key, _ALGORITHM)
+
+    def read(self, cookie: str) -> Session | None:
+        """The session that a cookie stands for; ``None`` where it is forged, over or closed."""
+        try:
+            found = jwt.decode(
+                cookie,
+                self._key,
+                algorithms=[_ALGORITHM],
+                audience=_AUDIENCE,
+                options={"require": ["exp", "sub", "jti"], "verify_exp": False},
+            )
+            session = Session(found["sub"], Scope(found["scope"]), found["token"], found["jti"])
+        except (jwt.PyJWTError, ValueError, KeyError, TypeError):
+            return None
+        over = self._now() >= found["exp"] or session.session_id in self._closed
+        return None if over else session
+
+    def close(self, session: Session) -> None:
+        """Its cookie counts no more, wherever a copy of it is."""
+        now = self._now()
+        with self._lock:
+            for old in [key for key, until in self._closed.items() if until < now]:
+                del self._closed[old]
+            self._closed[session.session_id] = now + self.lifetime
+
+
+class Tickets:
+    """Links that open a session: each once, within ten minutes. Any thread may use it."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._open: dict[bytes, tuple[Session, float]] = {}
+        self._lock = threading.Lock()
+
+    def issue(self, session: Session) -> str:
+        """The secret part of a link."""
+        text, now = secrets.token_urlsafe(32), self._now()
+        with self._lock:
+            self._open = {key: held for key, held in self._open.items() if held[1] > now}
+            if len(self._open) >= _MOST_TICKETS:
+                self._open.pop(next(iter(self._open)))
+            self._open[_digest(text)] = (session, now + TICKET_LASTS)
+        return text
+
+    def redeem(self, text: str) -> Session | None:
+        """Whose it is; ``None`` where it is none, used or too old. From now on it is used."""
+        with self._lock:
+            session, until = self._open.pop(_digest(text), (None, 0.0))
+        return session if self._now() < until else None
+
+
+def session_key(file: Path) -> bytes:
+    """The key that signs cookies, made where it is missing; whoever can read it can be anybody.
+
+    Raises ``ConfigError`` where it cannot be made or others can read it.
+    """
+    try:
+        if not file.exists():
+            _write_new(file)
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(str(file), "others can read it, and so be anybody; delete it, a new one is made")
+        key = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(file), f"the key of browsers' sessions cannot be had: {error.strerror}") from error
+    if len(key) < _KEY_BYTES:
+        raise ConfigError(str(file), "it is cut short; delete it, a new one is made")
+    return key
+
+
+def random_key() -> bytes:
+    """A key that lasts as long as the process."""
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+def _write_new(file: Path) -> None:
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as out:
+        out.write(random_key())
+        out.flush()
+        os.fsync(out.fileno())
+    part.rename(file)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()

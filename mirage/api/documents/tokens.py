@@ -1,0 +1,76 @@
+"""Tokens, as people see them: never the token itself but once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mirage.api.access.scope import Scope
+from mirage.api.documents.chains import instant
+
+if TYPE_CHECKING:
+    from mirage.store.tokens import StoredToken
+
+_YEAR = 366 * 86_400
+
+
+class TokenWish(BaseModel):
+    """What a new token is to be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: Annotated[str, Field(max_length=80)] = ""
+    """What it is for."""
+    scope: Scope = Scope.READ
+    lifetime: Annotated[int, Field(ge=0, le=10 * _YEAR)] = 90 * 86_400
+    """Seconds; 0: for ever."""
+    owner: Annotated[str, Field(max_length=128)] = ""
+    """Administrators: in whose name; else one's own."""
+
+
+class TokenDocument(BaseModel):
+    """A token."""
+
+    id: str
+    owner: str
+    label: str
+    scope: str
+    created: str | None
+    expires: str | None
+    """``null``: never."""
+    used: str | None
+    """When last, to within five minutes."""
+
+
+class NewToken(TokenDocument):
+    """A token, this once with what is to be kept secret."""
+
+    token: str
+
+
+class TokenList(BaseModel):
+    """Tokens, oldest first."""
+
+    tokens: list[TokenDocument]
+
+
+class LoginLink(BaseModel):
+    """A link that logs a browser in, once."""
+
+    url: str
+    seconds: int
+    """So long it can be used."""
+
+
+def token_document(token: StoredToken) -> TokenDocument:
+    """What is told of a token."""
+    return TokenDocument(
+        id=token.token_id,
+        owner=token.owner,
+        label=token.label,
+        scope=token.scope,
+        created=instant(token.created),
+        expires=instant(token.expires) if token.expires else None,
+        used=instant(token.used) if token.used else None,
+    )

@@ -1,0 +1,113 @@
+"""The network address, and why one that others can reach is refused without protection."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirage.api.access.peer import PeerProtocol
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    import asyncio
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
+_WAITING = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where browsers and programs find the interface."""
+
+    host: str
+    port: int
+    """0: any that is free."""
+    certificate: str = ""
+    key: str = ""
+    proxies: tuple[str, ...] = ()
+    """Whose word on the caller's address counts."""
+
+    @classmethod
+    def of(cls, address: str, certificate: str = "", key: str = "", proxies: tuple[str, ...] = ()) -> Listening:
+        """Raises ``ConfigError`` for what is no address, and for one that others reach without protection."""
+        found = _ADDRESS.fullmatch(address)
+        if found is None or int(found[3]) > 65_535:
+            raise ConfigError("api.listen", f"{address!r} is no address such as 127.0.0.1:8421 or [::1]:8421")
+        listening = cls("127.0.0.1" if found[2] == "localhost" else found[1] or found[2], int(found[3]))
+        listening = cls(listening.host, listening.port, certificate, key, proxies)
+        listening._check()
+        return listening
+
+    @property
+    def url(self) -> str:
+        """Without a path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+    def bind(self) -> socket.socket:
+        """A listening socket. Raises ``ConfigError``."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((self.host, self.port))
+            listening.listen(_WAITING)
+        except OSError as error:
+            listening.close()
+            raise ConfigError("api.listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
+        return listening
+
+    def options(self) -> dict[str, Any]:
+        """What uvicorn has to know."""
+        tls = {"ssl_certfile": self.certificate, "ssl_keyfile": self.key or None} if self.certificate else {}
+        return {
+            **tls,
+            "http": _guarded(self.proxies) if self._is_plain_and_open() else PeerProtocol,
+            "proxy_headers": bool(self.proxies),
+            "forwarded_allow_ips": list(self.proxies),
+        }
+
+    def _check(self) -> None:
+        _networks(self.proxies)
+        for key, file in (("api.certificate", self.certificate), ("api.certificate_key", self.key)):
+            if file and not Path(file).is_file():
+                raise ConfigError(key, f"there is no file {file}")
+        if self.key and not self.certificate:
+            raise ConfigError("api.certificate_key", "a key without a certificate; give api.certificate too")
+        if self._is_plain_and_open() and not self.proxies:
+            raise ConfigError(
+                "api.listen",
+                f"others can reach {self.host}, and tokens would cross the network in the clear: "
+                "give api.certificate, or name the TLS proxy in front of it in api.trusted_proxies",
+            )
+
+    def _is_plain_and_open(self) -> bool:
+        try:
+            return not self.certificate and not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            raise ConfigError("api.listen", f"{self.host!r} is no IP address") from None
+
+
+def _networks(proxies: tuple[str, ...]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    try:
+        return [ipaddress.ip_network(each) for each in proxies]
+    except ValueError as error:
+        raise ConfigError("api.trusted_proxies", f"expected IP addresses or networks: {error}") from None
+
+
+def _guarded(proxies: tuple[str, ...]) -> type[PeerProtocol]:
+    """HTTP for the proxies and this machine alone: from others a token would come in the clear."""
+    allowed = _networks(proxies)
+
+    class ProxyProtocol(PeerProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            caller = ipaddress.ip_address(transport.get_extra_info("peername")[0])
+            super().connection_made(transport)
+            if not caller.is_loopback and not any(caller in network for network in allowed):
+                transport.abort()
+
+    return ProxyProtocol

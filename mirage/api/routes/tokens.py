@@ -1,0 +1,79 @@
+"""``/api/v1/tokens``: make, list and revoke tokens; links that log a browser in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from mirage.api.access.caller import Caller, Reader
+from mirage.api.access.scope import lesser
+from mirage.api.access.sessions import TICKET_LASTS, Session
+from mirage.api.conventions.problems import BadDocument
+from mirage.api.documents.tokens import LoginLink, NewToken, TokenDocument, TokenList, TokenWish, token_document
+from mirage.domain.errors import ConfigError, NotPermitted, UnknownChain
+
+if TYPE_CHECKING:
+    from mirage.api.access.gate import Gate
+    from mirage.api.port import ApiService
+
+
+def token_routes(service: ApiService) -> APIRouter:
+    """The addresses about tokens. A token makes no other: who has stolen one could keep a way in."""
+    routes = APIRouter(prefix="/tokens", tags=["tokens"])
+    gate = service.gate
+
+    @routes.post("", status_code=201, operation_id="create_token")
+    def create_token(caller: Reader, wish: TokenWish, response: Response) -> NewToken:
+        """A new token; this answer alone holds its text."""
+        _check_maker(caller)
+        owner = wish.owner or caller.name
+        if owner != caller.name and not caller.is_admin:
+            raise NotPermitted(f"{caller.name} cannot make a token for {owner}")
+        if not owner.isprintable() or owner != owner.strip():
+            raise BadDocument("owner: not a user's name")
+        scope = wish.scope if owner != caller.name else lesser(wish.scope, caller.scope)
+        text, token = gate.tokens.create(owner, wish.label, scope, wish.lifetime)
+        response.headers["Cache-Control"] = "no-store"
+        return NewToken(**token_document(token).model_dump(), token=text)
+
+    @routes.get("", operation_id="list_tokens")
+    def list_tokens(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> TokenList:
+        """One's own tokens; ``all``: everybody's, for administrators."""
+        if every and not caller.is_admin:
+            raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own tokens")
+        found = gate.tokens.of(None if every else caller.name)
+        return TokenList(tokens=[token_document(token) for token in found])
+
+    @routes.delete("/{token_id}", operation_id="revoke_token")
+    def revoke_token(caller: Reader, token_id: str) -> TokenDocument:
+        """It counts no more, nor do the sessions that it opened."""
+        seen = gate.tokens.of(None if caller.is_admin else caller.name)
+        found = next((token for token in seen if token.token_id == token_id), None)
+        if found is None:
+            raise UnknownChain(f"there is no token {token_id[:40]}; `mirage tokens list` lists yours")
+        gate.tokens.revoke(token_id)
+        return token_document(found)
+
+    @routes.post("/link", operation_id="create_login_link")
+    def create_login_link(caller: Reader, response: Response) -> LoginLink:
+        """A link that logs a browser in as the caller, once, within ten minutes."""
+        _check_maker(caller)
+        response.headers["Cache-Control"] = "no-store"
+        return LoginLink(url=login_link(gate, service.url(), caller), seconds=TICKET_LASTS)
+
+    return routes
+
+
+def login_link(gate: Gate, url: str, caller: Caller) -> str:
+    """A link that logs a browser in as ``caller``. Raises ``ConfigError`` where no browser reaches the daemon."""
+    if not url:
+        raise ConfigError("api.listen", "this daemon has no network address; give it one, such as 127.0.0.1:8421")
+    return f"{url}/enter?ticket={gate.tickets.issue(Session(caller.name, caller.scope))}"
+
+
+def _check_maker(caller: Caller) -> None:
+    if not caller.is_known:
+        raise NotPermitted(f"{caller.name} is no user with a name, and has no tokens")
+    if caller.how.startswith("token"):
+        raise NotPermitted("a token makes no other: ask on the daemon's socket, by Slurm's token or in a browser")

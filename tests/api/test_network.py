@@ -1,0 +1,317 @@
+"""The network address: who comes in there, with what, and how far."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+import jwt
+import pytest
+from api_world import HandLoop, definition
+
+from mirage.api.access.gate import Gate
+from mirage.api.access.policy import Policy
+from mirage.api.access.scope import Scope
+from mirage.api.access.slurmtokens import Claims, SlurmTokens
+from mirage.api.access.tokens import TokenBook
+from mirage.api.listening import Listening
+from mirage.api.port import ApiService
+from mirage.api.server import ApiServer
+from mirage.domain.errors import ConfigError
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = b"k" * 32
+CHAINS, TOKENS = "/api/v1/chains", "/api/v1/tokens"
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Network:
+    """A server on a loopback port, and what a caller there can do."""
+
+    server: ApiServer
+    gate: Gate
+    loop: HandLoop
+    policies: list[Policy]
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        host = urlsplit(self.server.url)
+        connection = http.client.HTTPConnection(host.hostname or "", host.port, timeout=60)
+        text = body if isinstance(body, str | None) else json.dumps(body)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, text, {"Content-Type": "application/json"} | sent)
+        response = connection.getresponse()
+        content = response.read()
+        connection.close()
+        kind = response.headers.get("content-type", "")
+        answered = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, answered, json.loads(content) if "json" in kind else content.decode())
+
+    def token(self, owner: str = "ada", scope: Scope = Scope.OPERATE, lifetime: int = 0) -> str:
+        return self.gate.tokens.create(owner, "test", scope, lifetime)[0]
+
+    def with_token(self, method: str, path: str, token: str, body: Any = None) -> Answer:
+        return self.call(method, path, body, Authorization=f"Bearer {token}")
+
+    def cookie(self, token: str) -> str:
+        answer = self.call("POST", "/login", urlencode({"token": token}), Accept="text/html")
+        assert answer.status == 303
+        return answer.headers["set-cookie"].split(";")[0]
+
+
+def slurm_token(name: str = "ada", **claims: Any) -> str:
+    return jwt.encode({"sun": name, "exp": 4_000_000_000, "iat": 1_700_000_000} | claims, KEY, "HS256")
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    folder = Path(tempfile.mkdtemp(prefix="mirage-net-"))
+    loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [Policy()]
+    (tmp_path / "jwt.key").write_bytes(KEY)
+    gate = Gate(
+        frozenset({"chief"}),
+        lambda: policies[-1],
+        TokenBook(store.tokens),
+        SlurmTokens(tmp_path / "jwt.key", None, Claims()),
+    )
+    service = ApiService(lambda: loop.status, loop.commands.put, loop.entries, gate=gate)
+    server = ApiServer(service, folder / "api.sock", Listening.of("127.0.0.1:0"))
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    server.start()
+    yield Network(server, gate, loop, policies)
+    server.stop()
+    loop.ended.set()
+    thread.join()
+    store.close()
+    shutil.rmtree(folder)
+
+
+def test_nobody_in_particular_sees_nothing(network: Network) -> None:
+    answer = network.call("GET", CHAINS)
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="mirage"')
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert network.call("POST", CHAINS, definition()).status == 401
+    assert network.call("GET", "/healthz").status == 200
+
+
+def test_a_token_is_its_owner_as_far_as_its_scope_goes(network: Network) -> None:
+    operate, read = network.token(), network.token(scope=Scope.READ)
+    made = network.with_token("POST", CHAINS, operate, definition())
+    assert (made.status, made.body["chain"]["owner"]) == (201, "ada")
+    seen = network.with_token("GET", CHAINS, read)
+    assert [chain["owner"] for chain in seen.body["chains"]] == ["ada"]
+    refused = network.with_token("POST", f"{CHAINS}/train-k3q9/pause", read)
+    assert (refused.status, refused.body["detail"]) == (403, "ada may read here; this takes operate")
+    assert network.with_token("GET", CHAINS, network.token("bob")).body["chains"] == []
+
+
+def test_what_is_kept_of_a_token_is_no_token(network: Network) -> None:
+    text = network.token()
+    (kept,) = network.gate.tokens.of("ada")
+    assert text not in repr(kept)
+    assert text.encode() not in kept.digest
+    for wrong in (text[:-1] + ("A" if text[-1] != "A" else "B"), text[:15], kept.token_id, "mirage_", "x" * 9_000):
+        answer = network.with_token("GET", CHAINS, wrong)
+        assert answer.status == 401, wrong
+        assert answer.body["detail"] == "the token proves nothing: it is wrong, expired, revoked or not for here"
+
+
+def test_tokens_are_made_listed_and_revoked_over_the_interface(network: Network) -> None:
+    mine = slurm_token("ada")
+    made = network.with_token("POST", TOKENS, mine, {"label": "notebook", "scope": "operate", "lifetime": 60})
+    assert made.status == 201
+    assert made.headers["cache-control"] == "no-store"
+    text, token_id = made.body["token"], made.body["id"]
+    assert network.with_token("GET", CHAINS, text).status == 200
+    assert network.with_token("POST", TOKENS, text, {}).status == 403, "a token makes no other"
+    assert network.with_token("POST", TOKENS, mine, {"owner": "bob"}).status == 403
+    assert network.with_token("POST", TOKENS, mine, {"colour": "red"}).status == 422
+    listed = network.with_token("GET", TOKENS, mine).body["tokens"]
+    assert [(each["id"], each["label"], "token" in each) for each in listed] == [(token_id, "notebook", False)]
+    other = slurm_token("bob")
+    assert network.with_token("GET", TOKENS, other).body["tokens"] == []
+    assert network.with_token("GET", f"{TOKENS}?all=true", other).status == 403
+    assert network.with_token("DELETE", f"{TOKENS}/{token_id}", other).status == 404
+    assert network.with_token("DELETE", f"{TOKENS}/{token_id}", mine).status == 200
+    assert network.with_token("GET", CHAINS, text).status == 401
+
+
+def test_an_administrator_makes_tokens_for_others_and_sees_all(network: Network) -> None:
+    chief = slurm_token("chief")
+    made = network.with_token("POST", TOKENS, chief, {"owner": "bob", "scope": "operate"}).body
+    assert network.with_token("POST", CHAINS, made["token"], definition()).body["chain"]["owner"] == "bob"
+    assert network.with_token("GET", f"{CHAINS}?all=true", chief).body["chains"][0]["owner"] == "bob"
+
+
+def test_a_tokens_time_is_over_when_it_said(network: Network) -> None:
+    now = [1_000.0]
+    book = TokenBook(network.gate.tokens._storage, lambda: now[0])
+    text, _ = book.create("ada", "", Scope.READ, 60)
+    now[0] += 59
+    assert book.find(text) is not None
+    now[0] += 1
+    assert book.find(text) is None
+    assert TokenBook(network.gate.tokens._storage, lambda: 1_001.0).find(text) is not None, "it is in the store"
+
+
+def test_slurms_token_is_the_user_whom_it_names(network: Network) -> None:
+    for headers in ({"Authorization": f"Bearer {slurm_token()}"}, {"X_SLURM_USER_TOKEN": slurm_token()}):
+        answer = network.call("POST", CHAINS, definition(f"c{len(headers)}{next(iter(headers))[0]}"), **headers)
+        assert answer.body["chain"]["owner"] == "ada", answer.body
+    assert network.with_token("GET", "/api/v1/agent/order?wait=0", slurm_token()).status == 403
+
+
+def test_the_policy_of_the_moment_counts(network: Network) -> None:
+    text = network.token("ada", Scope.ADMIN)
+    assert network.with_token("GET", f"{CHAINS}?all=true", text).status == 403, (
+        "a token gives no more than one has"
+    )
+    network.policies.append(Policy(users={"ada": Scope.ADMIN}))
+    assert network.with_token("GET", f"{CHAINS}?all=true", text).status == 200
+    network.policies.append(Policy(everybody=None))
+    assert network.with_token("GET", CHAINS, text).status == 403
+    assert network.call("GET", CHAINS).status == 401
+    network.policies.append(Policy(anonymous=True))
+    assert network.call("GET", CHAINS).body["chains"] == []
+    assert network.call("POST", CHAINS, definition()).status == 401
+    assert network.call("POST", TOKENS, {}).status == 401
+
+
+# Browsers
+
+
+def test_a_form_with_a_token_opens_a_session(network: Network) -> None:
+    answer = network.call("POST", "/login", urlencode({"token": network.token(), "next": "/chains/x"}))
+    assert (answer.status, answer.headers["location"]) == (303, "/chains/x")
+    flags = answer.headers["set-cookie"].lower()
+    assert "httponly" in flags
+    assert "samesite=strict" in flags
+    cookie = answer.headers["set-cookie"].split(";")[0]
+    assert network.call("GET", CHAINS, Cookie=cookie).status == 200
+    assert network.call("GET", CHAINS, Cookie=cookie[:-2]).status == 401
+    left = network.call("POST", "/logout", Cookie=cookie)
+    assert (left.status, left.headers["location"]) == (303, "/login")
+    assert network.call("GET", CHAINS, Cookie=cookie).status == 401, "a copy of the cookie counts no more either"
+
+
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "x", "/a\r\nb"])
+def test_login_leads_nowhere_else(network: Network, target: str) -> None:
+    answer = network.call("POST", "/login", urlencode({"token": network.token(), "next": target}))
+    assert answer.headers["location"] == "/"
+
+
+def test_a_wrong_token_in_the_form_leads_back_to_it(network: Network) -> None:
+    answer = network.call("POST", "/login", urlencode({"token": "mirage_x", "next": "/q"}), Accept="text/html,*/*")
+    assert (answer.status, answer.headers["location"]) == (303, "/login?failed=1&next=%2Fq")
+    assert "set-cookie" not in answer.headers
+    assert network.call("POST", "/login", "token=").status == 401
+
+
+def test_a_session_ends_with_its_token(network: Network) -> None:
+    text = network.token()
+    cookie = network.cookie(text)
+    assert network.call("GET", CHAINS, Cookie=cookie).status == 200
+    network.gate.tokens.revoke(network.gate.tokens.of("ada")[0].token_id)
+    assert network.call("GET", CHAINS, Cookie=cookie).status == 401
+
+
+def test_a_page_of_another_site_changes_nothing(network: Network) -> None:
+    cookie = network.cookie(network.token())
+    own, body = network.server.url, definition()
+    good = {"Cookie": cookie, "HX_Request": "true"}
+    refused: list[dict[str, str]] = [
+        {"Cookie": cookie},
+        {"Cookie": cookie, "Origin": own},
+        good,
+        good | {"Origin": "https://evil.example"},
+        good | {"Origin": "null"},
+        good | {"Sec_Fetch_Site": "cross-site", "Origin": own},
+        good | {"Sec_Fetch_Site": "same-site"},
+    ]
+    for headers in refused:
+        assert network.call("POST", CHAINS, body, **headers).status == 403, headers
+    assert network.loop.records == []
+    assert network.call("POST", CHAINS, body, **good, Origin=own, Sec_Fetch_Site="same-origin").status == 201
+    form = urlencode({"token": network.token()})
+    assert network.call("POST", "/login", form, Origin="https://evil.example").status == 403
+
+
+def test_a_link_lets_a_browser_in_once(network: Network) -> None:
+    link = network.server.login_link("ada", Scope.OPERATE)
+    path = link.removeprefix(network.server.url)
+    answer = network.call("GET", path)
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].split(";")[0]
+    made = network.call("POST", CHAINS, definition(), Cookie=cookie, HX_Request="1", Origin=network.server.url)
+    assert made.body["chain"]["owner"] == "ada"
+    assert network.call("GET", path).status == 401
+    assert network.call("GET", "/enter").status == 401
+    asked = network.with_token("POST", f"{TOKENS}/link", slurm_token())
+    assert asked.body["url"].startswith(f"{network.server.url}/enter?ticket=")
+    assert network.call("GET", asked.body["url"].removeprefix(network.server.url)).status == 303
+
+
+def test_who_proves_nothing_again_and_again_has_to_wait(network: Network) -> None:
+    answers = [network.with_token("GET", CHAINS, "mirage_wrong") for _ in range(22)]
+    assert {answer.status for answer in answers} == {401, 429}
+    assert answers[-1].status == 429
+    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert network.with_token("GET", CHAINS, network.token()).status == 200, "others behind that proxy go on"
+
+
+# The address itself
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("8421", "no address such as"),
+        ("127.0.0.1:99999", "no address such as"),
+        ("example.org:80", "no address such as"),
+        ("999.0.0.1:80", "no IP address"),
+        ("0.0.0.0:8421", "others can reach 0.0.0.0"),
+        ("[::]:8421", "others can reach ::"),
+    ],
+)
+def test_addresses_that_are_refused(address: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Listening.of(address)
+
+
+def test_an_open_address_takes_a_certificate_or_a_proxy(tmp_path: Path) -> None:
+    assert Listening.of("0.0.0.0:8421", proxies=("10.0.0.0/8",)).url == "http://0.0.0.0:8421"
+    with pytest.raises(ConfigError, match="there is no file"):
+        Listening.of("0.0.0.0:8421", str(tmp_path / "no.pem"))
+    with pytest.raises(ConfigError, match="IP addresses or networks"):
+        Listening.of("0.0.0.0:8421", proxies=("proxy.example",))
+    assert Listening.of("localhost:1").url == "http://127.0.0.1:1"
+    assert Listening.of("[::1]:1").url == "http://[::1]:1"
+
+
+def test_a_port_that_is_taken_is_said(network: Network, tmp_path: Path) -> None:
+    taken = Listening.of(urlsplit(network.server.url).netloc)
+    second = ApiServer(network.server.service, tmp_path / "second.sock", taken)
+    with pytest.raises(ConfigError, match=r"api\.listen: 127\.0\.0\.1:\d+ cannot be had"):
+        second.start()
+    assert not (tmp_path / "second.sock").exists()
+    free = ApiServer(replace(network.server.service), tmp_path / "second.sock", Listening.of("127.0.0.1:0"))
+    free.start()
+    assert free.running
+    free.stop()
