@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,8 +14,6 @@ from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.errors import PluginNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mirage.domain.decision import Observation, Prediction, Wants
     from mirage.ports import Predictor
 
@@ -27,6 +27,16 @@ class Answer:
     """The name of the predictor that answered."""
     trouble: str = ""
     """Empty: the one that was asked answered."""
+    model: str = ""
+    """Which version of a trained model answered."""
+
+
+Took = Callable[[str, float], None]
+"""Is told, in whatever thread asks, who was asked and how many real seconds that took."""
+
+
+def _unheard(name: str, seconds: float) -> None:
+    del name, seconds
 
 
 class Guard:
@@ -37,8 +47,15 @@ class Guard:
     fallback answers at once, so a predictor that hangs costs one budget, not one a cycle.
     """
 
-    def __init__(self, predictor: Predictor, fallback: Predictor | Guard, budget: float | None = None) -> None:
+    def __init__(
+        self,
+        predictor: Predictor,
+        fallback: Predictor | Guard,
+        budget: float | None = None,
+        took: Took = _unheard,
+    ) -> None:
         self.predictor = predictor
+        self._took = took
         self._fallback = fallback
         self._budget = budget
         self._late: Future[Prediction] | None = None
@@ -47,9 +64,10 @@ class Guard:
     def predict(self, observation: Observation) -> Answer:
         """A prediction in any case; the fallback's when the predictor has none."""
         try:
-            return Answer(_checked(self._ask(observation)), self.predictor.name)
+            prediction = self._timed(observation)
         except Exception as error:
             return self._instead(observation, f"no prediction: {str(error) or type(error).__name__}")
+        return Answer(prediction, self.predictor.name, model=str(getattr(self.predictor, "version", "")))
 
     @property
     def wants(self) -> Wants:
@@ -70,6 +88,13 @@ class Guard:
         answer = self._fallback.predict(observation)
         next_ = f"{self._fallback.predictor.name}: {answer.trouble}" if answer.trouble else f"{answer.by} answered"
         return replace(answer, trouble=f"{trouble}; {next_}")
+
+    def _timed(self, observation: Observation) -> Prediction:
+        began = time.monotonic()
+        try:
+            return _checked(self._ask(observation))
+        finally:
+            self._took(self.predictor.name, time.monotonic() - began)
 
     def _ask(self, observation: Observation) -> Prediction:
         if self._thread is None:

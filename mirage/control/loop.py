@@ -294,7 +294,8 @@ class ControlLoop:
     def _decide(self, record: ChainRecord, observation: Observation) -> Decision:
         """The decision, written down with the prediction that led to it."""
         if (decision := forced(observation)) is not None:
-            self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision))
+            index = record.next_index
+            self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision), index)
             return decision
         guard = self._guards.of(record.chain.predictor)
         decision = self._weigh(record, observation, guard, EntryKind.DECISION)
@@ -321,6 +322,8 @@ class ControlLoop:
             link=record.next_index,
             predictor=answer.by,
             prediction=answer.prediction,
+            asked=guard.predictor.name if answer.by != guard.predictor.name else "",
+            model=answer.model,
         )
         if not (answer.trouble and kind is EntryKind.SHADOW):  # the fallback's answer says nothing of a shadow
             self._outside.journal.write(entry)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2s
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainId, Outcome
     from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
+
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class EntryKind(StrEnum):
@@ -45,3 +49,27 @@ class Entry:
     prediction: Prediction | None = None
     """What was predicted; ``None`` where none was asked."""
     outcome: Outcome | None = None
+    asked: str = ""
+    """Decisions: who was asked, where somebody else answered."""
+    model: str = ""
+    """Decisions by a trained model: which version of it."""
+
+    @property
+    def key(self) -> str:
+        """What log, journal and interface call this entry: its instant and a digest.
+
+        Only what was said twice within a second of the same link has the same key.
+        """
+        said = (self.chain or "", self.kind, str(self.link), self.predictor, self.text)
+        digest = blake2s(b"\n".join(_as_stored(part) for part in said), digest_size=4)
+        return f"{self.time:x}-{digest.hexdigest()}"
+
+    @property
+    def submits(self) -> bool:
+        """Decisions: whether the successor was to be submitted."""
+        return self.text.startswith("submit")
+
+
+def _as_stored(text: str) -> bytes:
+    """Databases take neither NULs nor stray bytes."""
+    return text.encode("utf-8", "replace").replace(b"\0", _REPLACEMENT)

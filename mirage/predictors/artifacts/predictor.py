@@ -12,7 +12,7 @@ from mirage.features.schema import schema, schema_names
 from mirage.features.summary import node_counts
 from mirage.predictors.artifacts.manifest import MODEL, RANGES, Manifest, read_manifest, verify_files
 from mirage.predictors.artifacts.ranges import Likeness, ranges_from
-from mirage.predictors.artifacts.shelf import promoted
+from mirage.predictors.artifacts.shelf import promoted, version_of
 from mirage.predictors.artifacts.vectors import vector_of
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class ArtifactPredictor:
 
     def __init__(self, folder: Path, manifest: Manifest, model: Model, likeness: Likeness, name: str) -> None:
         self.name = name
+        self.version = version_of(folder)
         self.manifest = manifest
         self._folder = folder
         self._schema = schema(manifest.schema)

@@ -42,7 +42,7 @@ def promoted(folder: Path) -> Path:
     if not history:
         raise ArtifactMismatch(str(pointer), "names no version: promote one")
     chosen = folder / history[-1]
-    if _version_of(chosen) != history[-1]:
+    if version_of(chosen) != history[-1]:
         raise ArtifactMismatch(str(chosen / MANIFEST), "was changed after its promotion: promote a good artifact")
     return chosen
 
@@ -86,7 +86,7 @@ class Shelf:
         """
         manifest = read_manifest(artifact)
         verify_files(artifact, manifest)
-        version, folder = _version_of(artifact), self._root / manifest.plugin
+        version, folder = version_of(artifact), self._root / manifest.plugin
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / version).exists():
             _copy(artifact, folder / version, manifest)
@@ -112,7 +112,8 @@ def _history(folder: Path) -> list[str]:
         return []
 
 
-def _version_of(artifact: Path) -> str:
+def version_of(artifact: Path) -> str:
+    """How an artifact's version is called, wherever it lies. Raises ``ArtifactMismatch``."""
     try:
         return sha256((artifact / MANIFEST).read_bytes()).hexdigest()[:_DIGITS]
     except OSError as error:

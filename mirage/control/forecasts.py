@@ -1,0 +1,92 @@
+"""What was foreseen of links as they were submitted, until it is known how it came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.journal import EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.decision import Prediction
+    from mirage.domain.journal import Entry
+
+_Place = tuple["ChainId", int]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A forecast and what came of it."""
+
+    predictor: str
+    forecast: WaitForecast
+    link: Link
+    """It has started."""
+
+    @property
+    def error(self) -> float:
+        """Seconds by which it started later than the median; negative: earlier."""
+        return self.link.start - self.forecast.at(0.5)
+
+    @property
+    def place(self) -> str:
+        """Where the start lay: ``early`` (before P10), ``within``, or ``late`` (after P90)."""
+        if self.link.start < self.forecast.at(0.1):
+            return "early"
+        return "late" if self.link.start > self.forecast.at(0.9) else "within"
+
+
+@dataclass(slots=True)
+class ForecastLedger:
+    """Hears the journal; of the loop's thread alone.
+
+    A forecast says when a link would start if it were submitted now: it counts for a link only where the link was
+    submitted at once. Those made before the process began are not known.
+    """
+
+    _weighed: dict[_Place, dict[str, WaitForecast]] = field(default_factory=dict)
+    _waiting: dict[_Place, dict[str, WaitForecast]] = field(default_factory=dict)
+
+    def hear(self, entry: Entry) -> None:
+        """Take note of an entry of the journal."""
+        if entry.chain is None or not entry.link:
+            return
+        place = (entry.chain, entry.link)
+        if entry.kind is EntryKind.DECISION:
+            self._weighed[place] = _said(entry)
+        elif entry.kind is EntryKind.SHADOW and place in self._weighed:
+            self._weighed[place] |= _said(entry)
+        elif entry.kind is EntryKind.ACTION and place in self._weighed:
+            self._waiting[place] = self._weighed.pop(place)
+
+    def of(self, chain: ChainId, link: int) -> Mapping[str, WaitForecast]:
+        """By predictor; the one in charge comes first. Of a link that waits."""
+        return self._waiting.get((chain, link), {})
+
+    def settle(self, records: Iterable[ChainRecord]) -> Iterator[Foreseen]:
+        """What has come true since the last call; that and what never will is forgotten."""
+        by_id = {record.chain.chain_id: record for record in records}
+        for chain, index in list(self._waiting):
+            links = by_id[chain].links[index - 1 : index] if chain in by_id else ()
+            if links and not links[0].started and not links[0].final:
+                continue
+            forecasts = self._waiting.pop((chain, index))
+            if links and links[0].started:
+                yield from (Foreseen(name, forecast, links[0]) for name, forecast in forecasts.items())
+        # Sent all the same, by an answer that was lost, or of a chain that is gone.
+        for chain, index in list(self._weighed):
+            if chain not in by_id or index <= len(by_id[chain].links):
+                del self._weighed[chain, index]
+
+
+def _said(entry: Entry) -> dict[str, WaitForecast]:
+    forecast = _forecast(entry.prediction)
+    return {entry.predictor: forecast} if forecast is not None else {}
+
+
+def _forecast(prediction: Prediction | None) -> WaitForecast | None:
+    return prediction.forecast if isinstance(prediction, ActionScores) else prediction
