@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mirage.api.access.gate import Gate
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
@@ -40,3 +42,7 @@ class ApiService:
     """What happened and was decided, page by page."""
     feed: Feed | None = None
     """The same as it happens."""
+    gate: Gate = field(default_factory=Gate)
+    """Who comes in, and how far."""
+    url: Callable[[], str] = str
+    """Where browsers find the daemon; empty: nowhere."""

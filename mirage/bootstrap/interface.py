@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirage.api.feed import Feed
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
+from mirage.bootstrap.access import build_gate, listening
 from mirage.provisioner.aims import parse_aim
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ def build_interface(
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
         feed=feed,
+        gate=build_gate(config, store.tokens),
+        url=lambda: config.api.url.rstrip("/"),
     )
-    return ApiServer(service, Path(config.api.socket))
+    return ApiServer(service, Path(config.api.socket), listening(config.api))
 
 
 def build_feed(store: Store) -> Feed:
