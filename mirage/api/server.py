@@ -68,6 +68,8 @@ class ApiServer:
         """Answer what is being asked, for a second, then close and remove the socket. May be called twice."""
         for server in self._servers:
             server.should_exit = True
+        if self.service.feed is not None:
+            self.service.feed.close()
         if self._thread is not None:
             self._thread.join(_STOP)
         self._close()

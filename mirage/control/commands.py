@@ -20,6 +20,7 @@ class CommandQueue:
     def __init__(self) -> None:
         self._asked: deque[Asked] = deque()
         self._awake = Event()
+        self._woken = False
 
     def put(self, command: Command) -> Future[str]:
         """Ask; the answer comes with the loop's next cycle."""
@@ -30,16 +31,27 @@ class CommandQueue:
 
     def take(self) -> tuple[Asked, ...]:
         """All that was asked since the last call, in order."""
+        self._woken = False
         self._awake.clear()
         return tuple(self._asked.popleft() for _ in range(len(self._asked)))
 
     def wake(self) -> None:
         """End the loop's wait without a command (a signal came in)."""
+        self._woken = True
+        self._awake.set()
+
+    def nudge(self) -> None:
+        """Let the loop look up from its wait; no cycle is asked for."""
         self._awake.set()
 
     def wait(self, seconds: float) -> bool:
-        """Block until something is put or ``wake`` is called, at most so long; whether that was so."""
-        return self._awake.wait(seconds)
+        """Block until something is put or ``wake`` or ``nudge`` is called, at most so long.
+
+        Whether a cycle is to come at once.
+        """
+        self._awake.wait(seconds)
+        self._awake.clear()
+        return self._woken or bool(self._asked)
 
 
 class NoCommands:

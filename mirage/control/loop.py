@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.control.commands import NoCommands
 from mirage.control.hands import Hands
 from mirage.control.observing import Observer
+from mirage.control.questions import Foreteller
 from mirage.control.status import Status
 from mirage.domain.chain import ChainStatus, LinkState, Steering
 from mirage.domain.command import AddChain, LiftProtection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from mirage.control.guard import Guard, Guards
     from mirage.control.hands import Act
+    from mirage.control.questions import Foresight, Question
     from mirage.domain.chain import ChainId, ChainRecord, Link
     from mirage.domain.command import Asked
     from mirage.domain.decision import Decision, Observation
@@ -105,6 +107,7 @@ class ControlLoop:
         self._observer = Observer(
             outside.waits, outside.estimator, outside.history, outside.standings, outside.windows
         )
+        self._foreteller = Foreteller(self._observer)
         self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, policy.limits)
         now = outside.clock.now()
         self._last = Snapshot.unseen(now)
@@ -123,6 +126,13 @@ class ControlLoop:
         """Decide otherwise from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
         self._hands = replace(self._hands, limits=policy.limits)
+
+    def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
+        """What the predictors say of a job that nobody has submitted; to be called between cycles.
+
+        Raises ``ClusterUnavailable``.
+        """
+        return self._foreteller.foresee(question, self._last, self._guards, alive)
 
     def cycle(self) -> Cycle:
         """Look once, then attend to each chain; returns the sentence that explains what was done.

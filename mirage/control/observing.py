@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import Observation, RecentWaits, Standing, Wants
-from mirage.domain.errors import ClusterUnavailable, SubmissionRejected
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT
 from mirage.features.window import QueueWindows
 
@@ -53,7 +53,7 @@ class Observer:
     def _planned_start(self, request: JobRequest) -> Seconds:
         try:
             return self.estimator.estimate_start(request)
-        except (ClusterUnavailable, SubmissionRejected):
+        except (ClusterUnavailable, NotPermitted, SubmissionRejected):
             return ABSENT
 
     def _standing(self, request: JobRequest) -> Standing:

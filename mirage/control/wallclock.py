@@ -91,6 +91,10 @@ def _nothing() -> None:
     pass
 
 
+def _no_question() -> bool:
+    return False
+
+
 class WallTicks:
     """Waits in real time for the next cycle; commands cut the wait short.
 
@@ -104,7 +108,10 @@ class WallTicks:
         commands: CommandQueue,
         alive: Callable[[], None] = _nothing,
         every: float = 3_600.0,
+        answer: Callable[[], bool] = _no_question,
     ) -> None:
+        """``answer``: answers a question that somebody has, by the waiting thread; whether there was one."""
+        self._answer = answer
         self._clock = clock
         self._pace = pace
         self._commands = commands
@@ -138,7 +145,7 @@ class WallTicks:
 
     def _sleep_until(self, instant: float, earliest: float) -> None:
         while not self._stopped and (left := instant - time.monotonic()) > 0:
-            if self._commands.wait(min(left, self._every)):
+            if not self._answer() and self._commands.wait(min(left, self._every)):
                 instant = earliest
                 time.sleep(0.0 if self._stopped else max(0.0, earliest - time.monotonic()))
             self._alive()

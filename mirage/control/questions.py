@@ -1,0 +1,191 @@
+"""Questions to the predictors, which belong to the loop: answered by its thread while it waits for the next cycle.
+
+A question never takes the place of a decision: commands and cycles come first, and between two looks at the clock
+one question is answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from mirage.domain.decision import ActionScores
+from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.job import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.control.guard import Guard, Guards
+    from mirage.control.observing import Observer
+    from mirage.domain.decision import Observation, WaitForecast
+    from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.snapshot import Snapshot
+
+MOST_WAITING = 32
+"""Questions; each may cost a budget for each predictor."""
+
+
+class TooManyQuestions(MirageError):
+    """So many wait for an answer that another one would wait too long."""
+
+
+class Role(StrEnum):
+    """Why a predictor is asked."""
+
+    IN_CHARGE = "in charge"
+    SHADOW = "shadow"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """When would this job start if it were submitted now?"""
+
+    request: JobRequest
+    named: Guard | None = None
+    """A predictor to be asked beside those in charge and in shadow, used for nothing but questions."""
+    only_charge: bool = False
+    """The one in charge will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one predictor makes of it."""
+
+    predictor: str
+    role: Role
+    forecast: WaitForecast | None
+    trouble: str = ""
+    """Why there is no forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What all that were asked make of it."""
+
+    time: Seconds
+    """The snapshot's, on which all of it rests."""
+    stale_since: Seconds
+    planned_start: Seconds
+    """Slurm's own plan for such a job, where a predictor wanted it; else ``ABSENT``."""
+    said: tuple[Said, ...]
+
+
+class QuestionDesk:
+    """Any thread asks, the loop's thread answers. Equal questions that wait are one.
+
+    ``nudge`` ends the loop's wait.
+    """
+
+    def __init__(self, nudge: Callable[[], None]) -> None:
+        self._nudge = nudge
+        self._waiting: dict[Question, Future[Foresight]] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, question: Question) -> Future[Foresight]:
+        """The promise of an answer, shared with all who ask the same; nobody may cancel it.
+
+        Raises ``TooManyQuestions``.
+        """
+        with self._lock:
+            known = self._waiting.get(question)
+            if known is not None:
+                return known
+            if len(self._waiting) >= MOST_WAITING:
+                raise TooManyQuestions(f"{len(self._waiting)} questions wait for the predictors; ask again later")
+            promise = self._waiting[question] = Future[Foresight]()
+        self._nudge()
+        return promise
+
+    def answer(self, foresee: Callable[[Question], Foresight]) -> bool:
+        """Answer the question that has waited longest, if there is one; whether there was."""
+        with self._lock:
+            question = next(iter(self._waiting), None)
+        if question is None:
+            return False
+        try:
+            result: Foresight | Exception = foresee(question)
+        except Exception as error:  # whoever asked is told; the loop goes on
+            result = error
+        with self._lock:
+            promise = self._waiting.pop(question)
+        if isinstance(result, Exception):
+            promise.set_exception(result)
+        else:
+            promise.set_result(result)
+        return True
+
+    def close(self) -> None:
+        """Nobody will answer any more."""
+        with self._lock:
+            left, self._waiting = list(self._waiting.values()), {}
+        for promise in left:
+            promise.set_exception(MirageError("the daemon ends; ask again once it is back"))
+
+
+class Foreteller:
+    """Asks the predictors about jobs that nobody has submitted; remembers what they said of the last snapshot."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._known: dict[Question, Foresight] = {}
+        self._seen: tuple[Snapshot, Guards] | None = None
+
+    def foresee(
+        self, question: Question, snapshot: Snapshot, guards: Guards, alive: Callable[[], None]
+    ) -> Foresight:
+        """What ``question`` asks for, as things stood in ``snapshot``; ``alive`` is called between predictors.
+
+        Raises ``ClusterUnavailable`` where the cluster has not answered yet.
+        """
+        if snapshot.stale and snapshot.stale_since == snapshot.time and not snapshot.partitions:
+            raise ClusterUnavailable("the cluster has not answered yet; ask again in a minute")
+        if self._seen is None or self._seen[0] is not snapshot or self._seen[1] is not guards:
+            self._seen, self._known = (snapshot, guards), {}
+        if question not in self._known:
+            self._known[question] = self._foreseen(question, snapshot, guards, alive)
+        return self._known[question]
+
+    def _foreseen(
+        self, question: Question, snapshot: Snapshot, guards: Guards, alive: Callable[[], None]
+    ) -> Foresight:
+        asked = list(_asked(question, guards))
+        wants = reduce(or_, (guard.wants for guard, _ in asked))
+        observation = self._observer.observe(snapshot, None, question.request, wants)
+        said = []
+        for guard, role in asked:
+            alive()
+            said.append(_said(guard, role, observation))
+        return Foresight(snapshot.time, _stale_since(snapshot), observation.planned_start, tuple(said))
+
+
+def _asked(question: Question, guards: Guards) -> Iterator[tuple[Guard, Role]]:
+    charge = guards.of("")
+    yield charge, Role.IN_CHARGE
+    if not question.only_charge:
+        yield from ((guard, Role.SHADOW) for guard in guards.shadows if guard is not charge)
+    if question.named is not None:
+        yield question.named, Role.NAMED
+
+
+def _said(guard: Guard, role: Role, observation: Observation) -> Said:
+    """Another's answer in its place says nothing of it, nor do scores where there is nothing to hand over."""
+    name, answer = guard.predictor.name, guard.predict(observation)
+    if answer.trouble:
+        return Said(name, role, None, answer.trouble)
+    prediction = answer.prediction
+    if not isinstance(prediction, ActionScores):
+        return Said(name, role, prediction)
+    if prediction.forecast is not None:
+        return Said(name, role, prediction.forecast)
+    return Said(name, role, None, "it scores submitting against holding at a hand-over and foresees no start")
+
+
+def _stale_since(snapshot: Snapshot) -> Seconds:
+    return snapshot.stale_since if snapshot.stale else ABSENT

@@ -1,0 +1,170 @@
+"""Questions to the predictors: answered while the loop waits, once for all who ask the same."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fakes import HOUR, FakeCluster
+
+from mirage.control.commands import CommandQueue
+from mirage.control.guard import Guard, Guards
+from mirage.control.journal import MemoryJournal
+from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.memory import MemoryStore
+from mirage.control.pace import Pace, Pacing
+from mirage.control.questions import MOST_WAITING, Foresight, Question, QuestionDesk, Role, TooManyQuestions
+from mirage.control.wallclock import WallClock, WallTicks
+from mirage.domain.decision import ActionScores, WaitForecast, Wants
+from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.job import ABSENT, NEVER, JobRequest
+from mirage.predictors.registry import build_predictor
+
+JOB = JobRequest("probe", "alice", 4 * HOUR, nodes=2)
+
+
+class Scores:
+    """A policy that knows hand-overs only."""
+
+    name = "dqn"
+    wants = Wants()
+
+    def predict(self, observation: object) -> ActionScores:
+        return ActionScores(1.0, 2.0)
+
+
+class Counted:
+    """Foresees an hour, and counts how often it is asked."""
+
+    name = "counted"
+    wants = Wants(plan=True)
+
+    def __init__(self) -> None:
+        self.asked: list[JobRequest] = []
+
+    def predict(self, observation: object) -> WaitForecast:
+        self.asked.append(observation.successor)  # type: ignore[attr-defined]
+        return WaitForecast.point(observation.time + HOUR)  # type: ignore[attr-defined]
+
+
+def guarded(predictor: object) -> Guard:
+    return Guard(predictor, build_predictor("reactive"))  # type: ignore[arg-type]
+
+
+class Asked:
+    """A loop on a cluster that has answered once, and a desk before it."""
+
+    def __init__(self) -> None:
+        self.cluster, self.counted, self.commands = FakeCluster(time=1_000, plan=5_000), Counted(), CommandQueue()
+        c = self.cluster
+        outside = Outside(c, c, c, c, c, MemoryStore(), MemoryJournal(), c, self.commands)
+        shadows = (guarded(Scores()), guarded(build_predictor("average")))
+        self.loop = ControlLoop(outside, Guards(guarded(self.counted), shadows=shadows), Policy())
+        self.desk = QuestionDesk(self.commands.nudge)
+
+    def answer(self) -> bool:
+        return self.desk.answer(lambda question: self.loop.foresee(question, lambda: None))
+
+
+@pytest.fixture
+def asked() -> Asked:
+    made = Asked()
+    made.loop.cycle()
+    return made
+
+
+def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> None:
+    promise = asked.desk.ask(Question(JOB, guarded(build_predictor("fixed:6h"))))
+    assert asked.answer()
+    assert not asked.answer()
+    found = promise.result(0)
+    assert (found.time, found.stale_since, found.planned_start) == (1_000, ABSENT, 5_000)
+    assert [(each.predictor, each.role) for each in found.said] == [
+        ("counted", Role.IN_CHARGE),
+        ("dqn", Role.SHADOW),
+        ("average", Role.SHADOW),
+        ("fixed:6h", Role.NAMED),
+    ]
+    charge, scores, average, named = found.said
+    assert charge.forecast == WaitForecast.point(1_000 + HOUR)
+    assert scores.forecast is None
+    assert "foresees no start" in scores.trouble
+    assert average.forecast is None, "another's answer says nothing of it"
+    assert "no job has started yet" in average.trouble
+    assert named.forecast == WaitForecast.point(1_000 + 6 * HOUR)
+
+
+def test_equal_questions_are_asked_once_until_the_world_changes(asked: Asked) -> None:
+    first, second = asked.desk.ask(Question(JOB)), asked.desk.ask(Question(replace(JOB)))
+    other = asked.desk.ask(Question(replace(JOB, nodes=3)))
+    assert first is second
+    assert other is not first
+    while asked.answer():
+        pass
+    asked.desk.ask(Question(JOB))
+    asked.answer()
+    assert asked.counted.asked == [JOB, replace(JOB, nodes=3)]
+    asked.cluster.advance(2_000)
+    asked.loop.cycle()
+    again = asked.desk.ask(Question(JOB))
+    asked.answer()
+    assert len(asked.counted.asked) == 3
+    assert again.result(0).time == 2_000
+
+
+def test_before_the_cluster_has_answered_there_is_nothing_to_go_by() -> None:
+    never = Asked()
+    never.cluster.down = True
+    promise = never.desk.ask(Question(JOB))
+    never.answer()
+    with pytest.raises(ClusterUnavailable, match="not answered yet"):
+        promise.result(0)
+
+
+def test_a_question_that_fails_is_its_askers_alone(asked: Asked) -> None:
+    promise = asked.desk.ask(Question(JOB))
+
+    def fail(question: Question) -> Foresight:
+        raise ZeroDivisionError
+
+    assert asked.desk.answer(fail)
+    with pytest.raises(ZeroDivisionError):
+        promise.result(0)
+
+
+def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
+    promises = [asked.desk.ask(Question(replace(JOB, nodes=n))) for n in range(1, MOST_WAITING + 1)]
+    with pytest.raises(TooManyQuestions, match=str(MOST_WAITING)):
+        asked.desk.ask(Question(replace(JOB, nodes=999)))
+    assert asked.desk.ask(Question(replace(JOB, nodes=1))) is promises[0]
+    asked.desk.close()
+    with pytest.raises(MirageError, match="the daemon ends"):
+        promises[-1].result(0)
+
+
+def test_a_question_is_answered_while_the_loop_waits_and_brings_no_cycle(asked: Asked) -> None:
+    ticks = WallTicks(
+        WallClock(), Pace(Pacing(1_000_000), np.random.default_rng(1)), asked.commands, answer=asked.answer
+    )
+    ended: Future[bool] = Future()
+    thread = threading.Thread(target=lambda: ended.set_result(ticks.wait(NEVER, True)))
+    thread.start()
+    for nodes in (1, 2, 3):
+        assert asked.desk.ask(Question(replace(JOB, nodes=nodes))).result(60).said
+    assert not ended.done(), "it waits on"
+    asked.commands.wake()
+    assert ended.result(60)
+    thread.join()
+
+
+def test_a_command_put_with_a_question_brings_the_cycle_all_the_same(asked: Asked) -> None:
+    ticks = WallTicks(
+        WallClock(), Pace(Pacing(1_000_000), np.random.default_rng(1)), asked.commands, answer=asked.answer
+    )
+    promise = asked.desk.ask(Question(JOB))
+    asked.commands.wake()
+    assert ticks.wait(NEVER, True)
+    assert promise.result(0).said
