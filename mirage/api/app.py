@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 from mirage import __version__
+from mirage.api.access.auditing import Auditing
+from mirage.api.conventions.bounds import Bounds
+from mirage.api.conventions.faults import Faults
 from mirage.api.conventions.problems import install_problems
+from mirage.api.conventions.repeats import Repeats
+from mirage.api.routes.about import about_routes
 from mirage.api.routes.agents import agent_routes
+from mirage.api.routes.audit import audit_routes
 from mirage.api.routes.chains import chain_routes
 from mirage.api.routes.events import event_routes
+from mirage.api.routes.jobs import job_routes
+from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.login import login_routes
 from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.timeline import timeline_routes
@@ -27,31 +35,28 @@ def create_app(service: ApiService) -> FastAPI:
     app = FastAPI(title="Mirage", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service
     install_problems(app)
+    _install_conventions(app, service)
     routes = APIRouter(prefix="/api/v1")
     routes.include_router(chain_routes(service))
     routes.include_router(timeline_routes(service))
     routes.include_router(event_routes(service))
+    routes.include_router(prediction_routes(service))
+    routes.include_router(job_routes(service))
     routes.include_router(protection_routes(service))
     routes.include_router(agent_routes(service))
     routes.include_router(token_routes(service))
+    routes.include_router(audit_routes(service))
     app.include_router(routes)
-    app.include_router(_about(service))
+    app.include_router(about_routes(service))
     app.include_router(login_routes(service))
     return app
 
 
-def _about(service: ApiService) -> APIRouter:
-    routes = APIRouter(tags=["about"])
-
-    @routes.get("/healthz")
-    def health() -> dict[str, object]:
-        """That the process answers, and what its last cycle did."""
-        status = service.status()
-        return {"status": "ok", "cycles": status.cycles, "sentence": status.sentence}
-
-    @routes.get("/version")
-    def version() -> dict[str, str]:
-        """Which Mirage this is."""
-        return {"version": __version__}
-
-    return routes
+def _install_conventions(app: FastAPI, service: ApiService) -> None:
+    """What holds at all addresses, the innermost layer first."""
+    if service.audit is not None:
+        app.add_middleware(Auditing, log=service.audit, now=service.now)
+    if service.answers is not None:
+        app.add_middleware(Repeats, storage=service.answers)
+    app.add_middleware(Bounds)
+    app.add_middleware(Faults, frame_ancestors=service.frame_ancestors)

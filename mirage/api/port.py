@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,35 @@ if TYPE_CHECKING:
 
     from mirage.api.feed import Feed
     from mirage.backends.acting.orders import OrderDesk
+    from mirage.control.guard import Guard
+    from mirage.control.questions import Foresight, Question
     from mirage.control.status import Status
     from mirage.domain.chain import ChainId
     from mirage.domain.command import Command
+    from mirage.domain.job import Seconds
+    from mirage.domain.job import JobRequest
     from mirage.domain.journal import Entry
+    from mirage.replay.shadows import Measured
+    from mirage.store.answers import AnswerStore
+    from mirage.store.audit import AuditLog
     from mirage.store.journal import SqlJournal
+
+
+def _wall() -> Seconds:
+    return int(time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiries:
+    """What may be asked of predictors."""
+
+    ask: Callable[[Question], Future[Foresight]]
+    """Puts a question before the loop. Raises ``TooManyQuestions``."""
+    named: Callable[[str], Guard | None]
+    """A predictor by its name; ``None``: it is asked anyway. May take seconds. Raises ``PluginNotFound``, ``ConfigError``."""
+    measured: Callable[[JobRequest | None], Sequence[Measured]]
+    """How good they have been, at all hand-overs or at those of such jobs. May take seconds; raises
+    ``StoreUnavailable``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +67,18 @@ class ApiService:
     """What happened and was decided, page by page."""
     feed: Feed | None = None
     """The same as it happens."""
+    inquiries: Inquiries | None = None
     gate: Gate = field(default_factory=Gate)
     """Who comes in, and how far."""
     url: Callable[[], str] = str
     """Where browsers find the daemon; empty: nowhere."""
+    frame_ancestors: tuple[str, ...] = ()
+    """Origins that may show the page within theirs."""
+    audit: AuditLog | None = None
+    """Who did what."""
+    answers: AnswerStore | None = None
+    """What was answered under a key."""
+    now: Callable[[], Seconds] = _wall
+    """Slurm's clock."""
+    readiness: Callable[[], Mapping[str, str]] = dict
+    """What is wrong with each part of the daemon; empty: nothing."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.backends.acting.orders import OrderDesk
+    from mirage.bootstrap.readiness import Readiness
     from mirage.config.model import ChainsSection, Config
     from mirage.control.commands import CommandQueue
     from mirage.control.loop import ControlLoop
@@ -24,9 +25,15 @@ if TYPE_CHECKING:
 
 
 def build_interface(
-    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None, feed: Feed
+    config: Config,
+    loop: ControlLoop,
+    commands: CommandQueue,
+    store: Store,
+    desk: OrderDesk | None,
+    feed: Feed,
+    readiness: Readiness,
 ) -> ApiServer:
-    """The server, not started yet."""
+    """The server, not started yet. Raises ``ConfigError``."""
 
     def entries(chain: ChainId, limit: int) -> Sequence[Entry]:
         return [line.entry for line in store.journal.read(chain, limit=limit)]
@@ -42,6 +49,11 @@ def build_interface(
         feed=feed,
         gate=build_gate(config, store.tokens),
         url=lambda: config.api.url.rstrip("/"),
+        frame_ancestors=config.api.frame_ancestors,
+        audit=store.audit,
+        answers=store.answers,
+        now=readiness.now,
+        readiness=readiness,
     )
     return ApiServer(service, Path(config.api.socket), listening(config.api))
 

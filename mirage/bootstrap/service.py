@@ -15,6 +15,7 @@ from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import build_feed, build_interface
 from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.readiness import Readiness
 from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
 from mirage.control.commands import CommandQueue
@@ -133,7 +134,10 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     )
     loop = ControlLoop(outside, guards, policy)
     feed = build_feed(store)
-    interface = build_interface(config, loop, commands, store, world.desk, feed) if config.api.enabled else None
+    readiness = Readiness(lambda: loop.status, world.clock.now, pace, store)
+    interface = (
+        build_interface(config, loop, commands, store, world.desk, feed, readiness) if config.api.enabled else None
+    )
     lore = world.lore if config.store.history else replace(world.lore, history=None)
     return Service(
         config, loop, guards, store, world.clock, pace, commands, interface, lore, jobs, windows, (feed.cycled,)

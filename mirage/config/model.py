@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling
+from mirage.domain.notice import NoticeKind
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm.duration import parse_human
 
@@ -55,6 +56,10 @@ Count = Annotated[int, Field(ge=0), BeforeValidator(_number)]
 Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
 Price = Annotated[float, Field(ge=0), BeforeValidator(_number)]
 AboveZero = Annotated[float, Field(gt=0), BeforeValidator(_number)]
+Events = tuple[NoticeKind, ...]
+
+_FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind.UNREACHABLE)
+_FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK)
 
 
 def is_duration(about: FieldInfo) -> bool:
@@ -282,7 +287,7 @@ class ApiSection(Section):
     """Requests a second that one caller may make in the long run; 0: no bound."""
     burst: Positive = 600
     """Requests that one caller may make at once."""
-    frame_ancestors: tuple[str, ...] = ()
+    frame_ancestors: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.:*\[\]-]+$")], ...] = ()
     """Origins of portals that may show the page within theirs, such as https://ondemand.example.org."""
     jwt: JwtSection = JwtSection()
 
@@ -293,6 +298,60 @@ class LogSection(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
     """text: key=value; json: one object a line."""
+
+
+class MetricsSection(Section):
+    """Who may read /metrics at the network address; by the socket every user may, with a token everybody who may
+    read."""
+
+    anonymous: Literal["nobody", "loopback", "anybody"] = "loopback"
+    """Without a token. What a proxy on this machine passes on does not count as loopback."""
+
+
+class WebhookSection(Section):
+    """Messages by HTTP POST."""
+
+    url_file: str = ""
+    """The file with the address, readable by the daemon alone; empty: no messages this way."""
+    format: Literal["json", "chat"] = "json"
+    """json: one field a fact; chat: the field text that Slack and Mattermost take."""
+    events: Events = _FOR_SITES
+    timeout: Positive = 10
+
+
+class MailSection(Section):
+    """Messages by mail."""
+
+    server: Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:]+\]:\d{1,5}|[A-Za-z0-9.-]+:\d{1,5})?$")] = ""
+    """Such as mail.example.org:587; empty: no messages this way."""
+    security: Literal["none", "starttls", "tls"] = "none"
+    user: str = ""
+    password_file: str = ""
+    """The file with the user's password, readable by the daemon alone."""
+    sender: str = "mirage@localhost"
+    to: tuple[str, ...] = ()
+    """The site's addresses."""
+    events: Events = _FOR_SITES
+    """What they are told."""
+    owners: Annotated[str, Field(pattern=r"^(\S*\{user\}\S*)?$")] = ""
+    """The address of a chain's owner, such as {user}@example.org; empty: owners get no mail."""
+    owner_events: Events = _FOR_OWNERS
+    """What owners are told of their own chains."""
+    timeout: Positive = 10
+
+
+class NotificationsSection(Section):
+    """What people are told without asking. Events: link-submitted, gap, chain-done, chain-stuck, protected-mode,
+    controller-unreachable."""
+
+    gap: Duration = 600
+    """A service without a running link is told of after so long."""
+    unreachable: Duration = 600
+    """A cluster that does not answer is told of after so long."""
+    late: AboveZero = 2.0
+    """A link that waits longer than the P90 of its forecast by this factor counts as stuck."""
+    webhook: WebhookSection = WebhookSection()
+    mail: MailSection = MailSection()
 
 
 class ChainsSection(Section):
@@ -326,4 +385,6 @@ class Config(BaseSettings):
     store: StoreSection = StoreSection()
     api: ApiSection = ApiSection()
     log: LogSection = LogSection()
+    metrics: MetricsSection = MetricsSection()
+    notifications: NotificationsSection = NotificationsSection()
     chains: ChainsSection = ChainsSection()

@@ -156,7 +156,7 @@ def test_users_see_and_touch_only_their_own(world: World, users: tuple[str, str,
     assert [(chain["id"], chain["owner"]) for chain in seen] == [("of-one", one)]
     for method, path in [("GET", ""), ("GET", "/explain"), ("POST", "/pause"), ("POST", "/cancel")]:
         status, document = world.call(method, f"{CHAINS}/of-other{path}", user=one)
-        is_problem(status, document, 403, f"is not {one}'s")
+        is_problem(status, document, 404, "there is no chain of-other")
     is_problem(*world.call("GET", f"{CHAINS}?all=true", user=one), 403, "no administrator")
     is_problem(*world.call("POST", CHAINS, definition("x", owner=other), user=one), 403, f"for {other}")
     for user in (admin, ""):

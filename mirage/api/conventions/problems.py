@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from mirage.api.access.auditing import note
 from mirage.api.access.gate import NotAuthenticated
 from mirage.api.access.rates import TooOften
 from mirage.domain.errors import (
@@ -27,9 +28,19 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI, Request
 
+    from mirage.domain.chain import ChainId
+
 
 class BadDocument(MirageError):
     """What was sent is not what this address takes; the text names the field."""
+
+
+class NotYours(UnknownChain):
+    """Another's chain: for the caller there is none, and nothing tells that there is one; the audit does."""
+
+    def __init__(self, words: str, chain: ChainId) -> None:
+        super().__init__(words)
+        self.chain = chain
 
 
 class Busy(MirageError):
@@ -64,9 +75,19 @@ def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None =
     return JSONResponse(document, status.value, headers, media_type="application/problem+json")
 
 
-async def _mirage(_: Request, error: Exception) -> JSONResponse:
+def answer_to(error: MirageError | HTTPException) -> JSONResponse:
+    """The problem that an error is to its caller."""
+    if isinstance(error, HTTPException):
+        return problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
     return problem(status, str(error), _headers(error))
+
+
+async def _mirage(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MirageError)
+    if isinstance(error, NotYours):
+        note(request.scope, chain=error.chain, refused="another's chain")
+    return answer_to(error)
 
 
 def _headers(error: Exception) -> dict[str, str]:
@@ -77,7 +98,7 @@ def _headers(error: Exception) -> dict[str, str]:
 
 async def _http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
+    return answer_to(error)
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

@@ -12,6 +12,7 @@ from mirage.domain.job import ABSENT, NEVER
 from mirage.provisioner.aims import spell_aim
 
 if TYPE_CHECKING:
+    from mirage.api.routes.selection import Page
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Seconds
@@ -89,6 +90,8 @@ class ChainList(BaseModel):
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     chains: list[ChainDocument]
+    next: str | None = None
+    """The next page's cursor; ``null``: this is the last."""
 
 
 class AnswerDocument(BaseModel):
@@ -148,6 +151,17 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         handovers=len(outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes),
         overlap=sum(outcome.overlap for outcome in outcomes),
+    )
+
+
+def chain_list(page: Page, status: Status) -> ChainList:
+    """Some chains as ``status`` shows them."""
+    return ChainList(
+        time=instant(status.time),
+        sentence=status.sentence,
+        stale_since=instant(status.stale_since),
+        chains=[chain_document(record, status) for record in page.records],
+        next=page.further,
     )
 
 

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from mirage.api.access.auditing import note
 from mirage.api.access.caller import Operator, Reader
 from mirage.api.conventions.body import read_body
+from mirage.api.conventions.bounds import LARGEST
+from mirage.api.conventions.keeping import KeptBodies
+from mirage.api.conventions.pages import MOST, Cursor, Limit, next_link
+from mirage.api.conventions.tags import UNCHANGED, tagged
 from mirage.api.documents.chains import (
     AnswerDocument,
     ChainDocument,
     ChainList,
     Explanation,
     chain_document,
+    chain_list,
     entry_document,
-    instant,
 )
 from mirage.api.documents.definition import read_chain
 from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
+from mirage.api.routes.selection import Selection, page_of
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
-
-LARGEST = 8 << 20
-"""Bytes of a chain's document: a script and an environment, with room to spare."""
 
 _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
     "pause": PauseChain,
@@ -42,38 +45,47 @@ def chain_routes(service: ApiService) -> APIRouter:
     routes = APIRouter(prefix="/chains", tags=["chains"])
     petitioner = Petitioner(service)
 
-    @routes.get("")
-    def list_chains(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> ChainList:
-        """One's own chains; ``all``: everybody's, for administrators."""
-        if every and not caller.is_admin:
+    kept = KeptBodies()
+
+    @routes.get("", response_model=ChainList, responses=UNCHANGED)
+    async def list_chains(
+        caller: Reader,
+        request: Request,
+        wanted: Annotated[Selection, Depends()],
+        limit: Limit = MOST,
+        cursor: Cursor = None,
+    ) -> Response:
+        """One's own chains in order of creation; ``all``: everybody's, for administrators."""
+        if wanted.every and not caller.is_admin:
             raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own chains")
         status = service.status()
-        seen = [record for record in status.chains if every or record.chain.owner == caller.name]
-        return ChainList(
-            time=instant(status.time),
-            sentence=status.sentence,
-            stale_since=instant(status.stale_since),
-            chains=[chain_document(record, status) for record in seen],
-        )
+        owner = None if wanted.every else caller.name
+        page = page_of(wanted.of(status.chains, owner), limit, cursor)
+        key = (owner, wanted, limit, cursor)
+        body, tag = await kept.get(status, key, lambda: chain_list(page, status).model_dump_json().encode())
+        return tagged(request, body, tag, {"Link": next_link(request, page.further)} if page.further else {})
 
     @routes.post("", status_code=201)
     async def create_chain(caller: Operator, request: Request) -> AnswerDocument:
         """A new chain; answered once it is stored."""
         body = await read_body(request, LARGEST)
         chain = await run_in_threadpool(read_chain, body, caller, service.chain_defaults)
+        note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
         return await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
 
-    @routes.get("/{chain_id}")
-    def show_chain(caller: Reader, chain_id: str) -> ChainDocument:
+    @routes.get("/{chain_id}", response_model=ChainDocument, responses=UNCHANGED)
+    async def show_chain(caller: Reader, request: Request, chain_id: str) -> Response:
         """One chain with its links."""
-        return chain_document(own_chain(chain_id, caller, service), service.status())
+        document = chain_document(own_chain(chain_id, caller, service), service.status())
+        return tagged(request, document.model_dump_json().encode())
 
     @routes.post("/{chain_id}/{command}")
-    async def command_chain(caller: Operator, chain_id: str, command: str) -> AnswerDocument:
+    async def command_chain(caller: Operator, request: Request, chain_id: str, command: str) -> AnswerDocument:
         """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
         if command not in _COMMANDS:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
         record = own_chain(chain_id, caller, service)
+        note(request.scope, command, record.chain.chain_id)
         return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
 
     @routes.get("/{chain_id}/explain")

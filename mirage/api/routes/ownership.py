@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.api.conventions.problems import NotYours
 from mirage.domain.chain import ChainId
-from mirage.domain.errors import NotPermitted, UnknownChain
+from mirage.domain.errors import UnknownChain
 
 if TYPE_CHECKING:
     from mirage.api.access.caller import Caller
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
 def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
     """The chain with this id, or one's own with this name: the one that is not over, else the last.
 
-    Raises ``UnknownChain``, also where several are meant, and ``NotPermitted`` for another user's.
+    Raises ``UnknownChain``, also where several are meant, and in the same words ``NotYours``.
     """
     chains = service.status().chains
-    for record in chains:
-        if record.chain.chain_id == ChainId(asked):
-            if record.chain.owner != caller.name and not caller.is_admin:
-                raise NotPermitted(f"chain {asked} is not {caller.name}'s")
-            return record
+    unknown = f"there is no chain {asked[:80]}; `mirage chains --all` lists yours"
+    meant = next((record for record in chains if record.chain.chain_id == ChainId(asked)), None)
+    if meant is not None and (caller.is_admin or meant.chain.owner == caller.name):
+        return meant
     named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
     lasting = [record for record in named if not record.over]
     if len(lasting) > 1:
@@ -31,4 +31,6 @@ def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
         raise UnknownChain(f"{len(lasting)} of your chains are called {asked[:80]}: say which of {ids}")
     if named:
         return (lasting or named)[-1]
-    raise UnknownChain(f"there is no chain {asked[:80]}; `mirage chains --all` lists yours")
+    if meant is not None:
+        raise NotYours(unknown, meant.chain.chain_id)
+    raise UnknownChain(unknown)

@@ -1,0 +1,49 @@
+"""Answers are put together once for each state of the daemon, however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+
+from mirage.api.conventions.tags import tag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+_MOST = 64
+
+Kept = tuple[bytes, str]
+"""A document and its tag."""
+
+
+class KeptBodies:
+    """Documents of the present state. For the server's event loop only."""
+
+    def __init__(self) -> None:
+        self._state: object = None
+        self._kept: dict[Hashable, asyncio.Future[Kept]] = {}
+
+    async def get(self, state: object, key: Hashable, make: Callable[[], bytes]) -> Kept:
+        """The document under ``key``; ``make`` puts it together, in a thread, where nobody has asked before.
+
+        A document holds as long as ``state`` is the same object.
+        """
+        if state is not self._state:
+            self._state, self._kept = state, {}
+        if key not in self._kept:
+            while len(self._kept) >= _MOST:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[key] = asyncio.ensure_future(run_in_threadpool(_made, make))
+        making = self._kept[key]
+        try:
+            return await asyncio.shield(making)
+        except Exception:
+            self._kept.pop(key, None)
+            raise
+
+
+def _made(make: Callable[[], bytes]) -> Kept:
+    body = make()
+    return body, tag_of(body)

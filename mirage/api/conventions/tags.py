@@ -1,0 +1,34 @@
+"""Versions of documents: who has the present one is told so, and sent nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As the tag in If-None-Match says."}}
+"""For the description of addresses that tag their documents."""
+
+
+def tagged(request: Request, body: bytes, tag: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON document with its tag, or 304 where the client has it. ``tag``: where it is known already."""
+    tag = tag or tag_of(body)
+    sent = {**(headers or {}), "ETag": tag}
+    if _has(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=sent)
+    return Response(body, media_type="application/json", headers=sent)
+
+
+def tag_of(body: bytes) -> str:
+    """The tag of a document."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def _has(said: str, tag: str) -> bool:
+    return said.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in said.split(","))

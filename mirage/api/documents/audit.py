@@ -1,0 +1,48 @@
+"""Lines of the audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mirage.api.documents.chains import instant
+
+if TYPE_CHECKING:
+    from mirage.store.audit import AuditEntry
+
+
+class AuditDocument(BaseModel):
+    """One act, or one attempt."""
+
+    time: str | None
+    user: str
+    uid: int | None
+    """``null``: came over the network."""
+    how: str
+    """How they proved who they are: ``socket``, ``token ID``, ``jwt``, ``session``; empty: the loop acted."""
+    action: str
+    chain: str | None
+    result: str
+    """``done``, or why not."""
+
+
+class AuditPage(BaseModel):
+    """Lines, newest first."""
+
+    entries: list[AuditDocument]
+    next: str | None
+    """The next page's cursor; ``null``: this is the last."""
+
+
+def audit_document(entry: AuditEntry) -> AuditDocument:
+    """One line."""
+    return AuditDocument(
+        time=instant(entry.time),
+        user=entry.user,
+        uid=entry.uid if entry.uid >= 0 else None,
+        how=entry.how,
+        action=entry.action,
+        chain=entry.chain,
+        result=entry.result,
+    )

@@ -1,0 +1,79 @@
+"""``/healthz``, ``/readyz``, ``/version``: what supervisors and load balancers ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from mirage import __version__
+from mirage.api.access.caller import Caller, caller_of
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+
+
+class Health(BaseModel):
+    """That the process answers."""
+
+    status: str
+    cycles: int
+    """Since it began."""
+    sentence: str | None
+    """What the last cycle did; ``null`` for those who do not say who they are."""
+
+
+class Readiness(BaseModel):
+    """Whether chains are kept alive as they should be."""
+
+    ready: bool
+    checks: dict[str, bool]
+    troubles: dict[str, str] | None
+    """What is wrong; ``null`` for those who do not say who they are."""
+
+
+class Version(BaseModel):
+    """Which Mirage this is."""
+
+    version: str
+
+
+async def _somebody(request: Request) -> Caller | None:
+    """Who asks, where they say so: these addresses answer anybody."""
+    try:
+        return await caller_of(request)
+    except MirageError:
+        return None
+
+
+Somebody = Annotated[Caller | None, Depends(_somebody)]
+
+
+def about_routes(service: ApiService) -> APIRouter:
+    """The addresses about the daemon itself."""
+    routes = APIRouter(tags=["about"])
+
+    @routes.get("/healthz", operation_id="health")
+    async def health(caller: Somebody) -> Health:
+        """That the process answers, and what its last cycle did."""
+        status = service.status()
+        return Health(status="ok", cycles=status.cycles, sentence=status.sentence if caller else None)
+
+    @routes.get("/readyz", operation_id="readiness", responses={503: {"model": Readiness}})
+    async def readiness(caller: Somebody, response: Response) -> Readiness:
+        """Whether it sees the cluster, can write its store and has its models; 503 where it does not."""
+        found = await run_in_threadpool(service.readiness)
+        troubles = {name: trouble for name, trouble in found.items() if trouble}
+        response.status_code = 503 if troubles else 200
+        checks = {name: not trouble for name, trouble in found.items()}
+        return Readiness(ready=not troubles, checks=checks, troubles=troubles if caller else None)
+
+    @routes.get("/version", operation_id="version")
+    async def version() -> Version:
+        """Which Mirage this is."""
+        return Version(version=__version__)
+
+    return routes

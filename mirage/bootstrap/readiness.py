@@ -1,0 +1,57 @@
+"""Whether the daemon does what it is there for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
+
+from mirage.domain.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mirage.control.pace import Pace
+    from mirage.control.status import Status
+    from mirage.domain.job import Seconds
+    from mirage.store.opening import Store
+
+_INTERVALS = 3
+_HOLDS = 2.0
+"""Seconds for which an answer is given again: anybody may ask, as often as they like."""
+_NOTHING = text("DELETE FROM answers WHERE time < 0")
+"""A change that changes nothing, but takes the right to change."""
+
+
+class Readiness:
+    """Any thread may ask."""
+
+    def __init__(self, status: Callable[[], Status], now: Callable[[], Seconds], pace: Pace, store: Store) -> None:
+        self._status, self.now, self._pace, self._store = status, now, pace, store
+        self._known: tuple[float, Mapping[str, str]] = (-_HOLDS, {})
+
+    def __call__(self) -> Mapping[str, str]:
+        """What is wrong with each part; empty: nothing."""
+        if time.monotonic() - self._known[0] > _HOLDS:
+            self._known = (time.monotonic(), {"snapshot": self._snapshot(), "store": self._writable()})
+        return self._known[1]
+
+    def _snapshot(self) -> str:
+        status, now = self._status(), self.now()
+        if not status.cycles:
+            return "the first look at the cluster is not over"
+        age = now - (status.snapshot.stale_since if status.snapshot.stale else status.time)
+        pacing = self._pace.pacing
+        if age > _INTERVALS * (pacing.longest if self._pace.stretched else pacing.interval):
+            return f"the cluster was last seen {age} s ago"
+        return ""
+
+    def _writable(self) -> str:
+        try:
+            self._store.database.write(
+                lambda connection: connection.execute(text("DELETE FROM answers WHERE time < 0"))
+            )
+        except StoreUnavailable as error:
+            return str(error)
+        return ""
