@@ -1,0 +1,102 @@
+"""What a page asks: the interface's own addresses, in the name of whoever opened the page.
+
+The question goes through the whole application again, within the process: who may see what, problems and paging
+are decided in one place for the page and for every other client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel, ValidationError
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from fastapi import Request
+    from starlette.types import Message
+
+API = "/api/v1"
+
+_KEPT = (b"authorization", b"cookie", b"host", b"x-slurm-user-name", b"x-slurm-user-token")
+"""Headers that say who asks; all others are about the page itself."""
+_FOUND_OUT = "mirage."
+_ROUTED = ("endpoint", "path_params", "route", "router")
+"""What the router has noted about the page."""
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+class Refused(MirageError):
+    """The interface answers with a problem."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class _Problem(BaseModel):
+    detail: str = ""
+
+
+class Inquiry:
+    """Asks the application that serves ``request``, as its caller."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    async def get(self, path: str, kind: type[Document], **query: Any) -> Document:
+        """The document at ``/api/v1`` + ``path``. Raises ``Refused``. ``None`` in ``query`` is left out."""
+        status, body = await self._send(API + path, query)
+        if status >= 400:
+            raise Refused(status, _detail(body, status))
+        return kind.model_validate_json(body)
+
+    async def _send(self, path: str, query: dict[str, Any]) -> tuple[int, bytes]:
+        answer, outer, inner = _Answer(), self._request.scope, self._scope(path, query)
+        await self._request.app(inner, answer.receive, answer.send)
+        for name in inner.keys() - outer.keys():
+            if name.startswith(_FOUND_OUT):  # about the caller: it holds for the whole page
+                outer[name] = inner[name]
+        return answer.status, bytes(answer.body)
+
+    def _scope(self, path: str, query: dict[str, Any]) -> dict[str, Any]:
+        outer = self._request.scope
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        inner = {
+            "method": "GET",
+            "path": outer.get("root_path", "") + path,
+            "raw_path": quote(outer.get("root_path", "") + path).encode(),
+            "query_string": urlencode(given).encode(),
+            "headers": [(name, value) for name, value in outer["headers"] if name in _KEPT],
+        }
+        return {name: value for name, value in outer.items() if name not in _ROUTED} | inner
+
+
+class _Answer:
+    """The other end of one question: nothing to read, everything kept."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.body = bytearray()
+
+    async def receive(self) -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body":
+            self.body += message.get("body", b"")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _detail(body: bytes, status: int) -> str:
+    try:
+        return _Problem.model_validate_json(body).detail or f"status {status}"
+    except ValidationError:
+        return f"status {status}"

@@ -1,0 +1,111 @@
+"""A chain's links on an axis of time: what ran, what waited, where nothing ran and where two did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from mirage.api.web.wording import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirage.api.documents.chains import LinkDocument
+    from mirage.api.documents.timeline import LinkBar
+    from mirage.api.web.timeaxis import Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """One rectangle, by what it stands for.
+
+    ``ran``, ``ahead`` (runs, and its limit reaches so far), ``wait`` (submitted, not started), ``gap`` (an
+    interruption), ``both`` (an overlap).
+    """
+
+    kind: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The instants of a link, epoch seconds."""
+
+    index: int
+    running: bool
+    submit: int | None
+    start: int | None
+    end: int | None
+
+    @classmethod
+    def of(cls, link: LinkDocument | LinkBar) -> Life:
+        """The life of ``link``."""
+        instants = (seconds_of(link.submit), seconds_of(link.start), seconds_of(link.end))
+        return cls(link.index, link.state == "running", *instants)
+
+    @property
+    def instants(self) -> list[int]:
+        """Those that are known."""
+        return [instant for instant in (self.submit, self.start, self.end) if instant is not None]
+
+    def strokes(self, axis: Axis, now: int) -> Iterator[Stroke]:
+        """How it waited and ran."""
+        if self.submit is not None:
+            yield from _stroke("wait", self.submit, self._until(now), axis)
+        if self.start is None:
+            return
+        end = self.end if self.end is not None else now
+        if self.running:
+            yield from _stroke("ran", self.start, min(end, now), axis)
+            yield from _stroke("ahead", max(self.start, now), end, axis)
+        else:
+            yield from _stroke("ran", self.start, end, axis)
+
+    def _until(self, now: int) -> int:
+        """When it stopped waiting."""
+        if self.start is not None:
+            return self.start
+        return self.end if self.end is not None else now
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """From one link to the next that ran."""
+
+    before: Life
+    after: Life
+    seconds: int
+    """Above 0 an interruption, below 0 an overlap."""
+
+    def strokes(self, axis: Axis) -> Iterator[Stroke]:
+        """What was wrong with it."""
+        assert self.before.end is not None
+        assert self.after.start is not None
+        if self.seconds > 0:
+            yield from _stroke("gap", self.before.end, self.after.start, axis)
+        elif self.seconds < 0:
+            yield from _stroke("both", self.after.start, self.before.end, axis)
+
+
+def handovers(lives: Sequence[Life]) -> tuple[Handover, ...]:
+    """Each pair of neighbours that ran, once the first has ended."""
+    ran = [life for life in lives if life.start is not None]
+    return tuple(
+        Handover(before, after, after.start - before.end)
+        for before, after in pairwise(ran)
+        if not before.running and before.end is not None and after.start is not None
+    )
+
+
+def chain_strokes(links: Sequence[LinkDocument], axis: Axis, now: int) -> tuple[Stroke, ...]:
+    """All links in one row, hand-overs on top."""
+    lives = [Life.of(link) for link in links]
+    drawn = [stroke for life in lives for stroke in life.strokes(axis, now)]
+    return tuple(drawn + [stroke for each in handovers(lives) for stroke in each.strokes(axis)])
+
+
+def _stroke(kind: str, start: int, end: int, axis: Axis) -> Iterator[Stroke]:
+    if end > start and end > axis.start and start < axis.end:
+        yield Stroke(kind, axis.at(start), max(0.15, axis.width(start, end)))

@@ -1,0 +1,77 @@
+"""Templates and what they may say: everything that comes from outside is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from mirage import __version__
+from mirage.api.web.wording import calendar, iso, relative, seconds_of, span
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+    from mirage.api.documents.me import MeDocument
+
+UNKNOWN = "\N{EN DASH}"
+"""Stands where nothing is known."""
+STATIC = Path(__file__).parent / "static"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("mirage.api.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"span": span, "seconds": seconds_of, "iso": iso, "percent": _percent}
+    environment.globals |= {"when": when, "since": since, "asset": asset, "version": __version__}
+    return environment
+
+
+def render(
+    request: Request, template: str, me: MeDocument | None, status: int = 200, **values: Any
+) -> HTMLResponse:
+    """The page ``template`` for ``me``; ``None``: for somebody who is not known."""
+    root = request.scope.get("root_path", "")
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    text = _environment().get_template(template).render(root=root, here=here, me=me, **values)
+    return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
+
+
+def when(text: str | None) -> Markup | str:
+    """An instant of the interface as ``<time>``; a script shows it in the reader's zone."""
+    seconds = seconds_of(text)
+    if seconds is None:
+        return UNKNOWN
+    return Markup('<time datetime="{}">{}</time>').format(text, calendar(seconds))
+
+
+def since(text: str | None, now: str | None) -> Markup | str:
+    """An instant as seen from ``now``: ``in 2 h``, with the instant itself as its title."""
+    at, seen = seconds_of(text), seconds_of(now)
+    if at is None or seen is None:
+        return UNKNOWN
+    return Markup('<time datetime="{}" title="{}" class="relative">{}</time>').format(
+        text, calendar(at), escape(relative(at, seen))
+    )
+
+
+@cache
+def asset(name: str) -> str:
+    """The address of a static file: it changes with the content, so that browsers may keep it for ever."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
+    return f"/static/{name}?v={digest}"
+
+
+def _percent(part: float | None) -> str:
+    return UNKNOWN if part is None else f"{part:.0%}"

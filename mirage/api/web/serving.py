@@ -1,0 +1,74 @@
+"""The page's files and its addresses, put beside those of the interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+from starlette.staticfiles import StaticFiles
+
+from mirage.api.web.inquiry import Refused
+from mirage.api.web.rendering import STATIC, render
+from mirage.api.web.views.allocation import show_allocation
+from mirage.api.web.views.chain import show_chain
+from mirage.api.web.views.login import show_login
+from mirage.api.web.views.overview import show_overview
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from os import PathLike, stat_result
+    from typing import Any
+
+    from fastapi import FastAPI
+    from starlette.types import Scope
+
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+def install_pages(app: FastAPI) -> None:
+    """Serve people who come with a browser."""
+    pages = APIRouter(route_class=PageRoute, include_in_schema=False)
+    pages.add_api_route("/", show_overview)
+    pages.add_api_route("/chains/{chain_id}", show_chain)
+    pages.add_api_route("/allocation", show_allocation)
+    pages.add_api_route("/login", show_login)
+    app.include_router(pages)
+    app.mount("/static", KeptFiles(directory=STATIC), name="static")
+
+
+class PageRoute(APIRoute):
+    """A page whose troubles are pages too."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The page, or why there is none."""
+        handler = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except Refused as refused:
+                return _refusal(request, refused)
+
+        return page
+
+
+class KeptFiles(StaticFiles):
+    """Files whose address changes with their content."""
+
+    def file_response(
+        self, full_path: PathLike[str] | str, stat_result: stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """The file, to be kept by the browser."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        if b"v=" in scope["query_string"]:
+            response.headers["Cache-Control"] = _FOR_EVER
+        return response
+
+
+def _refusal(request: Request, refused: Refused) -> Response:
+    if refused.status == 401:
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/login?next={quote(request.url.path)}", 303)
+    return render(request, "refusal.html.j2", None, refused.status, refused=refused)

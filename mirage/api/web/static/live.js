@@ -1,0 +1,66 @@
+// What comes with each refresh: it can be stopped, keeps what the reader has opened, and is announced once, politely.
+"use strict";
+(() => {
+  const PAUSE = 2000;
+  const button = document.getElementById("live-switch");
+  const news = document.getElementById("news");
+  let wanted = true;
+  try { wanted = sessionStorage.getItem("mirage-live") !== "no"; } catch { /* then it is */ }
+  let missed = false;
+  let fresh = true;
+  let refreshed = 0;
+  let planned = 0;
+  let open = [];
+  let heard = new Map();
+
+  const show = (connected) => {
+    button.setAttribute("aria-pressed", String(wanted));
+    button.textContent = !wanted ? "Updates stopped" : connected ? "Live" : "Not connected";
+    button.classList.toggle("off", !wanted || !connected);
+  };
+
+  const facts = () => new Map([...document.querySelectorAll("[data-say]")].map((each) => [each.dataset.say, each.dataset.now]));
+
+  const reading = () => !wanted || document.hidden || document.querySelector("dialog[open]") ||
+    (getSelection() && !getSelection().isCollapsed);
+
+  button.addEventListener("click", () => {
+    wanted = !wanted;
+    try { sessionStorage.setItem("mirage-live", wanted ? "yes" : "no"); } catch { /* not kept */ }
+    show(true);
+    if (wanted) htmx.trigger(document.body, "refresh");
+  });
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && missed) { missed = false; htmx.trigger(document.body, "refresh"); }
+  });
+
+  const refresh = () => {
+    planned = 0;
+    if (reading()) { missed = true; return; }
+    refreshed = Date.now();
+    htmx.trigger(document.body, "refresh");
+  };
+
+  // At most every two seconds, and never without the last cycle's news.
+  document.addEventListener("sse:cycle", (event) => {
+    const known = fresh && document.getElementById("live").dataset.seen === JSON.parse(event.detail.data).time;
+    fresh = false;
+    if (!known && !planned) planned = setTimeout(refresh, Math.max(0, refreshed + PAUSE - Date.now()));
+  });
+
+  document.addEventListener("htmx:beforeSwap", () => {
+    heard = facts();
+    open = [...document.querySelectorAll("#live details[open][id]")].map((each) => each.id);
+  });
+
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const id of open) { const each = document.getElementById(id); if (each) each.open = true; }
+    const changed = [...facts()].filter(([id, text]) => heard.has(id) && heard.get(id) !== text).map(([, text]) => text);
+    if (changed.length) news.textContent = changed.join(". ");
+  });
+
+  document.addEventListener("htmx:sseOpen", () => show(true));
+  document.addEventListener("htmx:sseError", () => show(false));
+  show(true);
+})();

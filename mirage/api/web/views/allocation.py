@@ -1,0 +1,65 @@
+"""``/allocation``: which link occupies which node, and since when."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+
+from mirage.api.documents.allocation import AllocationDocument, LaneDocument
+from mirage.api.documents.me import MeDocument
+from mirage.api.web.inquiry import Inquiry
+from mirage.api.web.lanes import Lane, Piece, draw_lane
+from mirage.api.web.rendering import render
+from mirage.api.web.timeaxis import Axis
+from mirage.api.web.wording import seconds_of
+
+MOST = 256
+"""Lanes on the page."""
+_HUES = 6
+
+
+async def show_allocation(request: Request) -> Response:
+    """The page."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/allocation", AllocationDocument)
+    now = seconds_of(found.time) or 0
+    hues = _hues(found.lanes)
+    lanes = [_lane(lane, hues, me, now) for lane in found.lanes[:MOST]]
+    instants = [at for lane in lanes for piece in lane.pieces for at in (piece.start, piece.end)]
+    axis = Axis.around([*instants, now])
+    return render(
+        request,
+        "allocation.html.j2",
+        me,
+        found=found,
+        lanes=[draw_lane(lane, axis) for lane in lanes],
+        hidden=max(0, len(found.lanes) - MOST),
+        chains=sorted(hues),
+        hues=hues,
+        axis=axis,
+        now_at=axis.at(now),
+    )
+
+
+def _lane(lane: LaneDocument, hues: dict[str, int], me: MeDocument, now: int) -> Lane:
+    return Lane(
+        lane.name,
+        tuple(
+            Piece(
+                start=seconds_of(piece.start) or now,
+                end=seconds_of(piece.end) or now,
+                label=piece.label,
+                kind="ahead" if piece.state == "running" else "ran",
+                href=f"/chains/{piece.chain}",
+                title=f"{piece.label}, {piece.state}",
+                hue=hues[piece.chain],
+            )
+            for piece in lane.pieces
+        ),
+    )
+
+
+def _hues(lanes: list[LaneDocument]) -> dict[str, int]:
+    """A colour for each chain, the same as long as the chains are; the label says it too."""
+    chains = sorted({piece.chain for lane in lanes for piece in lane.pieces})
+    return {chain: 1 + number % _HUES for number, chain in enumerate(chains)}

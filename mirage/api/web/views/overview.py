@@ -1,0 +1,93 @@
+"""``/``: the cluster, its queue and the chains now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from mirage.api.documents.chains import ChainDocument, ChainList, LinkDocument
+from mirage.api.documents.me import MeDocument
+from mirage.api.documents.protection import ProtectedMode
+from mirage.api.web.inquiry import Inquiry
+from mirage.api.web.picture import Stroke, chain_strokes
+from mirage.api.web.rendering import render
+from mirage.api.web.timeaxis import Axis
+from mirage.api.web.wording import seconds_of
+
+MOST = 200
+"""Chains on the page."""
+_WAITING = ("planned", "submitted", "pending")
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRow:
+    """A chain as a row of the table."""
+
+    chain: ChainDocument
+    running: LinkDocument | None
+    """The one that ends last."""
+    waiting: LinkDocument | None
+    left: int | None
+    """Seconds that it still may run."""
+    used: float
+    """Percent of its time."""
+    strokes: tuple[Stroke, ...]
+
+
+async def show_overview(request: Request) -> Response:
+    """The page."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    chains = await ask.get("/chains", ChainList, all=me.scope == "admin")
+    protection = await ask.get("/protected-mode", ProtectedMode)
+    now = seconds_of(chains.time) or 0
+    lasting = [chain for chain in chains.chains if chain.status in ("active", "paused")]
+    over = [chain for chain in chains.chains if chain.status not in ("active", "paused")]
+    axis = _axis(lasting, now)
+    return render(
+        request,
+        "overview.html.j2",
+        me,
+        chains=chains,
+        protection=protection,
+        rows=[_row(chain, axis, now) for chain in lasting[:MOST]],
+        hidden=max(0, len(lasting) - MOST),
+        over=over[-MOST:][::-1],
+        axis=axis,
+        now_at=axis.at(now),
+        sums=_sums(chains.chains),
+    )
+
+
+def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:
+    running = max((link for link in chain.links if link.state == "running"), key=_end, default=None)
+    waiting = next((link for link in reversed(chain.links) if link.state in _WAITING), None)
+    start, end = (seconds_of(running.start), seconds_of(running.end)) if running else (None, None)
+    left = max(0, end - now) if end is not None else None
+    used = 100 * (now - start) / (end - start) if start is not None and end is not None and end > start else 0
+    strokes = chain_strokes(chain.links, axis, now)
+    return ChainRow(chain, running, waiting, left, round(min(100, max(0, used)), 2), strokes)
+
+
+def _end(link: LinkDocument) -> str:
+    return link.end or ""
+
+
+def _axis(chains: list[ChainDocument], now: int) -> Axis:
+    """Two links back, one ahead, by the longest limit."""
+    longest = max((chain.request.limit for chain in chains), default=86_400)
+    return Axis(now - 2 * longest, now + longest)
+
+
+def _sums(chains: list[ChainDocument]) -> dict[str, int]:
+    links = [link for chain in chains for link in chain.links]
+    return {
+        "active": sum(chain.status == "active" for chain in chains),
+        "paused": sum(chain.status == "paused" for chain in chains),
+        "running": sum(link.state == "running" for link in links),
+        "waiting": sum(link.state in _WAITING for link in links),
+        "handovers": sum(chain.handovers for chain in chains),
+        "interruption": sum(chain.interruption for chain in chains),
+        "overlap": sum(chain.overlap for chain in chains),
+    }

@@ -1,0 +1,316 @@
+"""A daemon's state made by hand: a few chains in every condition, a queue, a journal with forecasts."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.api.feed import Feed
+from mirage.api.port import ApiService
+from mirage.control.commands import CommandQueue
+from mirage.control.status import Status
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainRecord,
+    ChainStatus,
+    Handover,
+    HandoverPolicy,
+    Link,
+    LinkState,
+    Outcome,
+    Steering,
+)
+from mirage.domain.decision import WaitForecast
+from mirage.domain.errors import MirageError
+from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
+from mirage.provisioner import requests
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.store.opening import Store
+
+NOW = 1_795_271_400  # 2026-11-21 14:30 UTC
+HOUR = 3_600
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}"
+
+
+def link(chain: Chain, index: int, submit: int, start: int, end: int, *, ended: bool = True) -> Link:
+    """A link that has run, or runs."""
+    return Link(
+        index,
+        chain.tag(index),
+        submit,
+        LinkState.ENDED if ended else LinkState.RUNNING,
+        JobId(48_000 + 13 * index + len(chain.name)),
+        submit,
+        start,
+        end,
+        JobState.TIMEOUT if ended else JobState.RUNNING,
+        reason="P90 of the start lies after the predecessor's end",
+    )
+
+
+def waiting(chain: Chain, index: int, submit: int) -> Link:
+    tag = chain.tag(index)
+    return Link(index, tag, submit, LinkState.PENDING, JobId(48_900 + index), submit, reason="it is time")
+
+
+def chain_of(chain_id: str, name: str, owner: str, hours: int, nodes: int, **more: object) -> Chain:
+    request = JobRequest(name, owner, hours * HOUR, nodes, "gpu", gres_per_node=(("gpu:a100", 4),))
+    return replace(Chain(ChainId(chain_id), name, owner, request), **more)  # type: ignore[arg-type]
+
+
+def training(owner: str = "alice") -> ChainRecord:
+    """Six links: one interruption of 42 minutes, one overlap of an hour; the sixth runs."""
+    chain = chain_of("llm-pretrain-k3q9", "llm-pretrain", owner, 24, 4, steering=Steering.PIN)
+    starts = (-126, -101.3, -77.3, -54.3, -30.2, -6.1)
+    links = []
+    for number, hours in enumerate(starts, 1):
+        start = NOW + int(hours * HOUR)
+        submit = start - (7 + number % 3) * HOUR
+        links.append(link(chain, number, submit, start, start + 24 * HOUR, ended=number < len(starts)))
+    return ChainRecord(chain, tuple(links))
+
+
+def service(owner: str = "alice") -> ChainRecord:
+    """An inference service: links overlap on purpose; the next one waits."""
+    handover = Handover(HandoverPolicy.WHEN_READY)
+    chain = chain_of("chat-service-p2m4", "chat-service", owner, 12, 1, handover=handover)
+    links = []
+    for number in range(1, 5):
+        start = NOW - (44 - 11 * number) * HOUR - 7 * HOUR
+        links.append(link(chain, number, start - 2 * HOUR, start, start + 12 * HOUR, ended=number < 4))
+    return ChainRecord(chain, (*links, waiting(chain, 5, NOW - 40 * 60)))
+
+
+def paused(owner: str = "bob") -> ChainRecord:
+    chain = chain_of("nightly-eval-x7w1", "nightly-eval", owner, 6, 2)
+    start = NOW - 3 * HOUR
+    links = (link(chain, 1, start - HOUR, start, start + 6 * HOUR, ended=False),)
+    return ChainRecord(chain, links, ChainStatus.PAUSED, "paused by bob")
+
+
+def young(owner: str = "bob") -> ChainRecord:
+    chain = chain_of("protein-fold-a1b2", "protein-fold", owner, 48, 8)
+    return ChainRecord(chain, (waiting(chain, 1, NOW - 5 * HOUR),))
+
+
+def done(owner: str = "alice") -> ChainRecord:
+    chain = chain_of("ablation-17-zz81", "ablation-17", owner, 8, 1)
+    start = NOW - 90 * HOUR
+    links = tuple(
+        link(chain, n, start + (n * 8 - 12) * HOUR, start + n * 8 * HOUR + n * 300, start + (n + 1) * 8 * HOUR)
+        for n in (1, 2, 3)
+    )
+    return ChainRecord(chain, links, ChainStatus.DONE, "a link exited with 0")
+
+
+def stopped(owner: str = "bob") -> ChainRecord:
+    chain = chain_of("typo-run-c0de", "typo-run", owner, 8, 64)
+    reason = "3 submissions in a row were refused: Requested node configuration is not available"
+    return ChainRecord(chain, (), ChainStatus.STOPPED, reason, refusals=3)
+
+
+def hostile(owner: str = "mallory") -> ChainRecord:
+    """Everything that a user may name has markup in it."""
+    chain = chain_of("evil-666", HOSTILE, owner, 2, 1)
+    chain = replace(chain, request=replace(chain.request, partition=HOSTILE), predictor=HOSTILE)
+    start = NOW - HOUR
+    ended = replace(link(chain, 1, start - 2 * HOUR, start - HOUR, start - 60), reason=HOSTILE)
+    return ChainRecord(chain, (ended, link(chain, 2, start - 60, start, start + 2 * HOUR, ended=False)))
+
+
+def everything() -> tuple[ChainRecord, ...]:
+    return (training(), service(), paused(), young(), done(), stopped())
+
+
+def snapshot(records: tuple[ChainRecord, ...], *, stale: bool = False) -> Snapshot:
+    jobs = {link.tag: _job(record, link) for record in records for link in record.links if link.job_id}
+    return Snapshot(
+        NOW,
+        pending=_columns(37, 1, running=False),
+        running=_columns(21, 2, running=True),
+        partitions=(PartitionState("gpu", 32, 3, 27, 2), PartitionState("cpu", 96, 41, 54, 1)),
+        users=("alice", "bob", "carol", "dave", HOSTILE)
+        if _has_hostile(records)
+        else ("alice", "bob", "carol", "dave"),
+        partition_names=("gpu", "cpu"),
+        qos_names=("normal",),
+        links=jobs,
+        stale_since=NOW - 400 if stale else ABSENT,
+    )
+
+
+def _has_hostile(records: tuple[ChainRecord, ...]) -> bool:
+    return any(record.chain.name == HOSTILE for record in records)
+
+
+def _job(record: ChainRecord, link: Link) -> Job:
+    first = 1 + sum(record.chain.chain_id.encode()) % 20
+    nodes = record.chain.request.nodes
+    place = f"gpu[{first:03}-{first + nodes - 1:03}]" if link.started else ""
+    if record.chain.name == HOSTILE:
+        place = HOSTILE
+    request = record.chain.request
+    return Job(
+        link.job_id,
+        request.name,
+        record.chain.owner,
+        request.partition,
+        nodes,
+        request.limit,
+        link.job_state,
+        link.submit,
+        link.start,
+        link.end,
+        tag=link.tag,
+        expected_start=NOW + 3 * HOUR if not link.started else ABSENT,
+        node_list=place,
+    )
+
+
+def _columns(count: int, seed: int, *, running: bool) -> JobColumns:
+    draw = np.random.default_rng(seed)
+    submit = NOW - draw.integers(60, 40 * HOUR, count)
+    start = np.minimum(NOW - 30, submit + draw.integers(0, 9 * HOUR, count)) if running else np.full(count, ABSENT)
+    return JobColumns(
+        job_id=np.sort(draw.integers(50_000, 60_000, count)),
+        user=draw.integers(0, 4, count),
+        partition=draw.integers(0, 2, count),
+        qos=np.zeros(count, dtype=np.int64),
+        nodes=draw.integers(1, 9, count),
+        limit=draw.choice([1, 4, 12, 24, 48], count) * HOUR,
+        submit=submit,
+        eligible=submit,
+        start=start,
+        priority=draw.integers(1_000, 90_000, count),
+        series=draw.integers(0, 9, count),
+    )
+
+
+def tell(store: Store, record: ChainRecord) -> None:
+    """The journal of one chain: what was foreseen, decided, done and came of it."""
+    chain, write = record.chain, store.journal.write
+    entries = [Entry(record.links[0].planned if record.links else NOW, chain.chain_id, EntryKind.COMMAND, "added")]
+    for each in record.links:
+        entries += _foreseen(chain, each)
+        entries.append(
+            Entry(each.submit, chain.chain_id, EntryKind.ACTION, f"submitted job {each.job_id}", each.index)
+        )
+        if each.started:
+            text = f"link {each.index} has started"
+            entries.append(Entry(each.start, chain.chain_id, EntryKind.EVENT, text, each.index))
+    for before, outcome in record.handovers():
+        text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
+        at = max(outcome.predecessor_end, outcome.successor_start)
+        entries.append(
+            Entry(at, chain.chain_id, EntryKind.OUTCOME, text, before.index, outcome=Outcome(*_pair(outcome)))
+        )
+    if record.links and record.links[-1].running:
+        entries += _foreseen_next(chain, record.links[-1])
+    if chain.name == HOSTILE:
+        entries.append(Entry(NOW, chain.chain_id, EntryKind.TROUBLE, f"refused: {HOSTILE}", 2, predictor=HOSTILE))
+    for entry in sorted(entries, key=lambda entry: entry.time):
+        write(entry)
+    store.journal.flush()
+
+
+def _pair(outcome: Outcome) -> tuple[int, int]:
+    return outcome.predecessor_end, outcome.successor_start
+
+
+def _foreseen(chain: Chain, each: Link) -> list[Entry]:
+    """Forecasts every hour before a link's submission; they narrow as it comes nearer."""
+    real = each.start if each.started else NOW + 2 * HOUR
+    said = []
+    for ago in range(6, -1, -1):
+        at, spread = each.submit - ago * HOUR, (1.5 + ago) * HOUR
+        middle = real + (0.25 * ago - 0.4) * HOUR
+        decision = "submit" if ago == 0 else "hold"
+        text = f"{decision}: it would start {int(middle - at) // 60} min from now"
+        said.append(_entry(chain, each.index, at, middle, spread, text))
+    return said
+
+
+def _foreseen_next(chain: Chain, running: Link) -> list[Entry]:
+    said = []
+    for ago in range(5, -1, -1):
+        at = NOW - ago * 1_800
+        middle = at + 6.5 * HOUR
+        text = f"hold: P90 of the start is {round((running.end - middle) / 60)} min before the end"
+        said.append(_entry(chain, running.index + 1, at, middle, 2.5 * HOUR, text))
+        said.append(_entry(chain, running.index + 1, at, middle + HOUR, HOUR, text, "xgboost"))
+    return said
+
+
+def _entry(chain: Chain, index: int, at: int, middle: float, spread: float, text: str, shadow: str = "") -> Entry:
+    starts = tuple(max(float(at), middle + (level - 0.4) * spread) for level in LEVELS)
+    kind = EntryKind.SHADOW if shadow else EntryKind.DECISION
+    return Entry(at, chain.chain_id, kind, text, index, shadow or "lookahead", WaitForecast(LEVELS, starts))
+
+
+@dataclass
+class SeededLoop:
+    """Obeys commands as the real loop does, in a thread, and publishes a status after each round."""
+
+    status: Status
+    store: Store
+    feed: Feed = field(default_factory=lambda: Feed(lambda chain: ""))
+    commands: CommandQueue = field(default_factory=CommandQueue)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def of(cls, folder: Path, records: tuple[ChainRecord, ...], *, stale: bool = False) -> SeededLoop:
+        store = open_store(f"sqlite:///{folder / 'mirage.db'}")
+        for record in records:
+            tell(store, record)
+        explained = {
+            record.chain.chain_id: "hold: P90 of the start is 4 h before the end of link 6, which is too early"
+            for record in records
+            if not record.over
+        }
+        sentence = "; ".join(explained.values())
+        seen = snapshot(records, stale=stale)
+        return cls(Status(NOW, sentence, seen, records, explained, cycles=231), store)
+
+    def service(self) -> ApiService:
+        store = self.store
+
+        def entries(chain: ChainId, limit: int) -> list[Entry]:
+            return [line.entry for line in store.journal.read(chain, limit=limit)]
+
+        return ApiService(lambda: self.status, self.commands.put, entries, journal=store.journal, feed=self.feed)
+
+    def cycle(self) -> None:
+        records = self.status.chains
+        for asked in self.commands.take():
+            try:
+                record = requests.obey(list(records), asked.command, NOW)
+            except MirageError as error:
+                asked.answer.set_exception(error)
+                continue
+            records = tuple(record if old.chain.chain_id == record.chain.chain_id else old for old in records)
+            text = requests.sentence(asked.command)
+            self.store.journal.write(Entry(NOW, record.chain.chain_id, EntryKind.COMMAND, text))
+            self.store.journal.flush()
+            asked.answer.set_result(text)
+        self.publish(records)
+
+    def publish(self, records: tuple[ChainRecord, ...]) -> None:
+        """A cycle's end."""
+        self.status = replace(self.status, chains=records, cycles=self.status.cycles + 1)
+        self.feed.cycled(self.status)
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            if self.commands.wait(0.05):
+                self.cycle()

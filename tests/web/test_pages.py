@@ -1,0 +1,123 @@
+"""Every page in a real browser: it complains of nothing, asks nobody else, fits a phone, can be read by all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from seeded import HOSTILE, SeededLoop, everything, hostile
+from server import seeded
+from visiting import PHONE, WIDE, visit
+
+from mirage.api.access.peer import Peer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+PAGES = {
+    "/": "Overview",
+    "/chains/llm-pretrain-k3q9": "llm-pretrain",
+    "/chains/chat-service-p2m4": "chat-service",
+    "/chains/typo-run-c0de": "typo-run",
+    "/allocation": "Allocation",
+    "/login": "Log in",
+}
+AXE = (Path(__file__).parent / "assets" / "axe.min.js").read_text()
+MOST_BYTES = 300_000
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_renders_and_asks_nobody_else(browser: Browser, address: str, path: str) -> None:
+    with visit(browser, address) as seen:
+        assert seen.go(path) == 200
+        assert seen.page.locator("h1").inner_text().startswith(PAGES[path])
+        assert seen.page.locator("h1").count() == 1
+        assert seen.complaints == []
+        assert seen.strangers == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_keeps_anybody_from_reading(browser: Browser, address: str, path: str, scheme: str) -> None:
+    """axe-core: no finding that is serious or critical."""
+    with visit(browser, address, scheme=scheme) as seen:
+        seen.go(path)
+        for details in seen.page.locator("details").all():
+            details.evaluate("each => { each.open = true; }")
+        found = seen.page.evaluate(AXE + "; axe.run()")
+        bad = [_finding(each) for each in found["violations"] if each["impact"] in ("serious", "critical")]
+        assert bad == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_never_scrolls_sideways(browser: Browser, address: str, path: str) -> None:
+    with visit(browser, address, PHONE) as seen:
+        seen.go(path)
+        for details in seen.page.locator("details").all():
+            details.evaluate("each => { each.open = true; }")
+        assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_the_first_page_is_light_and_needs_one_round(browser: Browser, address: str) -> None:
+    with visit(browser, address, WIDE) as seen:
+        sizes: list[int] = []
+        seen.page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+        seen.go("/")
+        seen.page.wait_for_load_state("load")
+        assert sum(sizes) < MOST_BYTES
+        named = seen.page.evaluate("[...document.querySelectorAll('[src], link[href]')].map(e => e.src || e.href)")
+        files = [url for url in seen.requests if "/static/" in url]
+        assert sorted(files) == sorted(named), "whatever is loaded is named by the page itself"
+
+
+def test_without_scripts_the_page_still_tells(browser: Browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + "/chains/llm-pretrain-k3q9")
+    assert "interruption 42 min" in page.locator("main").inner_text()
+    assert "21 Nov 08:24 UTC" in page.locator("main").inner_text()
+    context.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/chains/evil-666", "/allocation"])
+def test_whatever_people_name_shows_verbatim(browser: Browser, tmp_path: Path, path: str) -> None:
+    loop = SeededLoop.of(tmp_path, (*everything(), hostile()))
+    with seeded(loop) as address, visit(browser, address) as seen:
+        dialogs: list[str] = []
+        seen.page.add_init_script("window.alert = text => console.error('alert', text);")
+        seen.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        assert seen.go(path) == 200
+        for details in seen.page.locator("details").all():
+            details.evaluate("each => { each.open = true; }")
+        assert HOSTILE in seen.page.locator("main").evaluate("each => each.textContent")
+        assert seen.page.locator("main img, main script").count() == 0
+        assert dialogs == []
+        assert seen.complaints == []
+
+
+def test_what_is_not_there_is_said_in_a_page(browser: Browser, address: str) -> None:
+    with visit(browser, address) as seen:
+        assert seen.go("/chains/nix") == 404
+        assert "there is no chain nix" in seen.page.locator("main").inner_text()
+
+
+def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) -> None:
+    with seeded(loop, Peer(4_321, "bob")) as address, visit(browser, address) as seen:
+        seen.go("/")
+        names = seen.page.locator("#chains-now ~ table tbody th a").all_inner_texts()
+        assert names == ["nightly-eval", "protein-fold"]
+        assert seen.page.get_by_role("link", name="Audit").count() == 0
+        assert seen.go("/chains/llm-pretrain-k3q9") in (403, 404)
+        assert seen.go("/allocation") == 200
+        assert "llm-pretrain" not in seen.page.locator("main").inner_text()
+
+
+def test_a_cluster_that_does_not_answer_is_told_above_all(browser: Browser, tmp_path: Path) -> None:
+    with seeded(SeededLoop.of(tmp_path, everything(), stale=True)) as address, visit(browser, address) as seen:
+        seen.go("/")
+        assert "does not answer" in seen.page.get_by_role("alert").inner_text()
+
+
+def _finding(violation: dict[str, Any]) -> str:
+    return f"{violation['id']}: {violation['help']}: {[node['html'][:120] for node in violation['nodes'][:3]]}"
