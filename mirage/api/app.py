@@ -15,15 +15,18 @@ from mirage.api.conventions.problems import install_problems
 from mirage.api.conventions.repeats import Repeats
 from mirage.api.routes.about import about_routes
 from mirage.api.routes.agents import agent_routes
+from mirage.api.routes.allocation import allocation_routes
 from mirage.api.routes.audit import audit_routes
 from mirage.api.routes.chains import chain_routes
 from mirage.api.routes.events import event_routes
 from mirage.api.routes.jobs import job_routes
-from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.login import login_routes
+from mirage.api.routes.me import me_routes
+from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.timeline import timeline_routes
 from mirage.api.routes.tokens import token_routes
+from mirage.api.web.serving import install_pages
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
@@ -46,9 +49,12 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(agent_routes(service))
     routes.include_router(token_routes(service))
     routes.include_router(audit_routes(service))
+    routes.include_router(allocation_routes(service))
+    routes.include_router(me_routes())
     app.include_router(routes)
     app.include_router(about_routes(service))
     app.include_router(login_routes(service))
+    install_pages(app)
     return app
 
 
