@@ -335,6 +335,13 @@ class ChainRecord:
         return max(running, key=lambda link: link.end, default=None)
 
     @property
+    def stopped_running(self) -> Link | None:
+        """The last link that ran, where the service is to run on and none runs now."""
+        if self.status is not ChainStatus.ACTIVE or self.head is not None:
+            return None
+        return next((link for link in reversed(self.links) if link.started and link.final), None)
+
+    @property
     def live(self) -> tuple[Link, ...]:
         """Links of which the cluster still may have a job."""
         return tuple(link for link in self.links if not link.final)

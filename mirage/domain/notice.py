@@ -1,0 +1,44 @@
+"""What people are told without asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about."""
+
+    SUBMITTED = "link-submitted"
+    GAP = "gap"
+    """A service is down for longer than is tolerated, or runs again after that."""
+    DONE = "chain-done"
+    STUCK = "chain-stuck"
+    """It paused or stopped by itself, or its link waits far longer than was foreseen."""
+    PROTECTED = "protected-mode"
+    UNREACHABLE = "controller-unreachable"
+    TEST = "test"
+    """Somebody tries whether messages arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One message."""
+
+    kind: NoticeKind
+    time: Seconds
+    """On Slurm's clock."""
+    text: str
+    """One sentence."""
+    chain: str = ""
+    """Its id; empty: about the whole service, for the site alone."""
+    name: str = ""
+    owner: str = ""
+    link: int = 0
+    """0: about no link in particular."""
+    over: bool = False
+    """The trouble that an earlier one told of has ended."""

@@ -1,0 +1,1 @@
+"""What the daemon counts and measures of itself, as Prometheus reads it (docs/observability.md)."""

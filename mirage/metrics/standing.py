@@ -1,0 +1,93 @@
+"""Gauges: how things stand, read at each scrape from what the last cycle froze."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from mirage.domain.chain import ChainStatus, LinkState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+    from mirage.control.status import Status
+    from mirage.domain.job import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where gauges are read; all from any thread, and none may wait."""
+
+    status: Callable[[], Status]
+    now: Callable[[], Seconds]
+    """Slurm's clock."""
+    unsaved: Callable[[], int]
+    """Lines of the journal that are not on disk yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Of one status: counted once however often it is scraped."""
+
+    status: Status
+    chains: Mapping[str, int]
+    links: Mapping[str, int]
+    interrupted: int
+
+    @classmethod
+    def of(cls, status: Status) -> _Counts:
+        live = [link for record in status.chains for link in record.live]
+        chains = Counter(str(record.status) for record in status.chains)
+        links = Counter(str(link.state) for link in live)
+        interrupted = sum(record.stopped_running is not None for record in status.chains)
+        return cls(status, chains, links, interrupted)
+
+
+class Standing(Collector):
+    """Collects the gauges."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._counts = _Counts.of(sources.status())
+
+    def describe(self) -> Iterable[Metric]:
+        """Names alone: registering asks for them."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """One value each."""
+        status, counts = self._sources.status(), self._counts
+        if counts.status is not status:
+            counts = self._counts = _Counts.of(status)
+        age = max(0, self._sources.now() - status.snapshot.time)
+        yield _gauge("snapshot_age_seconds", "Slurm's seconds since the cluster last answered.", age)
+        yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.snapshot.stale)
+        yield _gauge(
+            "protected_mode", "1: Slurm refuses so much that little is submitted.", bool(status.protection)
+        )
+        yield _gauge("store_unsaved_rows", "Lines of the journal not on disk yet.", self._sources.unsaved())
+        yield _family("chains", "Chains.", "status", {s: counts.chains.get(s, 0) for s in map(str, ChainStatus)})
+        yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
+        yield _gauge(
+            "chains_interrupted", "Active chains that have run and of which no link runs now.", counts.interrupted
+        )
+
+
+_LIVE = [str(state) for state in LinkState if state not in (LinkState.ENDED, LinkState.LOST)]
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"mirage_{name}", text, value=float(value))
+
+
+def _family(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"mirage_{name}", text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family

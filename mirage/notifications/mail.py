@@ -1,0 +1,126 @@
+"""Messages as mail: to the site's addresses, and to the owners of chains."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import ssl
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mirage.domain.notice import NoticeKind
+from mirage.notifications.channel import Undeliverable
+from mirage.notifications.wording import body, heading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mirage.domain.notice import Notice
+
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+Security = Literal["none", "starttls", "tls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Postbox:
+    """The server that takes mail."""
+
+    host: str
+    port: int
+    sender: str
+    security: Security = "none"
+    user: str = ""
+    password_file: str = ""
+    timeout: float = 10.0
+
+    def post(self, message: EmailMessage, recipients: Collection[str]) -> None:
+        """Hand one message in. Raises ``Undeliverable``."""
+        try:
+            with self._session() as session:
+                session.send_message(message, self.sender, list(recipients))
+        except smtplib.SMTPRecipientsRefused as error:
+            passing = all(code < 500 for code, _ in error.recipients.values())
+            raise Undeliverable(f"{self.host}: every recipient is refused", passing=passing) from None
+        except smtplib.SMTPResponseException as error:
+            text = f"{self.host} answers {error.smtp_code}"
+            raise Undeliverable(text, passing=error.smtp_code < 500) from None
+        except (OSError, smtplib.SMTPException) as error:
+            raise Undeliverable(f"{self.host}: {type(error).__name__}", passing=True) from None
+
+    def _session(self) -> smtplib.SMTP:
+        if self.security == "tls":
+            context = ssl.create_default_context()
+            session: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=self.timeout, context=context)
+        else:
+            session = smtplib.SMTP(self.host, self.port, timeout=self.timeout)
+        try:
+            if self.security == "starttls":
+                session.starttls(context=ssl.create_default_context())
+            if self.user:
+                session.login(self.user, Path(self.password_file).read_text(encoding="utf-8").strip())
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMail:
+    """A ``Channel`` to addresses of the site."""
+
+    postbox: Postbox
+    to: tuple[str, ...]
+    events: Collection[NoticeKind]
+
+    @property
+    def name(self) -> str:
+        """For logs and metrics."""
+        return "mail"
+
+    def wants(self, notice: Notice) -> bool:
+        """See the port."""
+        return notice.kind in self.events or notice.kind is NoticeKind.TEST
+
+    def send(self, notice: Notice) -> None:
+        """See the port."""
+        self.postbox.post(_message(notice, self.postbox.sender, self.to), self.to)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerMail:
+    """A ``Channel`` to the owner of the chain that a message is about."""
+
+    postbox: Postbox
+    template: str
+    """Such as ``{user}@example.org``."""
+    events: Collection[NoticeKind]
+
+    @property
+    def name(self) -> str:
+        """For logs and metrics."""
+        return "owner-mail"
+
+    def wants(self, notice: Notice) -> bool:
+        """See the port. Who has a name that is no part of an address gets none."""
+        asked = notice.kind in self.events or notice.kind is NoticeKind.TEST
+        return asked and _USER.fullmatch(notice.owner) is not None
+
+    def send(self, notice: Notice) -> None:
+        """See the port."""
+        to = (self.template.replace("{user}", notice.owner),)
+        self.postbox.post(_message(notice, self.postbox.sender, to), to)
+
+
+def _message(notice: Notice, sender: str, to: tuple[str, ...]) -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["To"] = sender, ", ".join(to)
+    message["Subject"] = f"[mirage] {heading(notice)}"
+    message["Date"] = formatdate()
+    message["Message-ID"] = make_msgid(domain=sender.rpartition("@")[2] or "localhost")
+    message["Auto-Submitted"] = "auto-generated"
+    message["X-Mirage-Event"] = str(notice.kind)
+    message.set_content(body(notice))
+    return message

@@ -1,0 +1,159 @@
+"""What is worth a message: each cycle's state against the one before. No IO; of the loop's thread alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus
+from mirage.domain.journal import EntryKind
+from mirage.domain.notice import Notice, NoticeKind
+from mirage.provisioner.decide import hours
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.control.forecasts import ForecastLedger
+    from mirage.control.status import Status
+    from mirage.domain.chain import ChainId, Link
+    from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
+
+_DAY = 86_400
+_SHORT = 900
+"""Seconds: a forecast of less is late sooner than anybody wants to hear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on something is worth a message."""
+
+    gap: Seconds = 600
+    unreachable: Seconds = 600
+    late: float = 2.0
+    """A link waits longer than the P90 of its forecast by this factor."""
+
+
+class Watch:
+    """Finds what to tell. ``first`` is the state as it was stored: only what came after it is news.
+
+    What lasts, a gap or a late link, may be told once more after a restart.
+    """
+
+    def __init__(self, first: Status, thresholds: Thresholds, ledger: ForecastLedger) -> None:
+        self._last = first
+        self._known = {record.chain.chain_id: record for record in first.chains}
+        self._thresholds = thresholds
+        self._ledger = ledger
+        self._commanded: set[ChainId] = set()
+        self._gaps: dict[ChainId, int] = {}
+        self._stuck: dict[ChainId, Seconds] = {}
+        self._cut_off = False
+
+    def hear(self, entry: Entry) -> None:
+        """An entry of the journal: what somebody has just asked for is no news to them."""
+        if entry.kind is EntryKind.COMMAND and entry.chain is not None:
+            self._commanded.add(entry.chain)
+
+    def seen(self, status: Status) -> list[Notice]:
+        """What has come about since the last call."""
+        found = [*self._of_controller(status), *self._of_protection(status)]
+        for record in status.chains:
+            found += self._of_chain(self._known.get(record.chain.chain_id), record, status.time)
+        self._last = status
+        self._known = {record.chain.chain_id: record for record in status.chains}
+        self._commanded.clear()
+        for memory in (self._gaps, self._stuck):
+            for gone in memory.keys() - self._known.keys():
+                del memory[gone]
+        return found
+
+    def _of_controller(self, status: Status) -> Iterator[Notice]:
+        if not status.snapshot.stale:
+            if self._cut_off:
+                self._cut_off = False
+                yield Notice(NoticeKind.UNREACHABLE, status.time, "the cluster answers again", over=True)
+        elif not self._cut_off and status.time - status.stale_since >= self._thresholds.unreachable:
+            self._cut_off = True
+            away = hours(status.time - status.stale_since)
+            text = f"the cluster has not answered for {away}: nothing is decided meanwhile"
+            yield Notice(NoticeKind.UNREACHABLE, status.time, text)
+
+    def _of_protection(self, status: Status) -> Iterator[Notice]:
+        if status.protection is not None and self._last.protection is None:
+            text = f"protected mode is on: {status.protection}; but for a try now and then nothing is submitted"
+            yield Notice(NoticeKind.PROTECTED, status.time, text)
+        if status.protection is None and self._last.protection is not None:
+            yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
+
+    def _of_chain(self, before: ChainRecord | None, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
+        before = before or ChainRecord(now.chain)
+        if before is not now:
+            yield from self._of_change(before, now, time)
+        yield from self._of_gap(now, time)
+        if not now.over and (link := now.waiting) is not None and (text := self._lateness(now, link, time)):
+            yield from self._of_trouble(now, text, time, link.index)
+
+    def _of_change(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
+        had = {link.index for link in before.links if link.job_id != NO_JOB}
+        for link in now.links:
+            if link.job_id != NO_JOB and link.index not in had:
+                text = f"link {link.index} is submitted as job {link.job_id}: {link.reason}"
+                yield _about(now, NoticeKind.SUBMITTED, time, text, link.index)
+        yield from self._of_handovers(before, now, time)
+        if before.status is now.status or now.chain.chain_id in self._commanded:
+            return
+        if now.status is ChainStatus.DONE:
+            yield _about(now, NoticeKind.DONE, time, f"the chain is done: {now.reason}")
+        if now.status in (ChainStatus.PAUSED, ChainStatus.STOPPED):
+            yield from self._of_trouble(now, f"the chain has {now.status} itself: {now.reason}", time)
+
+    def _of_handovers(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
+        """Gaps that are over, those of which there was no word included."""
+        known = {link.index for link, _ in before.handovers()}
+        for link, outcome in now.handovers():
+            gap = hours(outcome.interruption)
+            if link.index in known:
+                continue
+            if self._gaps.get(now.chain.chain_id) == link.index:
+                del self._gaps[now.chain.chain_id]
+                yield _about(now, NoticeKind.GAP, time, f"a link runs again, after {gap} without one", over=True)
+            elif outcome.interruption > self._thresholds.gap:
+                text = f"no link ran for {gap} after link {link.index}"
+                yield _about(now, NoticeKind.GAP, time, text, link.index, over=True)
+
+    def _of_gap(self, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
+        """One message once a gap is too long."""
+        chain, last = now.chain.chain_id, now.stopped_running
+        if last is None or last.index == self._gaps.get(chain) or time - last.end <= self._thresholds.gap:
+            return
+        self._gaps[chain] = last.index
+        text = f"no link has run for {hours(time - last.end)}, since link {last.index} ended"
+        yield _about(now, NoticeKind.GAP, time, text, last.index)
+
+    def _lateness(self, record: ChainRecord, link: Link, time: Seconds) -> str:
+        forecasts = self._ledger.of(record.chain.chain_id, link.index)
+        if not forecasts or link.submit < 0:
+            return ""
+        forecast = next(iter(forecasts.values()))
+        foreseen = forecast.at(0.9) - link.submit
+        if time - link.submit <= self._thresholds.late * max(foreseen, _SHORT):
+            return ""
+        waited = hours(time - link.submit)
+        return (
+            f"link {link.index} has waited for {waited}; {hours(max(0.0, foreseen))} at most were foreseen (P90)"
+        )
+
+    def _of_trouble(self, record: ChainRecord, text: str, time: Seconds, link: int = 0) -> Iterator[Notice]:
+        """At most one a chain and day."""
+        chain = record.chain.chain_id
+        if not 0 <= time - self._stuck.get(chain, time - _DAY) < _DAY:
+            self._stuck[chain] = time
+            yield _about(record, NoticeKind.STUCK, time, text, link)
+
+
+def _about(
+    record: ChainRecord, kind: NoticeKind, time: Seconds, text: str, link: int = 0, *, over: bool = False
+) -> Notice:
+    chain = record.chain
+    return Notice(kind, time, text, chain.chain_id, chain.name, chain.owner, link, over)

@@ -1,0 +1,121 @@
+"""Messages as HTTP POST to one address that the configuration names: JSON, or what Slack and Mattermost take."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from mirage import __version__
+from mirage.domain.errors import ConfigError
+from mirage.domain.notice import NoticeKind
+from mirage.notifications.channel import Undeliverable
+from mirage.notifications.wording import heading, instant, sayable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from mirage.domain.notice import Notice
+
+_BUSY = (408, 425, 429)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Messages go where the configuration says and nowhere else: a redirect is an error."""
+
+    def redirect_request(self, *args: object, **named: object) -> None:
+        """Never."""
+        del args, named
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A ``Channel``."""
+
+    url_file: Path
+    """Holds the address: whoever knows it can post there, so it stands in no configuration."""
+    events: Collection[NoticeKind]
+    chat: bool = False
+    """The one field ``text`` that chat services take, instead of one a fact."""
+    timeout: float = 10.0
+
+    @property
+    def name(self) -> str:
+        """For logs and metrics."""
+        return "webhook"
+
+    def check(self) -> None:
+        """Raises ``ConfigError`` where the file holds no address."""
+        try:
+            self._url()
+        except Undeliverable as error:
+            raise ConfigError("notifications.webhook.url_file", str(error)) from error
+
+    def wants(self, notice: Notice) -> bool:
+        """See the port."""
+        return notice.kind in self.events or notice.kind is NoticeKind.TEST
+
+    def send(self, notice: Notice) -> None:
+        """See the port."""
+        document = {"text": _chat(notice)} if self.chat else _facts(notice)
+        headers = {"Content-Type": "application/json", "User-Agent": f"mirage/{__version__}"}
+        try:
+            body = json.dumps(document).encode()
+            request = urllib.request.Request(self._url(), body, headers, method="POST")  # noqa: S310 - see _url
+            with _OPENER.open(request, timeout=self.timeout):
+                pass
+        except HTTPError as error:
+            error.close()
+            passing = error.code >= 500 or error.code in _BUSY
+            raise Undeliverable(f"answered with status {error.code}", passing=passing) from None
+        except URLError as error:
+            raise Undeliverable(f"cannot be reached: {error.reason}", passing=True) from None
+        except (OSError, HTTPException, ValueError) as error:
+            # Their texts may hold the address.
+            raise Undeliverable(f"cannot be reached: {type(error).__name__}", passing=True) from None
+
+    def _url(self) -> str:
+        try:
+            url = self.url_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Undeliverable(f"{self.url_file} cannot be read: {type(error).__name__}", passing=True) from None
+        if not _is_web_address(url):
+            raise Undeliverable(f"{self.url_file} holds no http or https address", passing=False)
+        return url
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable() and " " not in url
+    except ValueError:
+        return False
+
+
+def _facts(notice: Notice) -> dict[str, object]:
+    return {
+        "event": str(notice.kind),
+        "time": instant(notice.time),
+        "over": notice.over,
+        "text": notice.text,
+        "chain": notice.chain or None,
+        "name": notice.name or None,
+        "owner": notice.owner or None,
+        "link": notice.link or None,
+    }
+
+
+def _chat(notice: Notice) -> str:
+    """Users give names: none may call a whole channel or pose as a link."""
+    text = f"{heading(notice)}: {sayable(notice.text)}"
+    for char, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
+        text = text.replace(char, instead)
+    return text

@@ -1,0 +1,57 @@
+"""Messages as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+    from mirage.domain.notice import Notice
+
+_LONGEST_HEADING = 120
+
+_BODY = """\
+{text}
+
+Event:  {event}
+Time:   {time}
+{chain}
+Mirage keeps chains of Slurm jobs going; this message was sent because its configuration asks for it.
+"""
+_CHAIN = """\
+Chain:  {name} ({chain}) of {owner}
+
+`mirage chain explain {chain}` says why.
+"""
+
+
+def heading(notice: Notice) -> str:
+    """One line that says what it is about."""
+    about = f'chain "{notice.name}"' if notice.chain else "Mirage"
+    return _one_line(f"{about}: {notice.kind}{', over' if notice.over else ''}")[:_LONGEST_HEADING]
+
+
+def body(notice: Notice) -> str:
+    """All of it, in plain text."""
+    chain = _CHAIN.format(name=_one_line(notice.name), chain=notice.chain, owner=notice.owner)
+    return _BODY.format(
+        text=sayable(notice.text),
+        event=notice.kind,
+        time=instant(notice.time),
+        chain=chain if notice.chain else "",
+    )
+
+
+def sayable(text: str) -> str:
+    """Names of files and jobs may hold bytes that are no text."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in sayable(text)).split())
+
+
+def instant(time: Seconds) -> str:
+    """Epoch seconds as ``2026-11-21T14:36:00Z``."""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
