@@ -6,23 +6,21 @@ import importlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from containers import Containers, compose_command, copied, wait_until
 from slurm_testbed import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 ROOT = PROGRAM.parents[1]
 DOCKERFILE = PROGRAM.parent / "Dockerfile"
 COMPOSE_FILE = PROGRAM.parent / "compose.yaml"
-PATIENCE_S = 300.0
 
 
 def instructions(word: str) -> list[list[str]]:
@@ -75,79 +73,17 @@ def test_settings_of_the_compose_file_are_options_of_the_testbed() -> None:
     assert all(option in offered for option in passed_on.values())
 
 
-@dataclass(frozen=True)
-class Containers:
-    """One ``up`` of the compose file, under a project name of its own."""
-
-    compose: tuple[str, ...]
-    directory: Path
-    project: str
-
-    def run(self, *arguments: str) -> str:
-        argv = [*self.compose, "-p", self.project, "-f", str(self.directory / "compose.yaml"), *arguments]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{' '.join(arguments)}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
-        return done.stdout
-
-    def login(self, user: str, service: str, command: str) -> str:
-        """What a command prints in a user's login shell, in the user's home."""
-        return self.run("exec", "-T", "-u", user, service, "bash", "-lc", f"cd; {command}")
-
-    def health(self, service: str) -> str:
-        identifier = self.run("ps", "-q", service).strip()
-        return docker("inspect", "-f", "{{.State.Health.Status}}", identifier).strip() if identifier else ""
-
-    def left(self) -> str:
-        """Whatever the engine still has of the project."""
-        mine = ("--filter", f"label=com.docker.compose.project={self.project}", "-q")
-        return "".join(docker(*what, *mine) for what in (("ps", "-a"), ("volume", "ls"), ("network", "ls")))
-
-
-def docker(*arguments: str) -> str:
-    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def succeeds(*argv: str) -> bool:
-    if shutil.which(argv[0]) is None:
-        return False
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
-
-
-def compose_command() -> tuple[str, ...]:
-    """Skips where nothing can be built."""
-    if not os.environ.get("MIRAGE_BASE_IMAGE"):
-        pytest.skip("no containers: MIRAGE_BASE_IMAGE does not name a base image, such as debian:12-slim")
-    if not succeeds("docker", "info"):
-        pytest.skip("no containers: no container engine answers docker info")
-    if not succeeds("docker", "image", "inspect", os.environ["MIRAGE_BASE_IMAGE"]):
-        pytest.skip(f"no containers: the engine has no image {os.environ['MIRAGE_BASE_IMAGE']}")
-    for words in (("docker", "compose"), ("docker-compose",)):
-        if succeeds(*words, "version"):
-            return words
-    pytest.skip("no containers: neither docker compose nor docker-compose is installed")
-
-
 @pytest.fixture
 def containers(tmp_path: Path) -> Iterator[Containers]:
     """Built from exactly what the Dockerfile names, so that nothing else in a checkout can matter."""
     compose = compose_command()
-    for source in (*sources(), "slurm-testbed/Dockerfile", "slurm-testbed/compose.yaml"):
-        target = tmp_path / source
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, target)
-    made = Containers(compose, tmp_path / "slurm-testbed", f"mirage-test-{os.getpid()}")
+    copied((*sources(), "slurm-testbed/Dockerfile", "slurm-testbed/compose.yaml"), tmp_path)
+    made = Containers(compose, tmp_path / "slurm-testbed" / "compose.yaml", f"mirage-test-{os.getpid()}")
     try:
         made.run("up", "-d", "--build")
         yield made
     finally:
         made.run("down", "--volumes", "--rmi", "local")
-
-
-def wait_until(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, what()
-        time.sleep(0.5)
 
 
 def test_up_jobs_chains_down(containers: Containers) -> None:
