@@ -22,6 +22,8 @@ from mirage.api.routes.events import event_routes
 from mirage.api.routes.jobs import job_routes
 from mirage.api.routes.login import login_routes
 from mirage.api.routes.me import me_routes
+from mirage.api.routes.metrics import metrics_routes
+from mirage.api.routes.notifications import notification_routes
 from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.timeline import timeline_routes
@@ -46,6 +48,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(prediction_routes(service))
     routes.include_router(job_routes(service))
     routes.include_router(protection_routes(service))
+    routes.include_router(notification_routes(service))
     routes.include_router(agent_routes(service))
     routes.include_router(token_routes(service))
     routes.include_router(audit_routes(service))
@@ -53,6 +56,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(me_routes())
     app.include_router(routes)
     app.include_router(about_routes(service))
+    app.include_router(metrics_routes(service))
     app.include_router(login_routes(service))
     install_pages(app)
     return app

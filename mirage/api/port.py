@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from mirage.control.status import Status
     from mirage.domain.chain import ChainId
     from mirage.domain.command import Command
-    from mirage.domain.job import Seconds
-    from mirage.domain.job import JobRequest
+    from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.replay.shadows import Measured
     from mirage.store.answers import AnswerStore
@@ -39,10 +38,34 @@ class Inquiries:
     ask: Callable[[Question], Future[Foresight]]
     """Puts a question before the loop. Raises ``TooManyQuestions``."""
     named: Callable[[str], Guard | None]
-    """A predictor by its name; ``None``: it is asked anyway. May take seconds. Raises ``PluginNotFound``, ``ConfigError``."""
+    """A predictor by its name; ``None``: it is asked anyway. May take seconds; raises ``PluginNotFound`` and
+    ``ConfigError``."""
     measured: Callable[[JobRequest | None], Sequence[Measured]]
     """How good they have been, at all hand-overs or at those of such jobs. May take seconds; raises
     ``StoreUnavailable``."""
+
+
+def _nothing_measured(accept: str) -> tuple[bytes, str]:
+    del accept
+    return b"", "text/plain; charset=utf-8"
+
+
+def _nobody_told(asker: str) -> Mapping[str, str]:
+    del asker
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What the daemon measures of itself, and the messages that it sends."""
+
+    expose: Callable[[str], tuple[bytes, str]] = _nothing_measured
+    """The metrics for a scrape's ``Accept``, and how their format is called."""
+    scrapers: str = "nobody"
+    """Who may scrape without saying who they are: ``nobody``, ``loopback`` or ``anybody``."""
+    test: Callable[[str], Mapping[str, str]] = _nobody_told
+    """Sends a test message by each channel, on behalf of somebody; what came of it by the channels' names. Takes
+    seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +91,10 @@ class ApiService:
     feed: Feed | None = None
     """The same as it happens."""
     inquiries: Inquiries | None = None
+    cycle_seconds: Callable[[], float | None] = lambda: None
+    """Real seconds that the last cycle took."""
+    about_cluster: Callable[[], tuple[str, str | None]] = lambda: ("", None)
+    """The back end, and Slurm's version where it is known. May take seconds at first."""
     gate: Gate = field(default_factory=Gate)
     """Who comes in, and how far."""
     url: Callable[[], str] = str
@@ -80,5 +107,6 @@ class ApiService:
     """What was answered under a key."""
     now: Callable[[], Seconds] = _wall
     """Slurm's clock."""
+    telemetry: Telemetry = field(default_factory=Telemetry)
     readiness: Callable[[], Mapping[str, str]] = dict
     """What is wrong with each part of the daemon; empty: nothing."""

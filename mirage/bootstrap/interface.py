@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirage.api.feed import Feed
-from mirage.api.port import ApiService
+from mirage.api.port import ApiService, Telemetry
 from mirage.api.server import ApiServer
 from mirage.bootstrap.access import build_gate, listening
 from mirage.provisioner.aims import parse_aim
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What the interface shows beside chains and their journal."""
+
+    feed: Feed
+    readiness: Readiness
+    telemetry: Telemetry
+
+
 def build_interface(
-    config: Config,
-    loop: ControlLoop,
-    commands: CommandQueue,
-    store: Store,
-    desk: OrderDesk | None,
-    feed: Feed,
-    readiness: Readiness,
+    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None, views: Views
 ) -> ApiServer:
     """The server, not started yet. Raises ``ConfigError``."""
 
@@ -46,14 +50,15 @@ def build_interface(
         admins=frozenset(config.api.admins),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
-        feed=feed,
+        feed=views.feed,
         gate=build_gate(config, store.tokens),
         url=lambda: config.api.url.rstrip("/"),
         frame_ancestors=config.api.frame_ancestors,
         audit=store.audit,
         answers=store.answers,
-        now=readiness.now,
-        readiness=readiness,
+        now=views.readiness.now,
+        readiness=views.readiness,
+        telemetry=views.telemetry,
     )
     return ApiServer(service, Path(config.api.socket), listening(config.api))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import named_predictor
-from mirage.control.guard import Guard, Guards
+from mirage.control.guard import Guard, Guards, Took, unheard
 from mirage.control.loop import Policy
 from mirage.control.pace import Pacing
 from mirage.domain.errors import ClusterUnavailable, ConfigError, PluginNotFound
@@ -45,22 +45,23 @@ def build_pacing(config: Config) -> Pacing:
     return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
 
 
-def build_guards(config: Config, lore: Lore | None = None) -> Guards:
+def build_guards(config: Config, lore: Lore | None = None, took: Took = unheard) -> Guards:
     """The daemon's predictor, those in shadow, and those that chains name.
 
     Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
-    that names the key.
+    that names the key. ``took`` hears how long each of them took.
     """
     budget, reactive = config.loop.budget, build_predictor("reactive")
 
     def alone(name: str) -> Guard:
-        return Guard(named_predictor(name, config, lore), reactive, budget)
+        return Guard(named_predictor(name, config, lore), reactive, budget, took)
 
     fallback = _keyed("loop.fallback", config.loop.fallback, alone)
 
     def guard(name: str) -> Guard:
         predictor = named_predictor(name, config, lore)
-        return Guard(predictor, reactive if predictor.name == fallback.predictor.name else fallback, budget)
+        instead = reactive if predictor.name == fallback.predictor.name else fallback
+        return Guard(predictor, instead, budget, took)
 
     wanted = [("loop.predictor", config.loop.predictor), *(("loop.shadows", name) for name in config.loop.shadows)]
     built: list[Guard] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from mirage.backends.acting.audit import Audited
 from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
 from mirage.bootstrap.deeds import DeedLog
-from mirage.bootstrap.interface import build_feed, build_interface
+from mirage.bootstrap.interface import Views, build_feed, build_interface
 from mirage.bootstrap.journals import LoggedJournal
+from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.readiness import Readiness
 from mirage.bootstrap.windows import refill
@@ -23,6 +24,7 @@ from mirage.control.loop import ControlLoop, Outside
 from mirage.control.pace import Pace
 from mirage.control.watching import SnapshotWatch
 from mirage.features.window import QueueWindows
+from mirage.metrics.standing import Sources
 from mirage.store.jobhistory import StoredJobs
 from mirage.store.opening import open_store
 from mirage.store.retention import Retention
@@ -60,6 +62,8 @@ class Service:
     windows: QueueWindows
     watchers: tuple[Callable[[Status], None], ...] = ()
     """Are told of each cycle, by the loop's thread: must be quick, wait for nothing and raise nothing."""
+    watching: Observability = field(default_factory=Observability)
+    """Metrics, and messages to people."""
 
     def tell_cycle(self) -> None:
         """A cycle has ended, and what it wrote is stored."""
@@ -72,7 +76,8 @@ class Service:
         Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``ConfigError``; all is then as it
         was.
         """
-        guards = build_guards(config, self.lore)
+        guards = build_guards(config, self.lore, self.watching.meters.predicted)
+        self.watching.know(guards)
         if guards.wants.window and not self.guards.wants.window:
             refill(self.windows, self.store.snapshots, self.clock.now())
         self.loop.reconfigure(guards, build_policy(config, self.clock.rate))
@@ -88,6 +93,7 @@ class Service:
     def close(self) -> None:
         """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""
         self.guards.close()
+        self.watching.close()
         self.store.close()
 
 
@@ -101,21 +107,26 @@ def build(config: Config, alive: Callable[[], None]) -> Service:
 
 def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
-    guards, policy = build_guards(config, world.lore), build_policy(config, world.clock.rate)
+    watching, channels = Observability(), tuple(build_channels(config.notifications))
+    guards = build_guards(config, world.lore, watching.meters.predicted)
+    watching.know(guards)
+    policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url, backups=Path(config.service.state))
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
-    journal = LoggedJournal(store.journal, alive)
+    journal = LoggedJournal(store.journal, alive, [watching.hear])
     refill(windows, store.snapshots, world.clock.now())
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)
+        watching.meters.polled(seconds)
         alive()
 
     def acted(deed: Deed) -> None:
         deeds.record(deed)
+        watching.acted(deed)
         alive()
 
     outside = Outside(
@@ -133,12 +144,26 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         windows=windows,
     )
     loop = ControlLoop(outside, guards, policy)
+    watching.watch(config.notifications, channels, loop.status)
+    watching.stand_on(Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved))
     feed = build_feed(store)
     readiness = Readiness(lambda: loop.status, world.clock.now, pace, store)
-    interface = (
-        build_interface(config, loop, commands, store, world.desk, feed, readiness) if config.api.enabled else None
-    )
+    views = Views(feed, readiness, watching.telemetry(config.metrics.anonymous))
+    interface = build_interface(config, loop, commands, store, world.desk, views) if config.api.enabled else None
     lore = world.lore if config.store.history else replace(world.lore, history=None)
+    watchers = (feed.cycled, watching.seen)
     return Service(
-        config, loop, guards, store, world.clock, pace, commands, interface, lore, jobs, windows, (feed.cycled,)
+        config,
+        loop,
+        guards,
+        store,
+        world.clock,
+        pace,
+        commands,
+        interface,
+        lore,
+        jobs,
+        windows,
+        watchers,
+        watching,
     )

@@ -35,7 +35,8 @@ Took = Callable[[str, float], None]
 """Is told, in whatever thread asks, who was asked and how many real seconds that took."""
 
 
-def _unheard(name: str, seconds: float) -> None:
+def unheard(name: str, seconds: float) -> None:
+    """Nobody wants to know."""
     del name, seconds
 
 
@@ -52,7 +53,7 @@ class Guard:
         predictor: Predictor,
         fallback: Predictor | Guard,
         budget: float | None = None,
-        took: Took = _unheard,
+        took: Took = unheard,
     ) -> None:
         self.predictor = predictor
         self._took = took
@@ -138,6 +139,11 @@ class Guards:
     def wants_of(self, name: str) -> Wants:
         """What an observation must bring for a chain that names this predictor, and for the shadows."""
         return reduce(or_, (shadow.wants for shadow in self.shadows), self.of(name).wants)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the predictors that the daemon itself names, the default's first; chains may name others."""
+        return tuple(guard.predictor.name for guard in (self._default, *self.shadows))
 
     @property
     def wants(self) -> Wants:

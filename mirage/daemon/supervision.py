@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import traceback
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,12 @@ class Supervisor:
     def cycle(self) -> Cycle:
         """One cycle, its journal on disk. One that fails is a hold: all is derived anew by the next."""
         self._notice_jump()
+        began = time.monotonic()
+        cycle = self._attempt()
+        self._service.watching.meters.cycled(time.monotonic() - began, failed=bool(self.failures))
+        return cycle
+
+    def _attempt(self) -> Cycle:
         try:
             cycle = self._service.loop.cycle()
             self._service.store.journal.flush()

@@ -102,6 +102,11 @@ class SqlJournal:
         """
         self._outbox.commit()
 
+    @property
+    def unsaved(self) -> int:
+        """Entries not on disk yet. Any thread."""
+        return self._outbox.waiting
+
     def read(
         self,
         chain: ChainId | None = None,

@@ -44,6 +44,11 @@ class Outbox:
         self._database = database
         self._rows: deque[_Waiting] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """Rows not committed yet. Any thread."""
+        return len(self._rows)
+
     def add(self, table: Table, row: Row, told: Told | None = None) -> None:
         """Keep a row for the next commit; the table's key is a number that the database counts up."""
         if len(self._rows) >= _MOST:

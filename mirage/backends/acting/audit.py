@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirage.backends.acting.orders import Act, CancelJob, SignalJob, UpdateJob, describe
 from mirage.domain.chain import NO_JOB
-from mirage.domain.job import JobId
+from mirage.domain.job import JobId, JobRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.domain.job import JobChange, JobRequest
+    from mirage.domain.job import JobChange
     from mirage.ports import Actuator
 
 T = TypeVar("T")
@@ -30,6 +30,8 @@ class Deed:
     """``NO_JOB`` for a submission that gave none."""
     result: str
     """``done``, or why not: the error's kind and text."""
+    submits: bool = False
+    """Whether it was to bring a new job."""
 
 
 class Audited:
@@ -58,12 +60,13 @@ class Audited:
         self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, batch_only=batch_only))
 
     def _told(self, owner: str, act: Act, job_id: JobId, do: Callable[[], T]) -> T:
+        submits = isinstance(act, JobRequest)
         try:
             made = do()
         except Exception as error:
-            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}"))
+            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}", submits))
             raise
-        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done"))
+        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done", submits))
         return made
 
 

@@ -1,0 +1,56 @@
+"""``/metrics``: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from mirage.api.access.caller import caller_of
+from mirage.api.access.peer import peer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mirage.api.port import ApiService
+
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+
+def metrics_routes(service: ApiService) -> APIRouter:
+    """The one address; in no document of the interface, since its format is Prometheus's own."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/metrics", dependencies=[Depends(_scraper(service))])
+    def metrics(request: Request) -> Response:
+        body, content_type = service.telemetry.expose(request.headers.get("accept", ""))
+        # The whole type stands in it: FastAPI would add another charset.
+        return Response(body, headers={"Content-Type": content_type})
+
+    return routes
+
+
+def _scraper(service: ApiService) -> Callable[[Request], Awaitable[None]]:
+    """Whoever may read anything may scrape; who does not say who they are, as the configuration has it."""
+
+    async def permitted(request: Request) -> None:
+        if service.telemetry.scrapers == "anybody" or (
+            service.telemetry.scrapers == "loopback" and _is_local(request)
+        ):
+            return
+        await caller_of(request)
+
+    return permitted
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a program of this machine asks for itself. A proxy on this machine asks for others."""
+    if peer_of(request) is not None or request.client is None:
+        return False
+    if any(name in request.headers for name in _PASSED_ON):
+        return False
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,41 @@
+"""``/api/v1/notifications``: whether messages to people arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from mirage.api.access.caller import Admin
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+
+
+class ChannelResult(BaseModel):
+    """What came of a test message."""
+
+    channel: str
+    result: str
+    """``sent``, or why not."""
+
+
+class TestedChannels(BaseModel):
+    """Every channel that is configured."""
+
+    channels: list[ChannelResult]
+
+
+def notification_routes(service: ApiService) -> APIRouter:
+    """The addresses about messages."""
+    routes = APIRouter(prefix="/notifications", tags=["notifications"])
+
+    @routes.post("/test")
+    async def test_notifications(caller: Admin) -> TestedChannels:
+        """Send a test message by each channel now; answered once all have been tried."""
+        found = await run_in_threadpool(service.telemetry.test, caller.name)
+        return TestedChannels(channels=[ChannelResult(channel=name, result=told) for name, told in found.items()])
+
+    return routes

@@ -1,0 +1,166 @@
+"""What watches the daemon: metrics, and messages to people."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.api.port import Telemetry
+from mirage.control.forecasts import ForecastLedger
+from mirage.domain.errors import ConfigError
+from mirage.domain.notice import Notice, NoticeKind
+from mirage.metrics.exposition import expose
+from mirage.metrics.meters import Meters
+from mirage.metrics.standing import Sources, Standing
+from mirage.notifications.channel import Undeliverable
+from mirage.notifications.courier import Courier
+from mirage.notifications.mail import OwnerMail, Postbox, SiteMail
+from mirage.notifications.watch import Thresholds, Watch
+from mirage.notifications.webhook import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mirage.backends.acting.audit import Deed
+    from mirage.config.model import MailSection, NotificationsSection
+    from mirage.control.guard import Guards
+    from mirage.control.status import Status
+    from mirage.domain.journal import Entry
+    from mirage.notifications.channel import Channel
+
+_LOG = logging.getLogger(__name__)
+
+_RESULTS = {
+    "done": "accepted",
+    "SubmissionRejected": "rejected",
+    "NotPermitted": "not_permitted",
+    "ClusterUnavailable": "unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Messenger:
+    """Tells people what the watch finds."""
+
+    watch: Watch
+    couriers: tuple[Courier, ...]
+
+    def tell(self, status: Status) -> None:
+        """Put on its way what this cycle brought."""
+        for notice in self.watch.seen(status):
+            for courier in self.couriers:
+                courier.put(notice)
+
+    def test(self, asker: str) -> Mapping[str, str]:
+        """Try every channel at once; by its name ``sent``, or why not. Not for the loop: it takes seconds."""
+        notice = Notice(NoticeKind.TEST, int(time.time()), f"a test message, asked for by {asker}", owner=asker)
+        return {each.channel.name: _tried(each.channel, notice) for each in self.couriers}
+
+    def close(self) -> None:
+        """Send no more."""
+        for courier in self.couriers:
+            courier.close()
+
+
+@dataclass(slots=True)
+class Observability:
+    """Hears the journal and sees each cycle; everything here is quick, and of the loop's thread unless said."""
+
+    meters: Meters = field(default_factory=Meters)
+    ledger: ForecastLedger = field(default_factory=ForecastLedger)
+    messenger: Messenger | None = None
+
+    def know(self, guards: Guards) -> None:
+        """These predictors are configured."""
+        self.meters.known = frozenset(guards.names)
+
+    def stand_on(self, sources: Sources) -> None:
+        """From now on a scrape tells how things stand, too."""
+        self.meters.registry.register(Standing(sources))
+
+    def watch(self, config: NotificationsSection, channels: tuple[Channel, ...], first: Status) -> None:
+        """From now on tell people what comes after ``first``."""
+        thresholds = Thresholds(config.gap, config.unreachable, config.late)
+        couriers = tuple(Courier(channel, self.meters.notified) for channel in channels)
+        self.messenger = Messenger(Watch(first, thresholds, self.ledger), couriers)
+
+    def test_messages(self, asker: str) -> Mapping[str, str]:
+        """What came of a message by each channel. Any thread but the loop's: it takes seconds."""
+        return self.messenger.test(asker) if self.messenger is not None else {}
+
+    def telemetry(self, scrapers: str) -> Telemetry:
+        """What the interface has of it."""
+        return Telemetry(partial(expose, self.meters.registry), scrapers, self.test_messages)
+
+    def hear(self, entry: Entry) -> None:
+        """An entry of the journal."""
+        self.ledger.hear(entry)
+        self.meters.hear(entry)
+        if self.messenger is not None:
+            self.messenger.watch.hear(entry)
+
+    def acted(self, deed: Deed) -> None:
+        """Something was done in somebody's name, or tried."""
+        if deed.submits:
+            self.meters.submitted(_RESULTS.get(deed.result.partition(":")[0], "failed"))
+
+    def seen(self, status: Status) -> None:
+        """A cycle has ended. A fault in here must not look like one of the loop."""
+        try:
+            if self.messenger is not None:
+                self.messenger.tell(status)
+            for foreseen in self.ledger.settle(status.chains):
+                self.meters.came_true(foreseen)
+        except Exception:
+            _LOG.exception("what this cycle brought is not told; a fault of this program, please report it")
+
+    def close(self) -> None:
+        """Let go of threads."""
+        if self.messenger is not None:
+            self.messenger.close()
+
+
+def build_channels(config: NotificationsSection) -> Iterator[Channel]:
+    """Those configured. Raises ``ConfigError`` for one that cannot work."""
+    hook = config.webhook
+    if hook.url_file:
+        webhook = Webhook(Path(hook.url_file), hook.events, hook.format == "chat", hook.timeout)
+        webhook.check()
+        yield webhook
+    if config.mail.server:
+        yield from _mail(config.mail)
+
+
+def _mail(config: MailSection) -> Iterator[Channel]:
+    host, _, port = config.server.rpartition(":")
+    if bool(config.user) != bool(config.password_file):
+        raise ConfigError("notifications.mail.user", "give user and password_file, or neither")
+    if config.user and config.security == "none":
+        raise ConfigError("notifications.mail.security", "a password takes starttls or tls")
+    postbox = Postbox(
+        host.strip("[]"),
+        int(port),
+        config.sender,
+        config.security,
+        config.user,
+        config.password_file,
+        config.timeout,
+    )
+    if config.to:
+        yield SiteMail(postbox, config.to, config.events)
+    if config.owners:
+        yield OwnerMail(postbox, config.owners, config.owner_events)
+
+
+def _tried(channel: Channel, notice: Notice) -> str:
+    if not channel.wants(notice):
+        return "nobody to send it to"
+    try:
+        channel.send(notice)
+    except Undeliverable as error:
+        return str(error)
+    return "sent"
