@@ -18,6 +18,7 @@ from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.allocation import allocation_routes
 from mirage.api.routes.audit import audit_routes
 from mirage.api.routes.chains import chain_routes
+from mirage.api.routes.cluster import cluster_routes
 from mirage.api.routes.events import event_routes
 from mirage.api.routes.jobs import job_routes
 from mirage.api.routes.login import login_routes
@@ -45,6 +46,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(chain_routes(service))
     routes.include_router(timeline_routes(service))
     routes.include_router(event_routes(service))
+    routes.include_router(cluster_routes(service))
     routes.include_router(prediction_routes(service))
     routes.include_router(job_routes(service))
     routes.include_router(protection_routes(service))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.journal import EntryKind
@@ -23,19 +24,29 @@ _WAITS = 200_000
 """Waits looked at, the latest."""
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedHandover:
+    """What each predictor was worth at one hand-over, and of what size its links are."""
+
+    nodes: int
+    limit: Seconds
+    judged: tuple[Judged, ...]
+
+
 def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Measured, ...]:
     """Every predictor over the hand-overs since then. Raises ``StoreUnavailable``."""
-    return compared(_judged(store, since), weights)
+    return compared((each.judged for each in judged_handovers(store, since)), weights)
 
 
-def _judged(store: Store, since: Seconds) -> Iterator[tuple[Judged, ...]]:
+def judged_handovers(store: Store, since: Seconds) -> Iterator[JudgedHandover]:
+    """The hand-overs since then of which something was foreseen. Raises ``StoreUnavailable``."""
     waits = store.waits.recent_waits(_WAITS)
     records = {record.chain.chain_id: record for record in store.chains.load()}
     for handover in store.outcomes.read(since=since):
         record = records.get(handover.chain)
         watched = _watched(store, record, handover) if record is not None else None
         if watched is not None:
-            yield judge(watched, waits)
+            yield JudgedHandover(watched.nodes, watched.limit, judge(watched, waits))
 
 
 def _watched(store: Store, record: ChainRecord, handover: HandoverRecord) -> Watched | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @contextmanager
 def serving(world: World, **fields: Any) -> Iterator[World]:
     """``world`` with these fields of its service replaced, on a socket of its own."""
-    service, path = replace(world.service, **fields), world.socket.parent / "more.sock"
+    service, path = replace(world.service, **fields), world.socket.with_suffix(".more.sock")
     server = ApiServer(service, path)
     server.start()
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from mirage.api.documents.chains import EntryDocument, entry_document, instant
+from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
 from mirage.domain.decision import ActionScores
 from mirage.domain.job import ABSENT
@@ -188,12 +189,7 @@ def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
 
 
 def foreseen_by(prediction: Prediction | None) -> tuple[str | None, str | None, str | None]:
-    """The start at P10, P50 and P90; ``None`` where it is not foreseen, as by a forecast of one point."""
+    """The start at P10, P50 and P90; ``None`` where it is not foreseen."""
     forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
-    if forecast is None:
-        return None, None, None
-    only = forecast.levels[0] if len(forecast.starts) == 1 else None
-    p10, p50, p90 = (
-        instant(round(forecast.at(level))) if only in (None, level) else None for level in (0.1, 0.5, 0.9)
-    )
-    return p10, p50, p90
+    p10, p50, p90 = quantiles(forecast)
+    return instant(p10), instant(p50), instant(p90)

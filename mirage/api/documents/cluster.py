@@ -1,0 +1,116 @@
+"""The cluster as the last look at it showed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import BaseModel
+
+from mirage.api.documents.chains import instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.control.status import Status
+    from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import JobColumns
+
+
+class PartitionDocument(BaseModel):
+    """One partition: its nodes by state, its jobs by state."""
+
+    name: str
+    nodes: int
+    idle: int
+    allocated: int
+    """With at least one job."""
+    down: int
+    """Down, drained or draining without a job."""
+    pending: int
+    running: int
+    pending_nodes: int
+    """Nodes that pending jobs ask for."""
+
+
+class LoopDocument(BaseModel):
+    """What the daemon's loop is at."""
+
+    cycle: int
+    time: str | None
+    """When the last cycle began."""
+    duration: float | None
+    """Real seconds that it took."""
+    sentence: str
+    """What it did; for ordinary users: about their own chains."""
+
+
+class ClusterDocument(BaseModel):
+    """The cluster, and the daemon's view of it."""
+
+    now: str | None
+    snapshot: str | None
+    """When the cluster was looked at."""
+    stale_since: str | None
+    """When it last answered, where it does not answer now: all below is as it was then."""
+    backend: str
+    slurm_version: str | None
+    pending: int
+    running: int
+    partitions: list[PartitionDocument]
+    """A node in several partitions counts in each."""
+    chains: dict[str, int]
+    """How many of one's own chains (administrators: of all) are active, paused, done, stopped."""
+    loop: LoopDocument
+
+
+def partition_documents(status: Status) -> list[PartitionDocument]:
+    """Every partition of the snapshot."""
+    snapshot = status.snapshot
+    pending = _counted(snapshot.pending, snapshot.partition_names)
+    running = _counted(snapshot.running, snapshot.partition_names)
+    return [
+        PartitionDocument(
+            name=partition.name,
+            nodes=partition.total,
+            idle=partition.idle,
+            allocated=partition.allocated,
+            down=partition.down,
+            pending=pending.get(partition.name, (0, 0))[0],
+            running=running.get(partition.name, (0, 0))[0],
+            pending_nodes=pending.get(partition.name, (0, 0))[1],
+        )
+        for partition in snapshot.partitions
+    ]
+
+
+def cluster_document(
+    status: Status, now: Seconds, chains: Mapping[str, int], loop: LoopDocument, about: tuple[str, str | None]
+) -> ClusterDocument:
+    """All of it; ``about`` is the back end and Slurm's version."""
+    return ClusterDocument(
+        now=instant(now),
+        snapshot=instant(status.snapshot.time) if status.cycles else None,
+        stale_since=instant(status.stale_since),
+        backend=about[0],
+        slurm_version=about[1],
+        pending=len(status.snapshot.pending),
+        running=len(status.snapshot.running),
+        partitions=partition_documents(status),
+        chains=dict(chains),
+        loop=loop,
+    )
+
+
+def _counted(jobs: JobColumns, names: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Jobs, and the nodes that they ask for, by partition; a job that waits for any of several counts in each."""
+    known = jobs.partition >= 0
+    codes, nodes = jobs.partition[known], np.maximum(jobs.nodes[known], 0)
+    counts = np.bincount(codes, minlength=len(names))
+    asked = np.bincount(codes, weights=nodes, minlength=len(names))
+    found: dict[str, tuple[int, int]] = {}
+    for name, count, total in zip(names, counts.tolist(), asked.tolist(), strict=True):
+        for each in name.split(","):
+            before = found.get(each, (0, 0))
+            found[each] = (before[0] + count, before[1] + int(total))
+    return found

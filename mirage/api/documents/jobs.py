@@ -1,0 +1,127 @@
+"""Jobs of the queue: all of them as squeue shows them, and one's own pending ones with when they may start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mirage.api.documents.chains import instant
+from mirage.api.documents.predictions import PredictionList, quantiles
+from mirage.domain.job import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirage.control.questions import Foresight
+    from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import JobColumns, Snapshot
+
+
+class JobDocument(BaseModel):
+    """One job."""
+
+    job_id: int
+    user: str
+    partition: str
+    qos: str
+    state: str
+    """PENDING or RUNNING."""
+    nodes: int
+    limit: int | None
+    submit: str | None
+    eligible: str | None
+    """``null``: not yet known, as for held jobs and those that depend on others."""
+    start: str | None
+    """Running: when it started."""
+    end: str | None
+    """Running: when its limit ends it."""
+    planned_start: str | None
+    """Pending: Slurm's own plan."""
+    priority: int | None
+    waited: int | None
+    """Seconds from submission to start, or so far."""
+
+
+class PendingJob(JobDocument):
+    """A pending job and when it may start."""
+
+    predicted_start: str | None
+    """Median of when such a job would start if it were submitted only now: this one should start no later.
+    ``null``: nothing is foreseen, or it is held."""
+    predicted_start_p10: str | None
+    predicted_start_p90: str | None
+    predictor: str
+
+
+class PendingJobs(BaseModel):
+    """Somebody's pending jobs."""
+
+    snapshot: str | None
+    stale_since: str | None
+    user: str
+    jobs: list[PendingJob]
+    """In order of their numbers."""
+    next: str | None
+    """``cursor`` of the next page; ``null``: this is the last."""
+
+
+class JobPrediction(BaseModel):
+    """One pending job: Slurm's plan for it, and what the predictors foresee for another of its shape."""
+
+    job: JobDocument
+    alike: PredictionList
+    """As if such a job were submitted now: one that is queued already should start no later."""
+
+
+def job_documents(
+    jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, *, running: bool
+) -> Iterator[JobDocument]:
+    """These rows of the pending or the running jobs."""
+    now = snapshot.time
+    for row in rows:
+        start, submit, limit = int(jobs.start[row]), int(jobs.submit[row]), int(jobs.limit[row])
+        until = start if running else now
+        yield JobDocument(
+            job_id=int(jobs.job_id[row]),
+            user=_named(snapshot.users, jobs.user[row]),
+            partition=_named(snapshot.partition_names, jobs.partition[row]),
+            qos=_named(snapshot.qos_names, jobs.qos[row]),
+            state="RUNNING" if running else "PENDING",
+            nodes=int(jobs.nodes[row]),
+            limit=limit if limit != ABSENT else None,
+            submit=instant(submit),
+            eligible=instant(int(jobs.eligible[row])),
+            start=instant(start) if running else None,
+            end=instant(start + limit) if running and ABSENT not in (start, limit) else None,
+            planned_start=instant(start) if not running else None,
+            priority=int(jobs.priority[row]) if jobs.priority[row] != ABSENT else None,
+            waited=max(0, until - submit) if ABSENT not in (until, submit) else None,
+        )
+
+
+def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:
+    """With what the predictor in charge foresees."""
+    said = found.said[0] if found is not None else None
+    p10, p50, p90 = quantiles(said.forecast if said is not None else None)
+    return PendingJob(
+        **document.model_dump(),
+        predicted_start=instant(p50),
+        predicted_start_p10=instant(p10),
+        predicted_start_p90=instant(p90),
+        predictor=said.predictor if said is not None and said.forecast is not None else "",
+    )
+
+
+def is_held(jobs: JobColumns, row: int, now: Seconds) -> bool:
+    """Whether it is not eligible yet: held, waiting for another, or to begin later."""
+    return bool(jobs.eligible[row] > now)
+
+
+def code_of(name: str, vocabulary: Sequence[str]) -> int | None:
+    """A name's code in a snapshot; ``None``: there is none."""
+    return vocabulary.index(name) if name in vocabulary else None
+
+
+def _named(vocabulary: Sequence[str], code: int) -> str:
+    return vocabulary[int(code)] if 0 <= code < len(vocabulary) else ""

@@ -1,0 +1,163 @@
+"""When a job would start, as the predictors foresee it, and how well they have foreseen starts before."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mirage.api.documents.chains import instant
+from mirage.domain.job import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.control.questions import Foresight, Said
+    from mirage.domain.decision import WaitForecast
+    from mirage.domain.job import JobRequest, Seconds
+    from mirage.replay.shadows import Measured
+
+ENOUGH = 5
+"""Forecasts of a class below which nothing is said of it."""
+_HOUR = 3_600
+
+
+class Shape(BaseModel):
+    """What a job asks for, as far as it is known."""
+
+    partition: str
+    """Empty: the default one."""
+    nodes: int
+    limit: int
+    gres_per_node: dict[str, int]
+    account: str
+    qos: str
+
+
+class PastError(BaseModel):
+    """Forecasts as links were really submitted, against their real starts."""
+
+    forecasts: int
+    bias: int | None
+    """Median of start less foreseen median: above 0, jobs start later than foreseen."""
+    absolute_error: int | None
+    """Mean."""
+    pinball: int | None
+    """Mean quantile loss over all levels."""
+    coverage: float | None
+    """Share of starts within P10 to P90; 0.8 is right."""
+
+
+class Prediction(BaseModel):
+    """What one predictor foresees. Waits are counted from the snapshot's time."""
+
+    predictor: str
+    role: str
+    """in charge, shadow, or named by the question."""
+    start_p10: str | None
+    start_p50: str | None
+    start_p90: str | None
+    wait_p10: int | None
+    wait_p50: int | None
+    wait_p90: int | None
+    trouble: str
+    """Why it foresees nothing; empty: it does."""
+    past: PastError | None
+    """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+    past_alike: PastError | None
+    """On those of jobs of about this size and limit, where there are enough."""
+
+
+class PredictionList(BaseModel):
+    """One job, all predictors."""
+
+    now: str | None
+    snapshot: str | None
+    """When the cluster was looked at, on which all of it rests."""
+    snapshot_age: int
+    stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
+    shape: Shape
+    planned_start: str | None
+    """Slurm's own plan for such a job, where a predictor asked for it."""
+    predictions: list[Prediction]
+
+
+def prediction_list(
+    request: JobRequest,
+    found: Foresight,
+    now: Seconds,
+    past: Mapping[str, Measured],
+    alike: Mapping[str, Measured],
+) -> PredictionList:
+    """The answer to one question."""
+    return PredictionList(
+        now=instant(now),
+        snapshot=instant(found.time),
+        snapshot_age=max(0, now - found.time),
+        stale_since=instant(found.stale_since),
+        shape=shape_of(request),
+        planned_start=instant(found.planned_start),
+        predictions=[
+            _prediction(said, found.time, past.get(said.predictor), alike.get(said.predictor))
+            for said in found.said
+        ],
+    )
+
+
+def shape_of(request: JobRequest) -> Shape:
+    """What a request asks for."""
+    return Shape(
+        partition=request.partition,
+        nodes=request.nodes,
+        limit=request.limit,
+        gres_per_node=dict(request.gres_per_node),
+        account=request.account,
+        qos=request.qos,
+    )
+
+
+def quantiles(forecast: WaitForecast | None) -> tuple[Seconds, Seconds, Seconds]:
+    """The start at P10, P50 and P90; ``ABSENT`` where it is not foreseen, as by a forecast of one point."""
+    if forecast is None:
+        return ABSENT, ABSENT, ABSENT
+    only = forecast.levels[0] if len(forecast.starts) == 1 else None
+    p10, p50, p90 = (round(forecast.at(level)) if only in (None, level) else ABSENT for level in (0.1, 0.5, 0.9))
+    return p10, p50, p90
+
+
+def _prediction(said: Said, time: Seconds, past: Measured | None, alike: Measured | None) -> Prediction:
+    p10, p50, p90 = quantiles(said.forecast)
+    return Prediction(
+        predictor=said.predictor,
+        role=said.role,
+        start_p10=instant(p10),
+        start_p50=instant(p50),
+        start_p90=instant(p90),
+        wait_p10=_wait(p10, time),
+        wait_p50=_wait(p50, time),
+        wait_p90=_wait(p90, time),
+        trouble=said.trouble,
+        past=past_error(past) if past is not None and past.forecasts else None,
+        past_alike=past_error(alike) if alike is not None and alike.forecasts >= ENOUGH else None,
+    )
+
+
+def past_error(measured: Measured) -> PastError:
+    """In seconds."""
+    return PastError(
+        forecasts=measured.forecasts,
+        bias=_seconds(measured.error),
+        absolute_error=_seconds(measured.absolute_error),
+        pinball=_seconds(measured.pinball),
+        coverage=None if math.isnan(measured.coverage) else measured.coverage,
+    )
+
+
+def _wait(start: Seconds, time: Seconds) -> int | None:
+    return max(0, start - time) if start != ABSENT else None
+
+
+def _seconds(hours: float) -> int | None:
+    return None if math.isnan(hours) else round(hours * _HOUR)

@@ -1,0 +1,86 @@
+"""The queue as the last look at the cluster showed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import BaseModel
+
+from mirage.api.documents.jobs import JobDocument, code_of, job_documents
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.domain.snapshot import JobColumns, Snapshot
+
+
+class QueueDocument(BaseModel):
+    """One page of it, in order of the jobs' numbers."""
+
+    snapshot: str | None
+    stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
+    total: int
+    """Jobs that the question is about, on all pages."""
+    jobs: list[JobDocument]
+    next: str | None
+    """``cursor`` of the next page; ``null``: this is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Which jobs are asked for; empty: all."""
+
+    user: str = ""
+    partition: str = ""
+    state: str = ""
+    """``pending`` or ``running``."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Some jobs of the queue, and how many there are in all."""
+
+    jobs: list[JobDocument]
+    total: int
+    last: int
+    """The place of the last one; a page that goes on begins after it."""
+    more: bool
+
+
+def queue_page(snapshot: Snapshot, sought: Sought, after: int, most: int) -> QueuePage:
+    """The ``most`` jobs after a place. Rows of other jobs are looked at as columns only."""
+    places, rows = [], []
+    for columns, running in ((snapshot.pending, False), (snapshot.running, True)):
+        found = np.flatnonzero(_matching(columns, sought, snapshot, running=running))
+        places.append(columns.job_id[found] * 2 + running)
+        rows.append(found)
+    place, row = np.concatenate(places), np.concatenate(rows)
+    (left,) = np.nonzero(place > after)
+    page = left[np.argsort(place[left], kind="stable")[: most + 1]]
+    shown = page[:most]
+    jobs = [_document(int(place[at]), int(row[at]), snapshot) for at in shown]
+    return QueuePage(jobs, len(place), int(place[shown[-1]]) if len(shown) else after, len(page) > most)
+
+
+def _matching(columns: JobColumns, sought: Sought, snapshot: Snapshot, *, running: bool) -> NDArray[np.bool_]:
+    state = "running" if running else "pending"
+    mask = np.full(len(columns), sought.state in ("", state))
+    if sought.user:
+        code = code_of(sought.user, snapshot.users)
+        mask &= columns.user == (code if code is not None else -2)
+    if sought.partition:
+        # A pending job may name several partitions, commas between.
+        names = snapshot.partition_names
+        codes = [code for code, name in enumerate(names) if sought.partition in name.split(",")]
+        mask &= np.isin(columns.partition, codes)
+    return mask
+
+
+def _document(place: int, row: int, snapshot: Snapshot) -> JobDocument:
+    running = bool(place % 2)
+    columns = snapshot.running if running else snapshot.pending
+    (document,) = job_documents(columns, [row], snapshot, running=running)
+    return document

@@ -1,0 +1,65 @@
+"""``/api/v1/cluster`` and ``/api/v1/queue``: what the last look at the cluster showed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from mirage.api.access.caller import Reader
+from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
+from mirage.api.documents.chains import instant
+from mirage.api.documents.cluster import ClusterDocument, LoopDocument, cluster_document
+from mirage.api.documents.queue import QueueDocument, Sought, queue_page
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+
+Text = Annotated[str, Query(max_length=64)]
+
+
+def cluster_routes(service: ApiService) -> APIRouter:
+    """The addresses about the cluster."""
+    routes = APIRouter(tags=["cluster"])
+
+    @routes.get("/cluster", summary="The cluster now")
+    def show_cluster(caller: Reader) -> ClusterDocument:
+        """Partitions, nodes and jobs by state, and what the daemon's loop is at."""
+        status = service.status()
+        seen = [record for record in status.chains if caller.is_admin or record.chain.owner == caller.name]
+        told = (status.explained.get(record.chain.chain_id, "") for record in seen)
+        loop = LoopDocument(
+            cycle=status.cycles,
+            time=instant(status.time),
+            duration=service.cycle_seconds(),
+            sentence=status.sentence if caller.is_admin else "; ".join(filter(None, told)),
+        )
+        chains = Counter(str(record.status) for record in seen)
+        return cluster_document(status, service.now(), chains, loop, service.about_cluster())
+
+    @routes.get("/queue", summary="The queue now")
+    def show_queue(
+        caller: Reader,
+        partition: Text = "",
+        user: Annotated[str, Query(max_length=64, description="me: one's own.")] = "",
+        state: Literal["", "pending", "running"] = "",
+        limit: Limit = 100,
+        cursor: Cursor = None,
+    ) -> QueueDocument:
+        """Pending and running jobs as squeue shows them, by their numbers.
+
+        Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.
+        """
+        status, after = service.status(), read_number(cursor) if cursor else 0
+        sought = Sought(caller.name if user == "me" else user, partition, state)
+        page = queue_page(status.snapshot, sought, after, limit)
+        return QueueDocument(
+            snapshot=instant(status.snapshot.time) if status.cycles else None,
+            stale_since=instant(status.stale_since),
+            total=page.total,
+            jobs=page.jobs,
+            next=spell_cursor(page.last) if page.more else None,
+        )
+
+    return routes

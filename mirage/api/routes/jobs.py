@@ -1,0 +1,125 @@
+"""``/api/v1/jobs``: pending jobs and when they may start, flat, for portals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from fastapi import APIRouter, Path, Query
+from starlette.exceptions import HTTPException
+
+from mirage.api.access.caller import Caller, Reader
+from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
+from mirage.api.documents.chains import instant
+from mirage.api.documents.jobs import (
+    JobPrediction,
+    PendingJobs,
+    code_of,
+    is_held,
+    job_documents,
+    pending_job,
+)
+from mirage.api.routes.inquirer import foreseen
+from mirage.api.routes.predictions import ask_all
+from mirage.control.questions import Question
+from mirage.domain.errors import NotPermitted
+from mirage.domain.job import ABSENT, JobRequest
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.control.questions import Foresight
+    from mirage.domain.snapshot import Snapshot
+
+_SHAPES = 8
+"""Different jobs that predictors are asked about for one page."""
+
+
+def job_routes(service: ApiService) -> APIRouter:
+    """The addresses of pending jobs."""
+    routes = APIRouter(prefix="/jobs", tags=["predictions"])
+
+    @routes.get("", summary="Pending jobs and when they may start")
+    async def list_pending_jobs(
+        caller: Reader,
+        user: Annotated[str, Query(max_length=64, description="me, or for administrators anybody.")] = "me",
+        limit: Limit = 100,
+        cursor: Cursor = None,
+    ) -> PendingJobs:
+        """One's own pending jobs with Slurm's plan, and with what the predictor in charge foresees for such a job.
+
+        A page asks about at most 8 different shapes of jobs; those of further shapes have Slurm's plan only.
+        """
+        name = caller.name if user == "me" else user
+        if name != caller.name and not caller.is_admin:
+            raise NotPermitted(f"{caller.name} may ask about own jobs; /queue shows those of others")
+        snapshot = service.status().snapshot
+        after = read_number(cursor) if cursor else 0
+        rows = _rows_of(name, snapshot, after)
+        documents = list(job_documents(snapshot.pending, rows[:limit], snapshot, running=False))
+        found = await _foreseen(service, rows[:limit], snapshot, name)
+        return PendingJobs(
+            snapshot=instant(snapshot.time),
+            stale_since=instant(service.status().stale_since),
+            user=name,
+            jobs=[pending_job(document, each) for document, each in zip(documents, found, strict=True)],
+            next=spell_cursor(documents[-1].job_id) if len(rows) > limit else None,
+        )
+
+    @routes.get("/{job_id}/prediction", summary="When one pending job may start")
+    async def predict_job(caller: Reader, job_id: Annotated[int, Path(ge=1)]) -> JobPrediction:
+        """Slurm's plan for a pending job, and what all predictors foresee for another of its shape."""
+        snapshot = service.status().snapshot
+        row = _row_of(job_id, caller, snapshot)
+        (document,) = job_documents(snapshot.pending, [row], snapshot, running=False)
+        return JobPrediction(job=document, alike=await ask_all(service, _request(snapshot, row, document.user)))
+
+    return routes
+
+
+def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
+    """Of the user's pending jobs after this number, by their numbers."""
+    code, jobs = code_of(name, snapshot.users), snapshot.pending
+    if code is None:
+        return []
+    rows = np.flatnonzero((jobs.user == code) & (jobs.job_id > after))
+    found: list[int] = rows[np.argsort(jobs.job_id[rows], kind="stable")].tolist()
+    return found
+
+
+def _row_of(job_id: int, caller: Caller, snapshot: Snapshot) -> int:
+    """Another's job is none: nothing tells that there is one."""
+    for row in np.flatnonzero(snapshot.pending.job_id == job_id).tolist():
+        owner = snapshot.users[int(snapshot.pending.user[row])]
+        if caller.is_admin or owner == caller.name:
+            return int(row)
+    raise HTTPException(404, f"job {job_id} is none of your pending jobs, as of the last look at the queue")
+
+
+async def _foreseen(service: ApiService, rows: list[int], snapshot: Snapshot, name: str) -> list[Foresight | None]:
+    """What the predictor in charge foresees for each; ``None``: it was not asked."""
+    asked: dict[JobRequest, Foresight] = {}
+    found: list[Foresight | None] = []
+    for row in rows:
+        request = _request(snapshot, row, name)
+        unfit = request.limit == ABSENT or is_held(snapshot.pending, row, snapshot.time)
+        if unfit or (request not in asked and len(asked) >= _SHAPES):
+            found.append(None)
+            continue
+        if request not in asked:
+            asked[request] = await foreseen(service, Question(request, only_charge=True))
+        found.append(asked[request])
+    return found
+
+
+def _request(snapshot: Snapshot, row: int, user: str) -> JobRequest:
+    """As far as the queue tells: generic resources and the account are not known."""
+    jobs = snapshot.pending
+    partition, qos = int(jobs.partition[row]), int(jobs.qos[row])
+    return JobRequest(
+        name="prediction",
+        user=user,
+        limit=int(jobs.limit[row]),
+        nodes=max(1, int(jobs.nodes[row])),
+        partition=snapshot.partition_names[partition] if partition >= 0 else "",
+        qos=snapshot.qos_names[qos] if qos >= 0 else "",
+    )

@@ -1,0 +1,106 @@
+"""``/api/v1/predictions``: when would a job of this shape start if it were submitted now?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from mirage.api.access.caller import Reader
+from mirage.api.conventions.problems import BadDocument
+from mirage.api.documents.predictions import PredictionList, prediction_list
+from mirage.api.routes.inquirer import check_fits, foreseen, inquiries_of
+from mirage.control.questions import Question
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import UNLIMITED, BatchScript, JobRequest
+from mirage.slurm.duration import parse_human
+from mirage.slurm.tres import parse_gres
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.domain.job import Seconds
+
+_PROBE = BatchScript("#!/bin/sh\nexit 0\n", directory="/")
+"""What Slurm is shown when it is asked for a plan; it never runs."""
+
+_MOST = 1_000_000
+_Name = Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")]
+
+
+class PredictionQuery(BaseModel):
+    """What the job would ask for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[
+        str, Field(max_length=40, description="Time limit: seconds, or such as 48h, 1d12h, 2-00:00:00.")
+    ]
+    nodes: Annotated[int, Field(ge=1, le=_MOST)] = 1
+    partition: _Name = ""
+    gres: Annotated[str, Field(max_length=200, description="Per node, such as gpu:2 or gpu:a100:4,npu:2.")] = ""
+    account: _Name = ""
+    qos: _Name = ""
+    predictor: Annotated[
+        str, Field(max_length=160, description="Another predictor to ask, such as fixed:6h; /predictors has them.")
+    ] = ""
+
+
+def prediction_routes(service: ApiService) -> APIRouter:
+    """The address of predictions."""
+    routes = APIRouter(tags=["predictions"])
+
+    @routes.get("/predictions", summary="When would such a job start")
+    async def predict(caller: Reader, query: Annotated[PredictionQuery, Query()]) -> PredictionList:
+        """By the predictor in charge, all in shadow, and one more if it is named; each with its own past error.
+
+        Answered by the last look at the cluster, which is said with its age.
+        """
+        request = _request(query, caller.name)
+        check_fits(request, service.status().snapshot)
+        return await ask_all(service, request, query.predictor)
+
+    return routes
+
+
+async def ask_all(service: ApiService, request: JobRequest, named: str = "") -> PredictionList:
+    """What all predictors make of a job, with how good they have been. Raises as ``foreseen`` does."""
+    inquiries = inquiries_of(service)
+    guard = await run_in_threadpool(inquiries.named, named) if named else None
+    found = await foreseen(service, Question(request, guard))
+    past = await run_in_threadpool(inquiries.measured, None)
+    alike = await run_in_threadpool(inquiries.measured, request)
+    by_name = ({each.predictor: each for each in measured} for measured in (past, alike))
+    return prediction_list(request, found, service.now(), *by_name)
+
+
+def _request(query: PredictionQuery, user: str) -> JobRequest:
+    """Raises ``BadDocument``."""
+    try:
+        gres = parse_gres(query.gres)
+    except BadSpelling as error:
+        raise BadDocument(f"query.gres: {error}") from None
+    if any(not 0 < count <= _MOST for _, count in gres):
+        raise BadDocument(f"query.gres: expected counts from 1 to {_MOST}")
+    return JobRequest(
+        name="prediction",
+        user=user,
+        limit=_limit(query.limit),
+        nodes=query.nodes,
+        partition=query.partition,
+        account=query.account,
+        qos=query.qos,
+        gres_per_node=gres,
+        batch=_PROBE,
+    )
+
+
+def _limit(text: str) -> Seconds:
+    try:
+        seconds = int(text) if text.isascii() and text.isdigit() else parse_human(text)
+    except BadSpelling as error:
+        raise BadDocument(f"query.limit: {error}") from None
+    if not 0 < seconds <= UNLIMITED:
+        raise BadDocument("query.limit: expected more than 0 and at most a year")
+    return seconds

@@ -1,0 +1,185 @@
+"""The cluster and its queue over the interface."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from queues import NOW, columns, snapshot
+from serving import serving
+
+from mirage.api.documents.queue import Sought, queue_page
+from mirage.control.status import Status
+from mirage.domain.job import NEVER
+
+if TYPE_CHECKING:
+    from api_world import World
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+QUEUE = "/api/v1/queue"
+
+
+def shown(world: World, status: Status) -> World:
+    return replace(world, service=replace(world.service, status=lambda: status))
+
+
+PENDING = columns(
+    {"job_id": 12, "nodes": 4, "start": NOW + 60},
+    {"job_id": 7, "user": 1, "partition": 2, "eligible": NEVER},
+    {"job_id": 11, "user": 1, "nodes": 2},
+)
+RUNNING = columns(
+    {"job_id": 3, "user": 1, "start": NOW - 300},
+    {"job_id": 9, "partition": 1, "start": NOW - 100},
+)
+STATUS = Status(NOW, "held all", snapshot(PENDING, RUNNING), cycles=5)
+
+
+def test_the_cluster_is_counted_by_partition(world: World) -> None:
+    with serving(
+        world,
+        status=lambda: STATUS,
+        now=lambda: NOW + 30,
+        about_cluster=lambda: ("cli", "22.05.8"),
+        cycle_seconds=lambda: 0.25,
+    ) as served:
+        status, found = served.call("GET", "/api/v1/cluster")
+    assert status == 200
+    assert (found["pending"], found["running"], found["stale_since"]) == (3, 2, None)
+    assert (found["now"], found["snapshot"]) == ("2023-11-14T22:13:50Z", "2023-11-14T22:13:20Z")
+    assert (found["backend"], found["slurm_version"]) == ("cli", "22.05.8")
+    assert found["loop"] == {
+        "cycle": 5,
+        "time": "2023-11-14T22:13:20Z",
+        "duration": 0.25,
+        "sentence": "held all",
+    }
+    batch, gpu = found["partitions"]
+    assert batch == {
+        "name": "batch",
+        "nodes": 10,
+        "idle": 2,
+        "allocated": 7,
+        "down": 1,
+        "pending": 3,
+        "running": 1,
+        "pending_nodes": 7,
+    }
+    assert (gpu["pending"], gpu["running"]) == (1, 1), "a job for either partition counts in both"
+
+
+def test_a_cluster_that_does_not_answer_is_shown_as_it_was(world: World) -> None:
+    stale = replace(STATUS, snapshot=replace(STATUS.snapshot, stale_since=NOW))
+    with serving(world, status=lambda: stale) as served:
+        _, found = served.call("GET", "/api/v1/cluster")
+        _, queue = served.call("GET", QUEUE)
+    assert found["stale_since"] == queue["stale_since"] == "2023-11-14T22:13:20Z"
+    assert found["pending"] == queue["total"] - found["running"] == 3
+
+
+def test_the_queue_as_squeue_shows_it(world: World) -> None:
+    with serving(world, status=lambda: STATUS) as served:
+        status, found = served.call("GET", QUEUE)
+        assert status == 200
+        assert [job["job_id"] for job in found["jobs"]] == [3, 7, 9, 11, 12]
+        assert found["jobs"][0] == {
+            "job_id": 3,
+            "user": "bob",
+            "partition": "batch",
+            "qos": "normal",
+            "state": "RUNNING",
+            "nodes": 1,
+            "limit": 3_600,
+            "submit": "2023-11-14T22:03:20Z",
+            "eligible": "2023-11-14T22:03:20Z",
+            "start": "2023-11-14T22:08:20Z",
+            "end": "2023-11-14T23:08:20Z",
+            "planned_start": None,
+            "priority": 10,
+            "waited": 300,
+        }
+        assert found["jobs"][1]["eligible"] is None
+        assert found["jobs"][4]["planned_start"] == "2023-11-14T22:14:20Z"
+        assert found["jobs"][4]["waited"] == 600
+        for query, ids in [
+            ("user=bob", [3, 7, 11]),
+            ("partition=gpu", [7, 9]),
+            ("state=pending", [7, 11, 12]),
+            ("state=running&user=alice", [9]),
+            ("user=carol", []),
+            ("partition=nix", []),
+        ]:
+            found = served.call("GET", f"{QUEUE}?{query}")[1]
+            assert [job["job_id"] for job in found["jobs"]] == ids, query
+            assert found["total"] == len(ids)
+
+
+def test_pages_of_the_queue(world: World) -> None:
+    seen, cursor = [], ""
+    with serving(world, status=lambda: STATUS) as served:
+        while True:
+            _, found = served.call("GET", f"{QUEUE}?limit=2{cursor}")
+            assert found["total"] == 5
+            seen += [job["job_id"] for job in found["jobs"]]
+            if found["next"] is None:
+                break
+            cursor = f"&cursor={found['next']}"
+        assert served.call("GET", f"{QUEUE}?cursor=nonsense")[0] == 422
+        assert served.call("GET", f"{QUEUE}?limit=0")[0] == 422
+        assert served.call("GET", f"{QUEUE}?state=done")[0] == 422
+    assert seen == [3, 7, 9, 11, 12]
+
+
+def test_one_is_me(world: World) -> None:
+    mine = replace(STATUS, snapshot=snapshot(PENDING, RUNNING, ("x", ME)))
+    with serving(world, status=lambda: mine) as served:
+        assert [job["job_id"] for job in served.call("GET", f"{QUEUE}?user=me")[1]["jobs"]] == [3, 7, 11]
+
+
+@settings(max_examples=60)
+@given(
+    pending=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1)), max_size=20),
+    running=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1)), max_size=20),
+    most=st.integers(1, 7),
+    user=st.sampled_from(["", "alice", "bob"]),
+)
+def test_pages_hold_every_job_once(
+    pending: list[tuple[int, int]], running: list[tuple[int, int]], most: int, user: str
+) -> None:
+    """Also where a number is both pending and running, as with arrays."""
+    pending, running = (list({row[0]: row for row in rows}.values()) for rows in (pending, running))
+    seen = snapshot(*(columns(*({"job_id": i, "user": u} for i, u in rows)) for rows in (pending, running)))
+    found: list[tuple[int, str]] = []
+    after = 0
+    while True:
+        page = queue_page(seen, Sought(user=user), after, most)
+        assert len(page.jobs) <= most
+        found += [(job.job_id, job.state) for job in page.jobs]
+        if not page.more:
+            break
+        after = page.last
+    wanted = [
+        (i, state)
+        for rows, state in ((pending, "PENDING"), (running, "RUNNING"))
+        for i, u in rows
+        if user in ("", ("alice", "bob")[u])
+    ]
+    assert Counter(found) == Counter(wanted)
+    assert [i for i, _ in found] == sorted(i for i, _ in wanted)
+    assert page.total == len(wanted)
+
+
+def test_a_long_queue_is_not_copied(world: World) -> None:
+    """Only the page's rows become objects."""
+    count = 100_000
+    many = columns({"job_id": 1})
+    many = many.take(np.zeros(count, dtype=np.int64))
+    many = replace(many, job_id=np.arange(1, count + 1))
+    page = queue_page(snapshot(many, columns()), Sought(), 0, 50)
+    assert (page.total, len(page.jobs), page.more) == (count, 50, True)
