@@ -13,7 +13,6 @@ from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
 from mirage.cli.daemon import daemon_command
 from mirage.cli.db import db_app
-from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
@@ -22,6 +21,7 @@ from mirage.cli.plugins import plugins_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
 from mirage.cli.submit import submit_command
+from mirage.cli.tokens import tokens_app
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
 from mirage.client.errors import ClientError
@@ -38,7 +38,6 @@ app.command("demo")(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
-app.add_typer(db_app, name="db")
 app.command("doctor")(doctor_command)
 app.command(
     "submit",
@@ -47,6 +46,7 @@ app.command(
 )(submit_command)
 app.command("chains")(chains_command)
 app.add_typer(chain_app, name="chain")
+app.add_typer(tokens_app, name="tokens")
 app.command("agent")(agent_command)
 app.command("replay")(replay_command)
 app.command("simulate")(simulate_command)

@@ -1,5 +1,6 @@
 """Fixtures of the interface's tests."""
 
 from api_world import world
+from network_world import network
 
-__all__ = ["world"]
+__all__ = ["network", "world"]

@@ -2,105 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import shutil
-import tempfile
-import threading
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
-import jwt
 import pytest
-from api_world import HandLoop, definition
+from api_world import definition
+from network_world import CHAINS, TOKENS, slurm_token
 
-from mirage.api.access.gate import Gate
 from mirage.api.access.policy import Policy
 from mirage.api.access.scope import Scope
-from mirage.api.access.slurmtokens import Claims, SlurmTokens
 from mirage.api.access.tokens import TokenBook
 from mirage.api.listening import Listening
-from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
 from mirage.domain.errors import ConfigError
-from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-KEY = b"k" * 32
-CHAINS, TOKENS = "/api/v1/chains", "/api/v1/tokens"
-
-
-@dataclass
-class Answer:
-    status: int
-    headers: dict[str, str]
-    body: Any
-
-
-@dataclass
-class Network:
-    """A server on a loopback port, and what a caller there can do."""
-
-    server: ApiServer
-    gate: Gate
-    loop: HandLoop
-    policies: list[Policy]
-
-    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        host = urlsplit(self.server.url)
-        connection = http.client.HTTPConnection(host.hostname or "", host.port, timeout=60)
-        text = body if isinstance(body, str | None) else json.dumps(body)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, text, {"Content-Type": "application/json"} | sent)
-        response = connection.getresponse()
-        content = response.read()
-        connection.close()
-        kind = response.headers.get("content-type", "")
-        answered = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, answered, json.loads(content) if "json" in kind else content.decode())
-
-    def token(self, owner: str = "ada", scope: Scope = Scope.OPERATE, lifetime: int = 0) -> str:
-        return self.gate.tokens.create(owner, "test", scope, lifetime)[0]
-
-    def with_token(self, method: str, path: str, token: str, body: Any = None) -> Answer:
-        return self.call(method, path, body, Authorization=f"Bearer {token}")
-
-    def cookie(self, token: str) -> str:
-        answer = self.call("POST", "/login", urlencode({"token": token}), Accept="text/html")
-        assert answer.status == 303
-        return answer.headers["set-cookie"].split(";")[0]
-
-
-def slurm_token(name: str = "ada", **claims: Any) -> str:
-    return jwt.encode({"sun": name, "exp": 4_000_000_000, "iat": 1_700_000_000} | claims, KEY, "HS256")
-
-
-@pytest.fixture
-def network(tmp_path: Path) -> Iterator[Network]:
-    folder = Path(tempfile.mkdtemp(prefix="mirage-net-"))
-    loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [Policy()]
-    (tmp_path / "jwt.key").write_bytes(KEY)
-    gate = Gate(
-        frozenset({"chief"}),
-        lambda: policies[-1],
-        TokenBook(store.tokens),
-        SlurmTokens(tmp_path / "jwt.key", None, Claims()),
-    )
-    service = ApiService(lambda: loop.status, loop.commands.put, loop.entries, gate=gate)
-    server = ApiServer(service, folder / "api.sock", Listening.of("127.0.0.1:0"))
-    thread = threading.Thread(target=loop.run)
-    thread.start()
-    server.start()
-    yield Network(server, gate, loop, policies)
-    server.stop()
-    loop.ended.set()
-    thread.join()
-    store.close()
-    shutil.rmtree(folder)
+    from network_world import Network
 
 
 def test_nobody_in_particular_sees_nothing(network: Network) -> None:

@@ -1,0 +1,97 @@
+"""``mirage tokens``: tokens for programs and browsers that come over the network."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from mirage.cli.connection import connect, exit_codes
+
+tokens_app = typer.Typer(help="Tokens for programs and browsers that come over the network.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
+Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="What it is for.")]
+ScopeName = Annotated[
+    str, typer.Option("--scope", metavar="SCOPE", help="What it allows: read, operate or admin.")
+]
+Lifetime = Annotated[str, typer.Option("--expires", metavar="TIME", help="Such as 12h or 90d; 0: never.")]
+Owner = Annotated[str, typer.Option("--user", metavar="NAME", help="Administrators: in whose name.")]
+Every = Annotated[bool, typer.Option("--all", help="Administrators: everybody's.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="As mirage tokens list shows it.")]
+
+
+@tokens_app.command("create")
+def create_command(
+    label: Label = "",
+    scope: ScopeName = "read",
+    expires: Lifetime = "90d",
+    user: Owner = "",
+    as_json: AsJson = False,
+    socket: Socket = "",
+) -> None:
+    """Make a token and show it, this once."""
+    wish = {"label": label, "scope": scope, "lifetime": _seconds(expires), "owner": user}
+    with exit_codes():
+        made = connect(socket).post("/tokens", wish)
+    if as_json:
+        typer.echo(json.dumps(made))
+        return
+    typer.echo(made["token"])
+    lasts = f"until {made['expires']}" if made["expires"] else "until it is revoked"
+    said = f"Token {made['id']} of {made['owner']}, scope {made['scope']}, {lasts}"
+    typer.echo(f"{said}. Keep it: it is not shown again.", err=True)
+
+
+@tokens_app.command("list")
+def list_command(every: Every = False, as_json: AsJson = False, socket: Socket = "") -> None:
+    """List tokens, oldest first; what they are is never shown again."""
+    with exit_codes():
+        document = connect(socket).get("/tokens", all=every or None)
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    from mirage.cli.chaintables import print_table
+
+    head = ("ID", "OWNER", "SCOPE", "EXPIRES", "USED", "LABEL")
+    rows = [
+        (
+            each["id"],
+            each["owner"],
+            each["scope"],
+            each["expires"] or "never",
+            each["used"] or "never",
+            each["label"],
+        )
+        for each in document["tokens"]
+    ]
+    print_table([head, *rows])
+
+
+@tokens_app.command("revoke")
+def revoke_command(token_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
+    """End a token, and the browsers' sessions that it opened."""
+    with exit_codes():
+        gone = connect(socket).transport.ask("DELETE", f"/tokens/{quote(token_id, safe='')}")
+    typer.echo(json.dumps(gone) if as_json else f"token {gone['id']} of {gone['owner']} counts no more")
+
+
+@tokens_app.command("link")
+def link_command(as_json: AsJson = False, socket: Socket = "") -> None:
+    """Show a link that logs a browser in as you, once, within ten minutes."""
+    with exit_codes():
+        made = connect(socket).post("/tokens/link")
+    typer.echo(json.dumps(made) if as_json else made["url"])
+
+
+def _seconds(text: str) -> int:
+    from mirage.domain.errors import BadSpelling
+    from mirage.slurm.duration import parse_human
+
+    try:
+        return 0 if text in ("0", "never") else parse_human(text)
+    except BadSpelling as error:
+        raise typer.BadParameter(str(error), param_hint="--expires") from None
