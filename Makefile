@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract testbed reference clean
+.PHONY: demo test lint types contract testbed reference package package-test image clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -8,6 +8,7 @@ $(V)/.ready: pyproject.toml constraints.txt $(wildcard plugins/*/pyproject.toml)
 	$(PY) -m venv .venv
 	$(V)/pip install --quiet --upgrade 'pip>=25.1'
 	$(V)/pip install --quiet -c constraints.txt -e '.[all,train,slurm]' $(PLUGINS) --group dev
+	$(V)/mirage demo --prepare
 	touch $@
 
 demo: $(V)/.ready
@@ -36,5 +37,16 @@ reference: $(V)/.ready
 	$(V)/mirage config reference >deploy/mirage.toml.new
 	mv deploy/mirage.toml.new deploy/mirage.toml
 
+# What a site installs, for this machine's release and Python; see docs/deploy.md.
+package:
+	deploy/package/build deb tar
+
+# The package on a clean machine; needs a container engine, and MIRAGE_BASE_IMAGE (tests/containers.py).
+package-test: $(V)/.ready package
+	MIRAGE_PACKAGE=$$(ls -t dist/*.deb | head -1) $(V)/pytest -n 0 tests/deploy/test_installed_package.py -rs
+
+image:
+	docker build -f deploy/container/Dockerfile -t mirage $(if $(MIRAGE_BASE_IMAGE),--build-arg BASE=$(MIRAGE_BASE_IMAGE)) .
+
 clean:
-	rm -rf .venv demo-out
+	rm -rf .venv demo-out dist
