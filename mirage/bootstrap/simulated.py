@@ -38,7 +38,7 @@ def simulated_view(section: SimulatedSection, state: Path) -> View:
     clock = _own_clock(state / "simulated-clock.json", section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()
-    cluster = PacedCluster(SimulatedCluster(Simulation(config, _background(section.trace, now), start=now)), clock)
+    cluster = PacedCluster(SimulatedCluster(Simulation(config, background(section.trace, now), start=now)), clock)
     lore = Lore(jobs=cluster, standings=cluster, description=lambda: config, copied=lambda _: section.cluster)
     return View(cluster, cluster, cluster, clock, lore)
 
@@ -54,7 +54,7 @@ def _own_clock(file: Path, rate: float) -> AcceleratedClock:
     return clock
 
 
-def _background(trace: str, now: Seconds) -> JobTable | None:
+def background(trace: str, now: Seconds) -> JobTable | None:
     """The load of ``trace`` moved in time, so that it has run for some days by ``now``."""
     if not trace:
         return None

@@ -1,4 +1,4 @@
-"""``mirage demo``: the whole path on a bundled workload, without Slurm."""
+"""``mirage demo``: a daemon on a simulated cluster, with chains and the page; or the report of a replay."""
 
 from __future__ import annotations
 
@@ -6,14 +6,54 @@ from typing import Annotated
 
 import typer
 
+Port = Annotated[
+    int,
+    typer.Option(min=0, max=65_535, help="Where the page is, on this machine only; 0: 8642, or any that is free."),
+]
+Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, help="Simulated seconds a second.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Of the generated workload [10; with --report 1].")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, line by line.")]
+Prepare = Annotated[bool, typer.Option("--prepare", help="Compile the simulator, which is done once, and end.")]
+Report = Annotated[bool, typer.Option("--report", help="Replay ten generated days instead, and write a report.")]
 Out = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
-Seed = Annotated[int, typer.Option(help="Seed of the generated workload.")]
 
 DAY = 86_400
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
+RATE = 720.0
+"""An hour in five seconds: links of a day last two minutes."""
+SEED = 10
+"""A load whose queue is empty as the demo begins, and hours long later."""
 
 
-def demo_command(out: Out = "demo-out", seed: Seed = 1) -> None:
+def demo_command(
+    *,
+    port: Port = 0,
+    rate: Rate = RATE,
+    seed: Seed = None,
+    verbose: Verbose = False,
+    prepare: Prepare = False,
+    report: Report = False,
+    out: Out = "demo-out",
+) -> None:
+    """Watch Mirage keep chains alive on a simulated cluster, in the browser.
+
+    Daemon, cluster, background load, four chains and the page run in this process; nothing is left of them.
+    """
+    if report:
+        _write_report(out, 1 if seed is None else seed)
+        return
+    from mirage.cli.demoworld import DemoWorld, prepare_simulator
+
+    if prepare:
+        prepare_simulator()
+        return
+    from mirage.daemon.process import leave
+
+    seed = SEED if seed is None else seed
+    leave(DemoWorld(port=port, rate=rate, seed=seed, verbose=verbose).run())
+
+
+def _write_report(out: str, seed: int) -> None:
     """Generate ten busy days of a small GPU cluster, replay a two-link service on them, write the report."""
     from pathlib import Path
 

@@ -104,7 +104,7 @@ def test_the_choices_of_an_option_are_named() -> None:
 def test_demo_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="the report needs the extra 'report'")
     monkeypatch.chdir(tmp_path)
-    shown = answer("demo")
+    shown = answer("demo", "--report")
     assert "reactive" in shown
     assert "oracle" in shown
     page = (tmp_path / "demo-out" / "report.html").read_text()

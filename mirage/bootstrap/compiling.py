@@ -1,0 +1,35 @@
+"""Compiles what a daemon calls of the simulator, before anybody waits for it."""
+
+from __future__ import annotations
+
+from mirage.backends.simulated import SimulatedCluster
+from mirage.bootstrap.simulated import background
+from mirage.control.observing import Observer
+from mirage.domain.job import JobChange, JobRequest
+from mirage.predictors.lookahead import Lookahead
+from mirage.simulator.configuration.clusterfile import load_cluster
+from mirage.simulator.simulation import Simulation
+
+_NOW = 1_800_000_000
+"""Any instant: the load of the preset is moved to it."""
+_HOUR = 3_600
+
+
+def compile_simulator() -> None:
+    """Call everything once on a small cluster: about a minute where nothing is compiled yet, else a second.
+
+    What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
+    """
+    config = load_cluster("demo")
+    cluster = SimulatedCluster(Simulation(config, background("generated:demo:1", _NOW), start=_NOW))
+    request = JobRequest("compile", "nobody", _HOUR, partition="npu", held=True)
+    job = cluster.submit(request)
+    for change in (JobChange(nice=1), JobChange(begin=_NOW + _HOUR), JobChange(node_list="npu01")):
+        cluster.update(job, "nobody", change)
+    cluster.update(job, "nobody", JobChange(held=False))
+    cluster.advance(_NOW + 2 * _HOUR)
+    cluster.cancel(job, "nobody")
+    lookahead = Lookahead(config)
+    observer = Observer(cluster, cluster, cluster, cluster)
+    lookahead.predict(observer.observe(cluster.snapshot(), None, request, lookahead.wants))
+    cluster.estimate_start(request)

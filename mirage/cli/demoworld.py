@@ -1,0 +1,155 @@
+"""The world of the demo: one process, one temporary folder, nothing from outside."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.bootstrap.service import Service
+    from mirage.config.model import Config
+
+_PREFERRED_PORT = 8_642
+_HISTORY = 9 * 86_400
+"""How far back the demo's cluster remembers jobs: as long as it has run when the daemon begins."""
+_SLOW = 4.0
+"""Seconds after which whoever waits is told for what."""
+
+_CONFIGURATION = """
+[service]
+state = "{folder}/state"
+runtime = "{folder}/run"
+
+[cluster]
+backend = "simulated"
+
+[cluster.simulated]
+cluster = "demo"
+trace = "generated:demo:{seed}"
+rate = {rate}
+
+[loop]
+interval = {interval}
+predictor = "lookahead"
+shadows = ["quantile", "average"]
+
+[store]
+snapshot_every = 0
+
+[api]
+listen = "127.0.0.1:{port}"
+admins = ["{user}"]
+
+[log]
+level = "{level}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoWorld:
+    """What the command line asks for."""
+
+    port: int
+    """0: the preferred one, or any that is free."""
+    rate: float
+    seed: int
+    verbose: bool
+
+    def run(self) -> int:
+        """Until it is told to end; the exit status. Raises ``MirageError`` where it cannot be set up."""
+        from mirage.config.loading import load_config
+        from mirage.daemon.process import run_daemon
+
+        _forget_variables()
+        prepare_simulator()
+        with tempfile.TemporaryDirectory(prefix="mirage-demo-", ignore_cleanup_errors=True) as folder:
+            file = Path(folder, "mirage.toml")
+            file.write_text(self._configuration(folder), encoding="utf-8")
+            status = run_daemon(lambda: load_config(file), self._build)
+        typer.echo("The demo has ended; nothing is left of it.", err=True)
+        return status
+
+    def _configuration(self, folder: str) -> str:
+        from mirage.bootstrap.worlds import own_user
+
+        return _CONFIGURATION.format(
+            folder=folder,
+            seed=self.seed,
+            rate=self.rate,
+            interval=max(60, round(self.rate)),
+            port=self.port or _free_port(),
+            user=own_user(),
+            level="info" if self.verbose else "error",
+        )
+
+    def _build(self, config: Config, alive: Callable[[], None]) -> Service:
+        """The daemon's service, which knows of the days before it began and has the chains to see to."""
+        from mirage.api.access.scope import Scope
+        from mirage.bootstrap.service import build
+        from mirage.bootstrap.worlds import own_user
+        from mirage.cli.democast import demo_chains
+        from mirage.daemon.history import started_jobs
+        from mirage.domain.command import AddChain
+
+        service = build(config, alive)
+        assert service.lore.jobs is not None, "a simulated cluster knows its past"
+        service.store.waits.add(started_jobs(service.lore.jobs.jobs(_HISTORY)))
+        for chain in demo_chains(own_user(), str(Path(config.service.state).parent)):
+            service.commands.put(AddChain(chain, own_user()))
+        assert service.interface is not None
+        _announce(service.interface.login_link(own_user(), Scope.ADMIN), config, self.rate)
+        return service
+
+
+def prepare_simulator() -> None:
+    """Compile what the demo calls of the simulator, unless that was done before."""
+    said = "The simulator is being prepared; the first time on a machine it is compiled, for about a minute ..."
+    remark = threading.Timer(_SLOW, typer.echo, (said,), {"err": True})
+    remark.daemon = True
+    remark.start()
+    try:
+        from mirage.bootstrap.compiling import compile_simulator
+
+        compile_simulator()
+    finally:
+        remark.cancel()
+
+
+def _announce(link: str, config: Config, rate: float) -> None:
+    typer.echo(f"""
+  The page:       {link}
+                  (for this browser, once, within ten minutes; for another link see below)
+  Another shell:  export MIRAGE_SOCKET={config.api.socket}
+                  mirage chains        mirage explain train-llm        mirage predict -n 2 -t 12h
+                  mirage tokens link   (another browser)
+  Time:           an hour in {3_600 / rate:.3g} s
+  The end:        Ctrl-C
+""")
+    sys.stdout.flush()
+
+
+def _forget_variables() -> None:
+    """Of a daemon that this shell speaks to: the demo has a configuration of its own."""
+    for name in [name for name in os.environ if name.startswith("MIRAGE_")]:
+        del os.environ[name]
+
+
+def _free_port() -> int:
+    for port in (_PREFERRED_PORT, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise AssertionError("some port is free")

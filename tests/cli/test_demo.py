@@ -1,0 +1,134 @@
+"""The demo as a newcomer starts it: one process, its page, its chains, its end."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from mirage.client import Client, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PATIENCE = 300.0
+"""Seconds after which a test gives up: it may have to compile the simulator first. Nothing is asserted of them."""
+COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
+
+
+class Demo:
+    """A running demo, and what it has said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # Variables that would lead an ordinary daemon elsewhere must not reach this one.
+        misleading = {"MIRAGE_CLUSTER__BACKEND": "rest", "MIRAGE_SOCKET": "/nowhere", "TMPDIR": str(folder)}
+        with (folder / "said").open("w") as said:
+            self.process = subprocess.Popen(
+                COMMAND,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=os.environ | misleading | {"PYTHONUNBUFFERED": "1"},
+            )
+        self.greeting = self._read_greeting()
+        self.link = urlsplit(self._found(r"The page:\s+(http://\S+)"))
+        self.socket = self._found(r"MIRAGE_SOCKET=(\S+)")
+
+    def _read_greeting(self) -> str:
+        assert self.process.stdout is not None
+        said = ""
+        for line in self.process.stdout:
+            said += line
+            if "Ctrl-C" in line:
+                return said
+        raise AssertionError(f"it ended without a greeting: {(self.folder / 'said').read_text()}")
+
+    def _found(self, pattern: str) -> str:
+        found = re.search(pattern, self.greeting)
+        assert found, self.greeting
+        return found[1]
+
+    def get(self, target: str, cookie: str = "") -> tuple[int, dict[str, str], str]:
+        connection = http.client.HTTPConnection(self.link.netloc, timeout=60)
+        connection.request("GET", target, headers={"Cookie": cookie, "Accept": "text/html"})
+        response = connection.getresponse()
+        body = response.read().decode()
+        connection.close()
+        return response.status, dict(response.getheaders()), body
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self._holds(holds):
+            assert self.process.poll() is None, (self.folder / "said").read_text()
+            assert time.monotonic() < deadline, f"{what} never came"
+            time.sleep(0.1)
+
+    @staticmethod
+    def _holds(holds: Callable[[], bool]) -> bool:
+        try:
+            return holds()
+        except (OSError, ClientError):
+            return False
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    demo = Demo(tmp_path_factory.mktemp("d"))
+    yield demo
+    if demo.process.poll() is None:
+        demo.process.kill()
+        demo.process.wait()
+    assert demo.process.stdout is not None
+    demo.process.stdout.close()
+
+
+@pytest.mark.xdist_group("demo")
+def test_the_page_is_on_this_machine_only_and_the_link_opens_it_once(demo: Demo) -> None:
+    assert demo.link.hostname == "127.0.0.1"
+    demo.wait_until(lambda: demo.get("/healthz")[0] == 200, "an answer")
+    status, headers, _ = demo.get("/")
+    assert status == 303
+    assert headers["location"].startswith("/login")
+    target = f"{demo.link.path}?{demo.link.query}"
+    status, headers, _ = demo.get(target)
+    assert (status, headers["location"]) == (303, "/")
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert demo.get("/", cookie)[0] == 200
+    demo.wait_until(lambda: "train-llm" in demo.get("/", cookie)[2], "a chain on the page")
+    assert demo.get(target)[0] == 401
+
+
+@pytest.mark.xdist_group("demo")
+def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
+    client = Client(demo.socket)
+
+    def handed_over() -> bool:
+        pinned = client.chain("protein-folding")
+        return pinned.handovers > 0
+
+    demo.wait_until(handed_over, "a hand-over")
+    pinned = client.chain("protein-folding")
+    assert pinned.interruption == pinned.overlap == 0  # bound to its predecessor's nodes
+    demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
+    assert "refused" in client.chain("far-too-large").reason
+    assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}
+
+
+@pytest.mark.xdist_group("demo")
+def test_it_ends_when_told_and_leaves_nothing(demo: Demo) -> None:
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(PATIENCE) == 0
+    said = (demo.folder / "said").read_text()
+    assert "nothing is left of it" in said
+    assert "Traceback" not in said
+    assert [path.name for path in demo.folder.iterdir()] == ["said"]
