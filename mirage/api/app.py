@@ -13,6 +13,7 @@ from mirage.api.conventions.bounds import Bounds
 from mirage.api.conventions.faults import Faults
 from mirage.api.conventions.problems import install_problems
 from mirage.api.conventions.repeats import Repeats
+from mirage.api.conventions.requestlog import RequestLog
 from mirage.api.routes.about import about_routes
 from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.allocation import allocation_routes
@@ -71,4 +72,5 @@ def _install_conventions(app: FastAPI, service: ApiService) -> None:
     if service.answers is not None:
         app.add_middleware(Repeats, storage=service.answers)
     app.add_middleware(Bounds)
+    app.add_middleware(RequestLog)
     app.add_middleware(Faults, frame_ancestors=service.frame_ancestors)

@@ -40,13 +40,14 @@ class LoggedJournal:
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""
-        fields: dict[str, object] = {"kind": str(entry.kind), "at": entry.time}
+        fields: dict[str, object] = {"kind": str(entry.kind), "id": entry.key, "at": entry.time}
         if entry.chain is not None:
             fields["chain"] = entry.chain
         if entry.link:
             fields["link"] = entry.link
-        if entry.predictor:
-            fields["predictor"] = entry.predictor
+        for name in ("predictor", "model", "asked"):
+            if said := getattr(entry, name):
+                fields[name] = said
         _LOG.log(self._level(entry), "%s", entry.text, extra={"fields": fields})
         self._journal.write(entry)
         self._tell(entry)

@@ -26,7 +26,7 @@ from mirage.control.wallclock import JumpWatch
 from mirage.daemon.heartbeat import Heartbeat, read_beat
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import AlreadyRunning, single_instance
-from mirage.daemon.logs import JsonLines, KeyValues
+from mirage.daemon.logs import JsonLines, KeyValues, Prioritised, read_by_journal
 from mirage.daemon.notify import Notifier
 from mirage.daemon.reload import plan_reload
 from mirage.daemon.supervision import Supervisor
@@ -96,6 +96,29 @@ def test_a_line_can_be_taken_apart_again(text: str, value: str) -> None:
     assert "\n" not in line
     document = json.loads(JsonLines().format(record(text, chain=value)))
     assert (document["text"], document["chain"], document["from"]) == (text, value, "journal")
+
+
+def test_the_journal_is_told_how_urgent_each_line_is(tmp_path: Path) -> None:
+    made = record("trouble", chain="svc")
+    made.levelno, made.exc_info = logging.ERROR, (ValueError, ValueError("no"), None)
+    lines = Prioritised(KeyValues()).format(made).split("\n")
+    assert len(lines) > 1
+    assert all(line.startswith("<3>") for line in lines)
+    assert Prioritised(JsonLines()).format(record("all is well")).startswith("<6>{")
+    with (tmp_path / "stream").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        assert read_by_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
+        assert not read_by_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
+        assert not read_by_journal(stream, {}), "a terminal, a file, a pipe of somebody else"
+
+
+def test_a_decision_is_called_the_same_in_the_log_and_in_the_journal(caplog: pytest.LogCaptureFixture) -> None:
+    stored = MemoryJournal()
+    decision = Entry(5, ChainId("a"), EntryKind.DECISION, "hold: early", 2, "xgboost", model="0123456789ab")
+    with caplog.at_level(logging.INFO):
+        LoggedJournal(stored, lambda: None).write(decision)
+    fields = caplog.records[-1].fields
+    assert (fields["id"], fields["model"]) == (stored.entries[0].key, "0123456789ab")
 
 
 def test_a_line_reads_as_a_shell_would_read_it() -> None:

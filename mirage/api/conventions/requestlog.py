@@ -1,0 +1,63 @@
+"""A line of log for each request, by the number that its answer carries."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from mirage.api.access.caller import known_caller
+from mirage.api.conventions.faults import REQUEST_ID
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LOG = logging.getLogger("mirage.requests")
+_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class RequestLog:
+    """Within ``Faults``, which gives the number. What changes nothing and went well is for debugging only."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and say what came of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, began = 500, time.monotonic()
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            _log(scope, status, time.monotonic() - began)
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    level = _level(scope["method"], status)
+    if not _LOG.isEnabledFor(level):
+        return
+    caller = known_caller(scope)
+    fields = {
+        "kind": "request",
+        "request": scope.get(REQUEST_ID, ""),
+        "caller": caller.name if caller is not None else "",
+        "status": status,
+        "ms": round(1_000 * seconds, 1),
+    }
+    # The query is left out: it may hold what is nobody's business.
+    _LOG.log(level, "%s %s", scope["method"], scope["path"], extra={"fields": fields})
+
+
+def _level(method: str, status: int) -> int:
+    if status >= 500:
+        return logging.WARNING
+    return logging.DEBUG if method in _LOOKS and status < 400 else logging.INFO
