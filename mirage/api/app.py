@@ -20,6 +20,7 @@ from mirage.api.routes.allocation import allocation_routes
 from mirage.api.routes.audit import audit_routes
 from mirage.api.routes.chains import chain_routes
 from mirage.api.routes.cluster import cluster_routes
+from mirage.api.routes.configuration import configuration_routes
 from mirage.api.routes.events import event_routes
 from mirage.api.routes.jobs import job_routes
 from mirage.api.routes.login import login_routes
@@ -27,6 +28,7 @@ from mirage.api.routes.me import me_routes
 from mirage.api.routes.metrics import metrics_routes
 from mirage.api.routes.notifications import notification_routes
 from mirage.api.routes.predictions import prediction_routes
+from mirage.api.routes.predictors import predictor_routes
 from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.timeline import timeline_routes
 from mirage.api.routes.tokens import token_routes
@@ -49,6 +51,8 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(event_routes(service))
     routes.include_router(cluster_routes(service))
     routes.include_router(prediction_routes(service))
+    routes.include_router(predictor_routes(service))
+    routes.include_router(configuration_routes(service))
     routes.include_router(job_routes(service))
     routes.include_router(protection_routes(service))
     routes.include_router(notification_routes(service))

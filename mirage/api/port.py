@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirage.api.access.gate import Gate
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mirage.domain.command import Command
     from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.journal import Entry
+    from mirage.predictors.artifacts.shelf import Version
     from mirage.replay.shadows import Measured
     from mirage.store.answers import AnswerStore
     from mirage.store.audit import AuditLog
@@ -68,6 +69,35 @@ class Telemetry:
     seconds."""
 
 
+class Models(Protocol):
+    """The predictors that are installed, and the trained models that are kept."""
+
+    def installed(self) -> tuple[str, ...]:
+        """Names of all predictors."""
+
+    def at_work(self) -> tuple[str, tuple[str, ...], str]:
+        """As the configuration names them: in charge, in shadow, and who answers in their place."""
+
+    def versions(self) -> tuple[Version, ...]:
+        """Every trained model that is kept. Raises ``ArtifactMismatch``."""
+
+    def promote(self, name: str, version: str, *, force: bool) -> Version:
+        """Put a version in use. Raises ``ConfigError`` where it has done worse in shadow, unless ``force``."""
+
+    def rollback(self, name: str) -> Version:
+        """Put the version in use again that was before. Raises ``ConfigError`` where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of the configuration."""
+
+    key: str
+    value: object
+    source: str
+    """File and line, variable, or ``default``."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiService:
     """The daemon as the interface sees it; every callable may be called from any thread."""
@@ -95,6 +125,9 @@ class ApiService:
     """Real seconds that the last cycle took."""
     about_cluster: Callable[[], tuple[str, str | None]] = lambda: ("", None)
     """The back end, and Slurm's version where it is known. May take seconds at first."""
+    models: Models | None = None
+    configuration: Callable[[], Sequence[Setting]] = list
+    """Every key, secrets hidden."""
     gate: Gate = field(default_factory=Gate)
     """Who comes in, and how far."""
     url: Callable[[], str] = str

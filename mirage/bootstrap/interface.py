@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirage.api.feed import Feed
-from mirage.api.port import ApiService, Telemetry
+from mirage.api.port import ApiService, Inquiries, Setting, Telemetry
 from mirage.api.server import ApiServer
 from mirage.bootstrap.access import build_gate, listening
+from mirage.bootstrap.inquiries import NamedGuards
+from mirage.bootstrap.measurements import Measurements
+from mirage.bootstrap.models import ModelDesk
+from mirage.bootstrap.release import Release
+from mirage.config.display import masked, settings
+from mirage.domain.objective import Weights
 from mirage.provisioner.aims import parse_aim
 
 if TYPE_CHECKING:
@@ -17,9 +23,8 @@ if TYPE_CHECKING:
 
     from mirage.backends.acting.orders import OrderDesk
     from mirage.bootstrap.readiness import Readiness
+    from mirage.bootstrap.service import Service
     from mirage.config.model import ChainsSection, Config
-    from mirage.control.commands import CommandQueue
-    from mirage.control.loop import ControlLoop
     from mirage.domain.chain import ChainId
     from mirage.domain.journal import Entry
     from mirage.store.opening import Store
@@ -34,17 +39,17 @@ class Views:
     telemetry: Telemetry
 
 
-def build_interface(
-    config: Config, loop: ControlLoop, commands: CommandQueue, store: Store, desk: OrderDesk | None, views: Views
-) -> ApiServer:
+def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> ApiServer:
     """The server, not started yet. Raises ``ConfigError``."""
+    config, store = service.config, service.store
 
     def entries(chain: ChainId, limit: int) -> Sequence[Entry]:
         return [line.entry for line in store.journal.read(chain, limit=limit)]
 
-    service = ApiService(
-        status=lambda: loop.status,
-        ask=commands.put,
+    measurements = Measurements(store, service.clock, lambda: _weights(service.config))
+    shown = ApiService(
+        status=lambda: service.loop.status,
+        ask=service.commands.put,
         entries=entries,
         desk=desk,
         admins=frozenset(config.api.admins),
@@ -59,8 +64,22 @@ def build_interface(
         now=views.readiness.now,
         readiness=views.readiness,
         telemetry=views.telemetry,
+        inquiries=Inquiries(service.questions.ask, NamedGuards(service).of, measurements.of),
+        cycle_seconds=lambda: service.cycle_seconds,
+        about_cluster=Release(config),
+        models=ModelDesk(service, measurements),
+        configuration=lambda: _configuration(service),
     )
-    return ApiServer(service, Path(config.api.socket), listening(config.api))
+    return ApiServer(shown, Path(config.api.socket), listening(config.api))
+
+
+def _weights(config: Config) -> Weights:
+    return Weights(config.loop.interruption_price, config.loop.overlap_price)
+
+
+def _configuration(service: Service) -> list[Setting]:
+    """What holds now; secrets stand in files of their own, and passwords within addresses are hidden."""
+    return [Setting(".".join(key), masked(value), service.origin(key)) for key, value in settings(service.config)]
 
 
 def build_feed(store: Store) -> Feed:

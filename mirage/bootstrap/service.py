@@ -22,6 +22,7 @@ from mirage.bootstrap.worlds import build_world
 from mirage.control.commands import CommandQueue
 from mirage.control.loop import ControlLoop, Outside
 from mirage.control.pace import Pace
+from mirage.control.questions import QuestionDesk
 from mirage.control.watching import SnapshotWatch
 from mirage.features.window import QueueWindows
 from mirage.metrics.standing import Sources
@@ -42,6 +43,15 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 
+def _nothing() -> None:
+    pass
+
+
+def _unknown(key: tuple[str, ...]) -> str:
+    del key
+    return "unknown"
+
+
 @dataclass(slots=True)
 class Service:
     """A loop with all that it runs on."""
@@ -53,8 +63,7 @@ class Service:
     clock: RealTimeClock
     pace: Pace
     commands: CommandQueue
-    interface: ApiServer | None
-    """Not started; ``None``: not wanted."""
+    questions: QuestionDesk
     lore: Lore
     """What is known of the cluster beyond its queue."""
     jobs: StoredJobs
@@ -64,6 +73,18 @@ class Service:
     """Are told of each cycle, by the loop's thread: must be quick, wait for nothing and raise nothing."""
     watching: Observability = field(default_factory=Observability)
     """Metrics, and messages to people."""
+    interface: ApiServer | None = None
+    """Not started; ``None``: not wanted."""
+    reload: Callable[[], None] = _nothing
+    """Reads the configuration again before the next cycle. Any thread."""
+    origin: Callable[[tuple[str, ...]], str] = _unknown
+    """Where the value of a key comes from."""
+    cycle_seconds: float | None = None
+    """Real seconds that the last cycle took."""
+
+    def answer_question(self, alive: Callable[[], None]) -> bool:
+        """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
+        return self.questions.answer(lambda question: self.loop.foresee(question, alive))
 
     def tell_cycle(self) -> None:
         """A cycle has ended, and what it wrote is stored."""
@@ -92,6 +113,7 @@ class Service:
 
     def close(self) -> None:
         """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""
+        self.questions.close()
         self.guards.close()
         self.watching.close()
         self.store.close()
@@ -149,10 +171,10 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     feed = build_feed(store)
     readiness = Readiness(lambda: loop.status, world.clock.now, pace, store)
     views = Views(feed, readiness, watching.telemetry(config.metrics.anonymous))
-    interface = build_interface(config, loop, commands, store, world.desk, views) if config.api.enabled else None
     lore = world.lore if config.store.history else replace(world.lore, history=None)
     watchers = (feed.cycled, watching.seen)
-    return Service(
+    questions = QuestionDesk(commands.nudge)
+    service = Service(
         config,
         loop,
         guards,
@@ -160,10 +182,13 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         world.clock,
         pace,
         commands,
-        interface,
+        questions,
         lore,
         jobs,
         windows,
         watchers,
         watching,
     )
+    if config.api.enabled:
+        service.interface = build_interface(service, world.desk, views)
+    return service

@@ -20,8 +20,6 @@ ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As fo
 Since = Annotated[str, typer.Option(help="How far back hand-overs count, such as 30d.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
-FEWEST = 5
-"""Hand-overs below which a comparison says nothing."""
 _SPAN = "30d"
 _EXPLAINED = (
     "Errors: forecasts as links were really submitted, against their real starts. Would-be hand-overs: from when "
@@ -46,17 +44,9 @@ def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: As
 
 def objection(artifact: Path, config: str) -> str:
     """Why this model had better not be put in use, as measured in shadow; empty: nothing speaks against it."""
-    from mirage.predictors.artifacts.manifest import read_manifest
+    from mirage.replay.promotion import objection_to
 
-    manifest = read_manifest(artifact)
-    for each in measurements(_loaded(config), _SPAN):
-        name, _, folder = each.predictor.partition(":")
-        if name != manifest.plugin or not (Path(folder) / "manifest.json").is_file():
-            continue
-        if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
-            more = f"{-each.gain:.2f} h more a hand-over than the predictor in charge"
-            return f"in shadow it would have cost {more} ({each.handovers} hand-overs, +-{each.gain_error:.2f} h)"
-    return ""
+    return objection_to(artifact, measurements(_loaded(config), _SPAN))
 
 
 def measurements(config: Config, since: str) -> tuple[Measured, ...]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PASSWORD = re.compile(r"(://[^:@/]*):.*@")
+_PARAMETER = re.compile(r"([?&](?:password|sslpassword|token|key)=)[^&#]*", re.IGNORECASE)
 
 
 def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -25,4 +26,6 @@ def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 def masked(value: object) -> object:
     """The value for people's eyes: a password within a URL is hidden."""
-    return _PASSWORD.sub(r"\1:***@", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", value))

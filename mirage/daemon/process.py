@@ -59,6 +59,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
         notifier = Notifier(os.environ)
         with loaded.explaining():
             service = build(config, notifier.alive)
+        service.origin = loaded.origin
         with ExitStack() as closing:
             closing.callback(_close, service)
             daemon = _Daemon(service, load, notifier)
@@ -88,7 +89,11 @@ class _Daemon:
         self._reload_asked = threading.Event()
         self._ended = threading.Event()
         every = self._notifier.watchdog_seconds / 2 or 3_600.0
-        self._ticks = WallTicks(service.clock, service.pace, service.commands, self._notifier.alive, every)
+        alive = self._notifier.alive
+        self._ticks = WallTicks(
+            service.clock, service.pace, service.commands, alive, every, lambda: service.answer_question(alive)
+        )
+        service.reload = self._ask_reload
 
     def run(self, closing: ExitStack) -> int:
         """Cycle until told to end; what has to be ended then is put on ``closing``."""
@@ -160,6 +165,7 @@ class _Daemon:
             plan = plan_reload(self._service.config, loaded.config)
             with loaded.explaining():
                 self._service.reconfigure(plan.config)
+            self._service.origin = loaded.origin
         except MirageError as error:
             _LOG.error("the old configuration stays: %s", error)
         else:

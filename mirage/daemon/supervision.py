@@ -33,7 +33,8 @@ class Supervisor:
         self._notice_jump()
         began = time.monotonic()
         cycle = self._attempt()
-        self._service.watching.meters.cycled(time.monotonic() - began, failed=bool(self.failures))
+        self._service.cycle_seconds = took = time.monotonic() - began
+        self._service.watching.meters.cycled(took, failed=bool(self.failures))
         return cycle
 
     def _attempt(self) -> Cycle:

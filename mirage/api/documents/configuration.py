@@ -1,0 +1,24 @@
+"""The daemon's configuration, for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class SettingDocument(BaseModel):
+    """One key."""
+
+    key: str
+    """Such as ``loop.interval``."""
+    value: Any
+    """Durations are seconds; passwords within addresses are hidden."""
+    source: str
+    """File and line, variable, or ``default``."""
+
+
+class ConfigurationDocument(BaseModel):
+    """Every key, in the order of the reference."""
+
+    settings: list[SettingDocument]

@@ -1,0 +1,155 @@
+"""Predictors: which there are, what they do here, how good they have been; and the trained models kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from mirage.api.documents.chains import instant
+from mirage.api.documents.predictions import PastError, past_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.predictors.artifacts.shelf import Version
+    from mirage.replay.shadows import Measured
+
+
+class PredictorDocument(BaseModel):
+    """One predictor that decides, watches or could be asked."""
+
+    name: str
+    """As the configuration or a chain names it."""
+    in_charge: bool
+    shadow: bool
+    fallback: bool
+    """It answers where another cannot."""
+    chains: int
+    """Chains, not over, whose links it times."""
+    past: PastError | None
+    """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+
+
+class ModelVersion(BaseModel):
+    """One version of a trained model."""
+
+    name: str
+    version: str
+    current: bool
+    """Whether it is the one in use where the predictor is named without a version."""
+    cluster: str
+    first: str | None
+    """The first hand-over that it has learnt from; of traces without a calendar, in their own time."""
+    last: str | None
+    handovers: int
+    metrics: dict[str, float]
+    """How it did on the hand-overs kept for validation, as its training says."""
+    manifest: dict[str, Any]
+
+
+class PredictorList(BaseModel):
+    """All of it."""
+
+    installed: list[str]
+    """Every name that a configuration, a chain or a question may use, some with a parameter: ``fixed:6h``."""
+    predictors: list[PredictorDocument]
+    """Those at work."""
+    models: list[ModelVersion]
+
+
+class ShadowResult(BaseModel):
+    """One predictor over all hand-overs of the last 30 days. Hours, as ``mirage models shadow`` tells them."""
+
+    predictor: str
+    in_charge: bool
+    forecasts: int
+    error: float | None
+    absolute_error: float | None
+    pinball: float | None
+    coverage: float | None
+    handovers: int
+    interruption: float | None
+    overlap: float | None
+    cost: float | None
+    gain: float | None
+    gain_error: float | None
+
+
+class ShadowResults(BaseModel):
+    """Predictors in charge and in shadow, compared: those in charge first, then by gain."""
+
+    predictors: list[ShadowResult]
+
+
+class Promotion(BaseModel):
+    """Which version to put in use."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: str
+    force: bool = False
+    """Also where it did worse in shadow."""
+
+
+class ModelAnswer(BaseModel):
+    """What came of it."""
+
+    sentence: str
+    model: ModelVersion
+
+
+def predictor_documents(
+    at_work: tuple[str, tuple[str, ...], str],
+    chains: Mapping[str, int],
+    past: Mapping[str, Measured],
+) -> list[PredictorDocument]:
+    """Those that the configuration names, then those that only chains do; ``chains`` by name, empty: none."""
+    charge, shadows, fallback = at_work
+    names = dict.fromkeys((charge, *shadows, fallback, *filter(None, chains)))
+    return [
+        PredictorDocument(
+            name=name,
+            in_charge=name == charge,
+            shadow=name in shadows,
+            fallback=name == fallback,
+            chains=chains.get(name, 0) + (chains.get("", 0) if name == charge else 0),
+            past=_past(name, past),
+        )
+        for name in names
+    ]
+
+
+def model_version(version: Version) -> ModelVersion:
+    """One version on the shelf."""
+    manifest = version.manifest
+    return ModelVersion(
+        name=version.name,
+        version=version.version,
+        current=version.current,
+        cluster=manifest.cluster.name,
+        first=instant(manifest.training.first),
+        last=instant(manifest.training.known),
+        handovers=manifest.training.handovers,
+        metrics=manifest.metrics,
+        manifest=asdict(manifest),
+    )
+
+
+def shadow_result(measured: Measured) -> ShadowResult:
+    """Numbers that are not known are ``null``."""
+    known = {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(measured).items()
+    }
+    return ShadowResult(**known)
+
+
+def _past(name: str, past: Mapping[str, Measured]) -> PastError | None:
+    """Trained models are measured by the folders of their versions: ``xgboost:/path/xgboost``."""
+    found = past.get(name) or next(
+        (each for key, each in past.items() if key.startswith(f"{name}:") and key.endswith(f"/{name}")), None
+    )
+    return past_error(found) if found is not None and found.forecasts else None

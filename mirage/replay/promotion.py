@@ -1,0 +1,32 @@
+"""Whether a trained model had better not be put in use, by what was measured of it in shadow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.predictors.artifacts.manifest import MANIFEST, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.replay.shadows import Measured
+
+FEWEST = 5
+"""Hand-overs below which a comparison says nothing."""
+
+
+def objection_to(artifact: Path, measured: Iterable[Measured]) -> str:
+    """Why this model had better not be put in use; empty: nothing speaks against it.
+
+    Raises ``ArtifactMismatch``.
+    """
+    manifest = read_manifest(artifact)
+    for each in measured:
+        name, _, folder = each.predictor.partition(":")
+        if name != manifest.plugin or not (Path(folder) / MANIFEST).is_file():
+            continue
+        if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
+            more = f"{-each.gain:.2f} h more a hand-over than the predictor in charge"
+            return f"in shadow it would have cost {more} ({each.handovers} hand-overs, +-{each.gain_error:.2f} h)"
+    return ""

@@ -1,0 +1,151 @@
+"""Predictors, trained models and the configuration over the interface."""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from serving import serving
+
+from mirage.api.port import Inquiries, Setting
+from mirage.domain.errors import ConfigError
+from mirage.predictors.artifacts.answers import Scores
+from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
+from mirage.predictors.artifacts.shelf import Version
+from mirage.replay.shadows import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from api_world import World
+
+PATH = "/api/v1/predictors"
+MANIFEST = Manifest(
+    "xgboost",
+    "1",
+    "v2",
+    "hash",
+    ClusterMark("site", "print", (4, 8)),
+    TrainingMark("trace", "print", 1_600_000_000, 1_600_000_100, 1_600_000_200, 50),
+    (1,),
+    Scores(),
+    {"absolute_x": 1.5},
+    {},
+    {},
+)
+OLD, NEW = "0123456789ab", "ba9876543210"
+
+
+@dataclass
+class Desk:
+    """Two versions of one model; the new one did badly in shadow."""
+
+    in_use: str = OLD
+    asked: list[str] = field(default_factory=list)
+
+    def installed(self) -> tuple[str, ...]:
+        return ("reactive", "quantile", "xgboost")
+
+    def at_work(self) -> tuple[str, tuple[str, ...], str]:
+        return "xgboost", ("average",), "quantile"
+
+    def versions(self) -> tuple[Version, ...]:
+        return tuple(Version("xgboost", each, each == self.in_use, MANIFEST) for each in (OLD, NEW))
+
+    def promote(self, name: str, version: str, *, force: bool) -> Version:
+        if not force:
+            raise ConfigError(name, "in shadow it would have cost more")
+        self.in_use = version
+        return Version(name, version, True, MANIFEST)
+
+    def rollback(self, name: str) -> Version:
+        self.in_use = OLD
+        return Version(name, OLD, True, MANIFEST)
+
+
+def measured(name: str, in_charge: bool) -> Measured:
+    return Measured(name, in_charge, 12, 0.5, 1.0, 0.25, 0.8, 0, math.nan, math.nan, math.nan, math.nan, math.nan)
+
+
+@pytest.fixture
+def modelled(world: World) -> Iterator[World]:
+    past = (measured("xgboost:/state/models/xgboost", True), measured("average", False))
+    inquiries = Inquiries(lambda question: Future(), lambda name: None, lambda alike: past)
+    settings = [Setting("loop.interval", 60, "default"), Setting("api.admins", ("bin",), "/etc/m.toml:3")]
+    with serving(world, models=Desk(), inquiries=inquiries, configuration=lambda: settings) as served:
+        yield served
+
+
+def test_what_is_installed_at_work_and_kept(modelled: World) -> None:
+    status, found = modelled.call("GET", PATH)
+    assert status == 200, found
+    assert found["installed"] == ["reactive", "quantile", "xgboost"]
+    assert [
+        (each["name"], each["in_charge"], each["shadow"], each["fallback"]) for each in found["predictors"]
+    ] == [
+        ("xgboost", True, False, False),
+        ("average", False, True, False),
+        ("quantile", False, False, True),
+    ]
+    assert found["predictors"][0]["past"]["absolute_error"] == 3_600
+    assert found["predictors"][2]["past"] is None
+    assert [(model["version"], model["current"]) for model in found["models"]] == [(OLD, True), (NEW, False)]
+    assert found["models"][0]["first"] == "2020-09-13T12:26:40Z"
+    assert found["models"][0]["manifest"]["cluster"]["nodes"] == [4, 8]
+
+
+def test_shadows_are_compared(modelled: World) -> None:
+    status, found = modelled.call("GET", f"{PATH}/shadow")
+    assert status == 200
+    assert [(each["in_charge"], each["absolute_error"], each["gain"]) for each in found["predictors"]] == [
+        (True, 1.0, None),
+        (False, 1.0, None),
+    ]
+
+
+def test_a_model_is_promoted_by_force_only_and_rolled_back(modelled: World) -> None:
+    status, problem = modelled.call("POST", f"{PATH}/xgboost/promote", {"version": NEW})
+    assert status == 409
+    assert "would have cost more" in problem["detail"]
+    status, answer = modelled.call("POST", f"{PATH}/xgboost/promote", {"version": NEW, "force": True})
+    assert status == 200
+    assert answer["sentence"] == f"xgboost {NEW} is in use; it decides from the next cycle on"
+    assert modelled.call("GET", PATH)[1]["models"][1]["current"]
+    status, answer = modelled.call("POST", f"{PATH}/xgboost/rollback")
+    assert (status, answer["model"]["version"]) == (200, OLD)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "expected", "words"),
+    [
+        ("xgboost/promote", {"version": "nix"}, 404, "no version nix"),
+        ("dqn/promote", {"version": NEW}, 404, "no model of dqn"),
+        ("dqn/rollback", None, 404, "no model of dqn"),
+        ("xgboost/promote", {}, 422, "version"),
+        ("xgboost/promote", {"version": NEW, "colour": 1}, 422, "colour"),
+        ("..%2Fetc/rollback", None, 404, ""),
+        ("Xgboost/rollback", None, 422, "name"),
+    ],
+)
+def test_mistakes_are_problems(modelled: World, path: str, body: object, expected: int, words: str) -> None:
+    status, problem = modelled.call("POST", f"{PATH}/{path}", body)
+    assert status == expected, problem
+    assert words in problem["detail"]
+
+
+def test_the_configuration_is_for_administrators(modelled: World) -> None:
+    status, found = modelled.call("GET", "/api/v1/configuration")
+    assert status == 200
+    assert found["settings"] == [
+        {"key": "loop.interval", "value": 60, "source": "default"},
+        {"key": "api.admins", "value": ["bin"], "source": "/etc/m.toml:3"},
+    ]
+    if os.getuid() != 0:
+        pytest.skip("speaking as another user needs root")
+    assert modelled.call("GET", "/api/v1/configuration", user="nobody")[0] == 403
+    assert modelled.call("POST", f"{PATH}/xgboost/rollback", user="nobody")[0] == 403
+    assert modelled.call("GET", PATH, user="nobody")[0] == 200

@@ -1,0 +1,158 @@
+"""The daemon's parts behind the interface, put together as the daemon does: questions, models, configuration."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import pytest
+from fakes import HOUR, FakeCluster
+
+from mirage.bootstrap.inquiries import NamedGuards
+from mirage.bootstrap.measurements import Measurements
+from mirage.bootstrap.models import ModelDesk
+from mirage.bootstrap.service import Service, assemble
+from mirage.bootstrap.worlds import World
+from mirage.config.loading import load_config
+from mirage.control.questions import Question, Role
+from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.domain.job import JobRequest
+from mirage.domain.objective import Weights
+from mirage.predictors.artifacts.answers import Scores
+from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
+from mirage.predictors.artifacts.shelf import Shelf
+from mirage.replay.promotion import objection_to
+from mirage.replay.shadows import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+JOB = JobRequest("probe", "alice", 4 * HOUR)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    cluster = FakeCluster(waits=[HOUR] * 30)
+    cluster.rate = 1.0  # type: ignore[attr-defined]
+    file = tmp_path / "mirage.toml"
+    file.write_text(
+        f'[service]\nstate = "{tmp_path}"\nruntime = "{tmp_path}"\n[loop]\nshadows = ["fixed:6h"]\n'
+        '[store]\nurl = "sqlite:///' + f'{tmp_path}/mirage.db"\n'
+    )
+    loaded = load_config(file)
+    made = assemble(loaded.config, World(cluster, cluster, cluster, cluster), lambda: None)  # type: ignore[arg-type]
+    made.origin = loaded.origin
+    yield made
+    made.close()
+
+
+def test_a_question_goes_through_the_daemon(service: Service) -> None:
+    service.loop.cycle()
+    assert service.interface is not None
+    inquiries = service.interface.service.inquiries
+    assert inquiries is not None
+    promise = inquiries.ask(Question(JOB, inquiries.named("fixed:9h")))
+    shown: list[str] = []
+    assert service.answer_question(lambda: shown.append("alive"))
+    assert not service.answer_question(lambda: None)
+    said = promise.result(0).said
+    assert [(each.predictor, each.role) for each in said] == [
+        ("quantile", Role.IN_CHARGE),
+        ("fixed:6h", Role.SHADOW),
+        ("fixed:9h", Role.NAMED),
+    ]
+    assert len(shown) == 3, "the watchdog hears of each"
+    assert inquiries.measured(None) == ()
+
+
+def test_named_predictors_are_kept_and_bounded_and_no_paths(service: Service, tmp_path: Path) -> None:
+    named = NamedGuards(service)
+    first = named.of("fixed:1h")
+    assert named.of("fixed:1h") is first
+    assert named.of("fixed:6h") is None, "it is asked anyway"
+    for hours in range(2, 12):
+        named.of(f"fixed:{hours + 10}h")
+    assert named.of("fixed:1h") is not first
+    service.reconfigure(service.config)
+    assert named.of("fixed:21h") is not None
+    for name in ("xgboost:/etc", "xgboost:../x", "", "a b", f"xgboost:{tmp_path}"):
+        with pytest.raises(PluginNotFound):
+            named.of(name)
+    with pytest.raises(ConfigError):
+        named.of("fixed:soon")
+
+
+def test_the_configuration_is_told_with_its_sources(service: Service) -> None:
+    assert service.interface is not None
+    told = {each.key: each for each in service.interface.service.configuration()}
+    assert told["loop.interval"].value == 60
+    assert told["loop.interval"].source == "default"
+    assert told["loop.shadows"].source.endswith("mirage.toml:5")
+    service.config = service.config.model_copy(
+        update={
+            "store": service.config.store.model_copy(update={"url": "postgresql://m:secret@db/x?password=also"})
+        }
+    )
+    url = next(each.value for each in service.interface.service.configuration() if each.key == "store.url")
+    assert url == "postgresql://m:***@db/x?password=***"
+
+
+def artifact(folder: Path, name: str = "xgboost", seed: int = 1) -> Path:
+    folder.mkdir(parents=True)
+    files = {"model.onnx": b"model", "ranges.json": b"{}"}
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    manifest = Manifest(
+        name,
+        "1",
+        "v2",
+        "hash",
+        ClusterMark("site", "print", None),
+        TrainingMark("trace", "print", 1_600_000_000, 1_600_000_100, 1_600_000_200, 50),
+        (seed,),
+        Scores(),
+        {"absolute_x": 1.5},
+        {},
+        {file: sha256(content).hexdigest() for file, content in files.items()},
+    )
+    (folder / "manifest.json").write_text(manifest.text())
+    return folder
+
+
+def test_models_are_promoted_and_rolled_back_and_the_daemon_reloads(service: Service, tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "models")
+    old, new = (shelf.keep(artifact(tmp_path / f"a{seed}", seed=seed)).version for seed in (1, 2))
+    reloads: list[bool] = []
+    service.reload = lambda: reloads.append(True)
+    desk = ModelDesk(service, Measurements(service.store, service.clock, Weights))
+    assert desk.promote("xgboost", old, force=False).current
+    assert desk.promote("xgboost", new, force=False).version == new
+    assert [each.version for each in desk.versions() if each.current] == [new]
+    assert desk.rollback("xgboost").version == old
+    with pytest.raises(ConfigError, match="no earlier version"):
+        desk.rollback("xgboost")
+    assert len(reloads) == 3
+    assert desk.at_work() == ("quantile", ("fixed:6h",), "quantile")
+
+
+def test_what_did_worse_in_shadow_is_objected_to(tmp_path: Path) -> None:
+    folder = artifact(tmp_path / "model")
+    nan = float("nan")
+    worse = Measured(f"xgboost:{folder}", False, 9, nan, nan, nan, nan, 9, nan, nan, nan, -0.5, 0.1)
+    assert "0.50 h more a hand-over" in objection_to(folder, [worse])
+    assert objection_to(folder, [replace(worse, gain=0.5)]) == ""
+    assert objection_to(folder, [replace(worse, handovers=4)]) == ""
+    assert objection_to(artifact(tmp_path / "other", seed=9), [worse]) == ""
+
+
+def test_measuring_is_done_once_for_all_who_ask_at_once(service: Service) -> None:
+    measurements = Measurements(service.store, service.clock, Weights)
+    threads = [threading.Thread(target=measurements.of) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert measurements.of(JOB) == ()
