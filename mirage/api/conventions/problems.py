@@ -71,7 +71,8 @@ def install_problems(app: FastAPI) -> None:
 
 def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """One problem: ``detail`` is for the reader, ``title`` is the status in words."""
-    document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
+    told = detail.encode("utf-8", "replace").decode()  # it may repeat what was sent
+    document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": told}
     return JSONResponse(document, status.value, headers, media_type="application/problem+json")
 
 

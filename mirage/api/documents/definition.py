@@ -17,7 +17,7 @@ from mirage.slurm.jobrequest import REFUSED
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mirage.api.access.caller import Caller
 
@@ -25,6 +25,7 @@ Document = dict[str, Any]
 
 _CHAIN = TypeAdapter(Chain)
 _BUILT_IN = {"handover": {"signal": {"name": "TERM", "lead": 60}}}
+_SPACE, _DELETE = 0x20, 0x7F
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -83,6 +84,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
 
 
 def _check(chain: Chain, caller: Caller) -> None:
+    _check_texts(chain)
     if not caller.is_known:
         raise NotPermitted(f"{caller.name} has no name on this machine, so no job can be submitted for it")
     if chain.owner != caller.name and not caller.is_root:
@@ -111,6 +113,41 @@ def _check(chain: Chain, caller: Caller) -> None:
     ):
         if number < 0:
             raise BadDocument(f"{name}: expected 0 or more")
+
+
+def _check_texts(chain: Chain) -> None:
+    """Names are shown to others and written to logs; script and environment alone may hold any bytes.
+
+    Raises ``BadDocument``.
+    """
+    for field, name in (("name", chain.name), ("request.name", chain.request.name)):
+        if any(ord(letter) < _SPACE or ord(letter) == _DELETE for letter in name):
+            raise BadDocument(f"{field}: {name[:80]!r} holds characters that steer a terminal")
+    batch = chain.request.batch and replace(chain.request.batch, text="", environment=())
+    for place, text in _texts(asdict(replace(chain, request=replace(chain.request, batch=batch))), ""):
+        if not _is_unicode(text):
+            raise BadDocument(f"{place}: {text[:80]!r} is not UTF-8")
+
+
+def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """Every text within, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(name, place)
+            yield from _texts(inner, f"{place}.{name}" if place else str(name))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, place)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_options(options: tuple[str, ...]) -> None:

@@ -61,7 +61,13 @@ def event_routes(service: ApiService) -> APIRouter:
     """The address of the stream."""
     routes = APIRouter(tags=["events"])
 
-    @routes.get("/events", summary="What happens, as it happens", response_class=EventStream, responses=_STREAM)
+    @routes.get(
+        "/events",
+        summary="What happens, as it happens",
+        status_code=200,  # the description of the interface cannot guess it from this class
+        response_class=EventStream,
+        responses=_STREAM,
+    )
     async def stream_events(
         caller: Reader,
         chain: Annotated[str, Query(description="Of this chain only, by its id or name.")] = "",
