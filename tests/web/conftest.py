@@ -30,6 +30,13 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="session")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page on chains in every condition, for an administrator who only looks."""
+    with seeded(SeededLoop.of(tmp_path_factory.mktemp("standing"), everything())) as found:
+        yield found
+
+
 @pytest.fixture
 def loop(tmp_path: Path) -> SeededLoop:
     """Chains in every condition."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirage.api.feed import Feed
-from mirage.api.port import ApiService
+from mirage.api.port import ApiService, Inquiries
 from mirage.control.commands import CommandQueue
+from mirage.control.questions import Foresight, Question, Role, Said
 from mirage.control.status import Status
 from mirage.domain.chain import (
     Chain,
@@ -30,6 +32,8 @@ from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.provisioner import requests
+from mirage.replay.shadows import Measured
+from mirage.store.audit import AuditEntry
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -39,6 +43,17 @@ if TYPE_CHECKING:
 
 NOW = 1_795_271_400  # 2026-11-21 14:30 UTC
 HOUR = 3_600
+DEEDS = (
+    ("alice", "create chain for alice", ChainId("llm-pretrain-k3q9"), "done"),
+    ("bob", "pause", ChainId("nightly-eval-x7w1"), "done"),
+    ("carol", "cancel", ChainId("llm-pretrain-k3q9"), "there is no chain llm-pretrain-k3q9"),
+)
+EXPLAINED = (
+    "submitted job 48900",
+    "link 1 has not started yet",
+    "job 48905 is held back",
+    "hold: it would most likely start in 6 h 30 min, 11 h before its predecessor ends",
+)
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}"
 
@@ -140,9 +155,7 @@ def snapshot(records: tuple[ChainRecord, ...], *, stale: bool = False) -> Snapsh
         pending=_columns(37, 1, running=False),
         running=_columns(21, 2, running=True),
         partitions=(PartitionState("gpu", 32, 3, 27, 2), PartitionState("cpu", 96, 41, 54, 1)),
-        users=("alice", "bob", "carol", "dave", HOSTILE)
-        if _has_hostile(records)
-        else ("alice", "bob", "carol", "dave"),
+        users=("alice", "bob", "carol", HOSTILE if _has_hostile(records) else "dave"),
         partition_names=("gpu", "cpu"),
         qos_names=("normal",),
         links=jobs,
@@ -258,6 +271,47 @@ def _entry(chain: Chain, index: int, at: int, middle: float, spread: float, text
     return Entry(at, chain.chain_id, kind, text, index, shadow or "lookahead", WaitForecast(LEVELS, starts))
 
 
+def foreseen(question: Question) -> Future[Foresight]:
+    """What three predictors say of any job; the third foresees nothing."""
+    promise: Future[Foresight] = Future()
+    long = tuple(NOW + hours * HOUR for hours in (1.2, 2.0, 3.4, 5.1, 7.5))
+    short = tuple(NOW + hours * HOUR for hours in (0.8, 1.5, 2.9, 4.0, 4.9))
+    said = (
+        Said("lookahead", Role.IN_CHARGE, WaitForecast(LEVELS, long)),
+        Said("xgboost", Role.SHADOW, WaitForecast(LEVELS, short)),
+        Said("dqn", Role.SHADOW, None, "it scores submitting against holding and foresees no start"),
+    )
+    promise.set_result(Foresight(NOW, ABSENT, NOW + 4 * HOUR, said))
+    return promise
+
+
+def measured(request: JobRequest | None) -> tuple[Measured, ...]:
+    """How good two of them have been."""
+    less = 0.8 if request is not None else 1.0
+    return (
+        _measured("lookahead", 1.41 * less, 0.79, in_charge=True),
+        _measured("xgboost", 1.18 * less, 0.71, in_charge=False),
+    )
+
+
+def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> Measured:
+    return Measured(
+        predictor=name,
+        in_charge=in_charge,
+        forecasts=34,
+        error=0.2,
+        absolute_error=error,
+        pinball=error / 3,
+        coverage=coverage,
+        handovers=31,
+        interruption=0.31 if in_charge else 0.52,
+        overlap=0.92 if in_charge else 0.61,
+        cost=1.23 if in_charge else 1.13,
+        gain=0.0 if in_charge else 0.11,
+        gain_error=0.0 if in_charge else 0.09,
+    )
+
+
 @dataclass
 class SeededLoop:
     """Obeys commands as the real loop does, in a thread, and publishes a status after each round."""
@@ -273,10 +327,12 @@ class SeededLoop:
         store = open_store(f"sqlite:///{folder / 'mirage.db'}")
         for record in records:
             tell(store, record)
+        for number, (user, act, chain, result) in enumerate(DEEDS):
+            store.audit.write(
+                AuditEntry(NOW - 900 * (9 - number), user, 1_000 + number, act, chain, result, "socket")
+            )
         explained = {
-            record.chain.chain_id: "hold: P90 of the start is 4 h before the end of link 6, which is too early"
-            for record in records
-            if not record.over
+            record.chain.chain_id: EXPLAINED[min(len(record.links), 3)] for record in records if not record.over
         }
         sentence = "; ".join(explained.values())
         seen = snapshot(records, stale=stale)
@@ -288,7 +344,18 @@ class SeededLoop:
         def entries(chain: ChainId, limit: int) -> list[Entry]:
             return [line.entry for line in store.journal.read(chain, limit=limit)]
 
-        return ApiService(lambda: self.status, self.commands.put, entries, journal=store.journal, feed=self.feed)
+        return ApiService(
+            lambda: self.status,
+            self.commands.put,
+            entries,
+            journal=store.journal,
+            feed=self.feed,
+            audit=store.audit,
+            now=lambda: NOW + 40,
+            about_cluster=lambda: ("cli", "25.11.2"),
+            cycle_seconds=lambda: 0.42,
+            inquiries=Inquiries(foreseen, lambda name: None, measured),
+        )
 
     def cycle(self) -> None:
         records = self.status.chains

@@ -13,7 +13,7 @@ from visiting import PHONE, WIDE, visit
 from mirage.api.access.peer import Peer
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 PAGES = {
     "/": "Overview",
@@ -21,6 +21,10 @@ PAGES = {
     "/chains/chat-service-p2m4": "chat-service",
     "/chains/typo-run-c0de": "typo-run",
     "/allocation": "Allocation",
+    "/queue": "Queue",
+    "/predict": "When would a job start?",
+    "/predict?limit=24h&nodes=4&partition=gpu": "When would a job start?",
+    "/audit": "Audit",
     "/login": "Log in",
 }
 AXE = (Path(__file__).parent / "assets" / "axe.min.js").read_text()
@@ -28,39 +32,25 @@ MOST_BYTES = 300_000
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_renders_and_asks_nobody_else(browser: Browser, address: str, path: str) -> None:
-    with visit(browser, address) as seen:
+def test_a_page_is_whole_on_every_screen_and_for_everybody(browser: Browser, standing: str, path: str) -> None:
+    """It complains of nothing, asks nobody else; axe-core finds nothing serious; a phone never scrolls."""
+    with visit(browser, standing) as seen:
         assert seen.go(path) == 200
-        assert seen.page.locator("h1").inner_text().startswith(PAGES[path])
+        assert seen.page.locator("h1").all_inner_texts()[0].startswith(PAGES[path])
         assert seen.page.locator("h1").count() == 1
+        _open_all(seen.page)
+        assert _findings(seen.page) == []
+        seen.page.emulate_media(color_scheme="dark")
+        assert _findings(seen.page) == []
+        seen.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert _findings(seen.page) == []
         assert seen.complaints == []
         assert seen.strangers == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
-def test_nothing_keeps_anybody_from_reading(browser: Browser, address: str, path: str, scheme: str) -> None:
-    """axe-core: no finding that is serious or critical."""
-    with visit(browser, address, scheme=scheme) as seen:
-        seen.go(path)
-        for details in seen.page.locator("details").all():
-            details.evaluate("each => { each.open = true; }")
-        found = seen.page.evaluate(AXE + "; axe.run()")
-        bad = [_finding(each) for each in found["violations"] if each["impact"] in ("serious", "critical")]
-        assert bad == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_a_phone_never_scrolls_sideways(browser: Browser, address: str, path: str) -> None:
-    with visit(browser, address, PHONE) as seen:
-        seen.go(path)
-        for details in seen.page.locator("details").all():
-            details.evaluate("each => { each.open = true; }")
-        assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-
-
-def test_the_first_page_is_light_and_needs_one_round(browser: Browser, address: str) -> None:
-    with visit(browser, address, WIDE) as seen:
+def test_the_first_page_is_light_and_needs_one_round(browser: Browser, standing: str) -> None:
+    with visit(browser, standing, WIDE) as seen:
         sizes: list[int] = []
         seen.page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
         seen.go("/")
@@ -71,16 +61,16 @@ def test_the_first_page_is_light_and_needs_one_round(browser: Browser, address: 
         assert sorted(files) == sorted(named), "whatever is loaded is named by the page itself"
 
 
-def test_without_scripts_the_page_still_tells(browser: Browser, address: str) -> None:
+def test_without_scripts_the_page_still_tells(browser: Browser, standing: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(address + "/chains/llm-pretrain-k3q9")
+    page.goto(standing + "/chains/llm-pretrain-k3q9")
     assert "interruption 42 min" in page.locator("main").inner_text()
     assert "21 Nov 08:24 UTC" in page.locator("main").inner_text()
     context.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/chains/evil-666", "/allocation"])
+@pytest.mark.parametrize("path", ["/", "/chains/evil-666", "/allocation", "/queue"])
 def test_whatever_people_name_shows_verbatim(browser: Browser, tmp_path: Path, path: str) -> None:
     loop = SeededLoop.of(tmp_path, (*everything(), hostile()))
     with seeded(loop) as address, visit(browser, address) as seen:
@@ -88,18 +78,46 @@ def test_whatever_people_name_shows_verbatim(browser: Browser, tmp_path: Path, p
         seen.page.add_init_script("window.alert = text => console.error('alert', text);")
         seen.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
         assert seen.go(path) == 200
-        for details in seen.page.locator("details").all():
-            details.evaluate("each => { each.open = true; }")
+        _open_all(seen.page)
         assert HOSTILE in seen.page.locator("main").evaluate("each => each.textContent")
         assert seen.page.locator("main img, main script").count() == 0
         assert dialogs == []
         assert seen.complaints == []
 
 
-def test_what_is_not_there_is_said_in_a_page(browser: Browser, address: str) -> None:
-    with visit(browser, address) as seen:
+def test_what_is_not_there_is_said_in_a_page(browser: Browser, standing: str) -> None:
+    with visit(browser, standing) as seen:
         assert seen.go("/chains/nix") == 404
         assert "there is no chain nix" in seen.page.locator("main").inner_text()
+
+
+def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing: str) -> None:
+    with visit(browser, standing) as seen:
+        seen.go("/predict")
+        seen.page.get_by_label("Time limit").fill("24h")
+        seen.page.get_by_label("Nodes", exact=True).fill("4")
+        seen.page.get_by_label("Partition").select_option("gpu")
+        seen.page.get_by_role("button", name="Ask").click()
+        row = seen.page.get_by_role("row", name="lookahead")
+        assert "3 h 24 min" in row.inner_text()
+        assert "79% of 34" in row.inner_text()
+        assert "foresees no start" in seen.page.get_by_role("row", name="dqn").inner_text()
+        assert seen.complaints == []
+
+
+def test_a_mistake_in_the_form_is_said_beside_it(browser: Browser, standing: str) -> None:
+    with visit(browser, standing) as seen:
+        assert seen.go("/predict?limit=soon&nodes=4") == 422
+        assert seen.page.get_by_role("alert").inner_text().startswith("limit: 'soon'")
+        assert seen.page.get_by_label("Nodes", exact=True).input_value() == "4"
+
+
+def test_the_queue_is_told_by_partition_and_state(browser: Browser, standing: str) -> None:
+    with visit(browser, standing) as seen:
+        seen.go("/queue?partition=gpu&state=running")
+        assert seen.page.locator("tbody tr").count() == 12
+        assert set(seen.page.locator("td[data-label=Partition]").all_inner_texts()) == {"gpu"}
+        assert set(seen.page.locator("td[data-label=State]").all_inner_texts()) == {"running"}
 
 
 def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) -> None:
@@ -111,12 +129,27 @@ def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) ->
         assert seen.go("/chains/llm-pretrain-k3q9") in (403, 404)
         assert seen.go("/allocation") == 200
         assert "llm-pretrain" not in seen.page.locator("main").inner_text()
+        assert seen.go("/audit") == 403
+        assert (
+            "administrator" in seen.page.locator("main").inner_text()
+            or "admin" in seen.page.locator("main").inner_text()
+        )
 
 
 def test_a_cluster_that_does_not_answer_is_told_above_all(browser: Browser, tmp_path: Path) -> None:
     with seeded(SeededLoop.of(tmp_path, everything(), stale=True)) as address, visit(browser, address) as seen:
         seen.go("/")
         assert "does not answer" in seen.page.get_by_role("alert").inner_text()
+
+
+def _open_all(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+
+
+def _findings(page: Page) -> list[str]:
+    """What axe-core finds that is serious or critical."""
+    found = page.evaluate(AXE + "; axe.run()")
+    return [_finding(each) for each in found["violations"] if each["impact"] in ("serious", "critical")]
 
 
 def _finding(violation: dict[str, Any]) -> str:

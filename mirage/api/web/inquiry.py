@@ -47,7 +47,10 @@ class Inquiry:
         self._request = request
 
     async def get(self, path: str, kind: type[Document], **query: Any) -> Document:
-        """The document at ``/api/v1`` + ``path``. Raises ``Refused``. ``None`` in ``query`` is left out."""
+        """The document at ``/api/v1`` + ``path``. Raises ``Refused``.
+
+        ``None`` in ``query`` is left out, tuples are given part by part.
+        """
         status, body = await self._send(API + path, query)
         if status >= 400:
             raise Refused(status, _detail(body, status))
@@ -68,7 +71,7 @@ class Inquiry:
             "method": "GET",
             "path": outer.get("root_path", "") + path,
             "raw_path": quote(outer.get("root_path", "") + path).encode(),
-            "query_string": urlencode(given).encode(),
+            "query_string": urlencode(given, doseq=True).encode(),
             "headers": [(name, value) for name, value in outer["headers"] if name in _KEPT],
         }
         return {name: value for name, value in outer.items() if name not in _ROUTED} | inner
@@ -91,7 +94,9 @@ class _Answer:
             self.body += message.get("body", b"")
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> str | list[str]:
+    if isinstance(value, tuple):
+        return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -57,7 +57,8 @@ class Axis:
     @property
     def ticks(self) -> tuple[Tick, ...]:
         """Marks at round instants (UTC), at most eight, none so near the ends that its text is cut off."""
-        step = next((step for step in _STEPS if self.length / step <= _MOST_TICKS), _STEPS[-1])
+        years = -(-self.length // (_MOST_TICKS * _STEPS[-1])) * _STEPS[-1]
+        step = next((step for step in _STEPS if self.length / step <= _MOST_TICKS), years)
         first = -(-self.start // step) * step
         marks = (Tick(at, self.at(at), step >= _DAY) for at in range(first, self.end + 1, step))
         return tuple(mark for mark in marks if 3 <= mark.at <= 97)

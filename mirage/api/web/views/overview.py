@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from mirage.api.documents.chains import ChainDocument, ChainList, LinkDocument
+from mirage.api.documents.cluster import ClusterDocument
 from mirage.api.documents.me import MeDocument
 from mirage.api.documents.protection import ProtectedMode
 from mirage.api.web.inquiry import Inquiry
@@ -16,7 +17,8 @@ from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
 MOST = 200
-"""Chains on the page."""
+"""Chains that go on, on the page."""
+MOST_OVER = 1_000
 _WAITING = ("planned", "submitted", "pending")
 
 
@@ -39,24 +41,24 @@ async def show_overview(request: Request) -> Response:
     """The page."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
-    chains = await ask.get("/chains", ChainList, all=me.scope == "admin")
+    every = me.scope == "admin"
+    chains = await ask.get("/chains", ChainList, all=every, live=True, limit=MOST)
+    over = await ask.get("/chains", ChainList, all=every, status=("done", "stopped"), limit=MOST_OVER)
     protection = await ask.get("/protected-mode", ProtectedMode)
     now = seconds_of(chains.time) or 0
-    lasting = [chain for chain in chains.chains if chain.status in ("active", "paused")]
-    over = [chain for chain in chains.chains if chain.status not in ("active", "paused")]
-    axis = _axis(lasting, now)
+    axis = _axis(chains.chains, now)
     return render(
         request,
         "overview.html.j2",
         me,
         chains=chains,
+        cluster=await ask.get("/cluster", ClusterDocument),
         protection=protection,
-        rows=[_row(chain, axis, now) for chain in lasting[:MOST]],
-        hidden=max(0, len(lasting) - MOST),
-        over=over[-MOST:][::-1],
+        rows=[_row(chain, axis, now) for chain in chains.chains],
+        over=over.chains[::-1],
         axis=axis,
         now_at=axis.at(now),
-        sums=_sums(chains.chains),
+        sums=_sums([*over.chains, *chains.chains]),
     )
 
 

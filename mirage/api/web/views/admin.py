@@ -1,0 +1,24 @@
+"""``/audit`` and ``/configuration``: for administrators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from mirage.api.documents.audit import AuditPage
+from mirage.api.documents.me import MeDocument
+from mirage.api.web.inquiry import Inquiry
+from mirage.api.web.rendering import render
+
+
+async def show_audit(
+    request: Request,
+    chain: Annotated[str, Query(max_length=100)] = "",
+    cursor: Annotated[str | None, Query(max_length=400)] = None,
+) -> Response:
+    """Who did what, newest first."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/audit", AuditPage, chain=chain or None, cursor=cursor)
+    return render(request, "audit.html.j2", me, found=found, chain=chain, first=cursor is None)

@@ -1,0 +1,49 @@
+"""Makes the pictures of docs/screens, from chains made by hand: ``make screens``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from conftest import CHROMIUM
+from playwright.sync_api import sync_playwright
+from seeded import SeededLoop, everything
+from server import seeded
+from visiting import PHONE, WIDE, visit
+
+PICTURES = {
+    "overview": ("/", WIDE, "light"),
+    "overview-dark": ("/", WIDE, "dark"),
+    "overview-phone": ("/", PHONE, "light"),
+    "chain": ("/chains/llm-pretrain-k3q9", WIDE, "light"),
+    "chain-phone": ("/chains/chat-service-p2m4", PHONE, "dark"),
+    "allocation": ("/allocation", WIDE, "light"),
+    "queue": ("/queue", WIDE, "light"),
+    "predict": ("/predict?partition=gpu&nodes=4&limit=24h", WIDE, "light"),
+    "predictors": ("/predictors", WIDE, "light"),
+    "replays": ("/replays", WIDE, "light"),
+    "audit": ("/audit", WIDE, "light"),
+    "configuration": ("/configuration", WIDE, "light"),
+    "login": ("/login", WIDE, "light"),
+}
+
+
+def main(folder: Path, names: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
+        loop = SeededLoop.of(Path(state), everything())
+        with seeded(loop) as address:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            for name in names or PICTURES:
+                path, size, scheme = PICTURES[name]
+                with visit(browser, address, size, scheme) as seen:
+                    print(f"{name}: {path} {seen.go(path)}", *seen.complaints)  # noqa: T201
+                    if "/login" not in path:
+                        seen.page.locator("#live-switch:not(.off)").wait_for()
+                    seen.page.screenshot(path=folder / f"{name}.png", full_page=True)
+            browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,100 @@
+"""What is drawn: instants at their places, nothing over something else, nothing lost."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.api.documents.chains import EntryDocument
+from mirage.api.web.lanes import Lane, Piece, draw_lane
+from mirage.api.web.picture import Life, handovers
+from mirage.api.web.story import condense
+from mirage.api.web.timeaxis import Axis
+from mirage.api.web.wording import calendar, relative, seconds_of, span
+
+instants = st.integers(0, 4_000_000_000)
+spans = st.tuples(instants, instants).map(sorted).filter(lambda pair: pair[1] > pair[0])
+
+
+@given(spans, instants, instants)
+def test_an_axis_keeps_the_order_of_instants(ends: list[int], one: int, other: int) -> None:
+    axis = Axis(*ends)
+    assert 0 <= axis.at(one) <= 100
+    assert (axis.at(one) <= axis.at(other)) or one > other
+
+
+@given(spans)
+def test_ticks_are_few_and_round(ends: list[int]) -> None:
+    axis = Axis(*ends)
+    assert len(axis.ticks) <= 8
+    for tick in axis.ticks:
+        assert axis.shows(tick.instant)
+        assert tick.instant % 60 == 0
+        assert tick.at == axis.at(tick.instant)
+
+
+@given(st.lists(instants, min_size=1))
+def test_an_axis_around_instants_shows_them_all(shown: list[int]) -> None:
+    axis = Axis.around(shown)
+    assert all(axis.shows(each) for each in shown)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 200)), max_size=12))
+def test_pieces_of_a_lane_never_cover_each_other(parts: list[tuple[int, int]]) -> None:
+    pieces = tuple(Piece(start, start + length, "x") for start, length in parts)
+    drawn = draw_lane(Lane("n1", pieces), Axis(-1, 1_000))
+    assert len(drawn.bars) == len(pieces)
+    for one, other in combinations(drawn.bars, 2):
+        apart = one.piece.end <= other.piece.start or other.piece.end <= one.piece.start
+        assert one.row != other.row or apart
+    most_at_once = max((sum(a.start <= b.start < a.end for a in pieces) for b in pieces), default=1)
+    assert drawn.rows == most_at_once, "no more rows than run at once"
+
+
+def test_handovers_are_told_apart() -> None:
+    lives = [
+        Life(1, False, 0, 10, 100),
+        Life(2, False, 0, 130, 200),
+        Life(3, False, 0, 180, 300),
+        Life(4, True, 0, 300, 400),
+    ]
+    assert [each.seconds for each in handovers(lives)] == [30, -20, 0]
+    axis = Axis(0, 400)
+    kinds = [stroke.kind for each in handovers(lives) for stroke in each.strokes(axis)]
+    assert kinds == ["gap", "both"]
+
+
+def test_a_running_link_is_drawn_to_now_and_from_now_on() -> None:
+    strokes = list(Life(1, True, 0, 100, 300).strokes(Axis(0, 400), 200))
+    assert [(each.kind, each.x, each.width) for each in strokes] == [
+        ("wait", 0, 25),
+        ("ran", 25, 25),
+        ("ahead", 50, 25),
+    ]
+
+
+kinds = st.sampled_from(["decision", "shadow", "event", "action", "trouble"])
+texts = st.sampled_from(["hold: in 3 h", "hold: in 4 h", "submit: now", "gone"])
+
+
+@given(st.lists(st.tuples(kinds, texts, st.sampled_from([1, 2]))))
+def test_a_story_tells_all_but_shadows(said: list[tuple[str, str, int]]) -> None:
+    entries = [
+        EntryDocument(time=None, kind=kind, text=text, link=link, predictor="", key="")
+        for kind, text, link in said
+    ]
+    told = condense(entries)
+    assert sum(passage.times for passage in told) == sum(kind != "shadow" for kind, _, _ in said)
+    assert all(passage.times == 1 for passage in told if passage.entry.kind in ("event", "action"))
+
+
+def test_words_for_time() -> None:
+    assert [span(seconds) for seconds in (0, 59, 60, 3_599, 3_600, 7_500, 90_000)] == [
+        *("0 s", "59 s", "1 min", "59 min", "1 h", "2 h 5 min", "1 d 1 h")
+    ]
+    assert relative(100, 100) == "now"
+    assert relative(160, 100) == "in 1 min"
+    assert relative(40, 100) == "1 min ago"
+    assert calendar(seconds_of("2026-11-21T14:36:00Z") or 0) == "21 Nov 14:36 UTC"
