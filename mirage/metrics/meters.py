@@ -109,7 +109,8 @@ class Meters:
         """A link has started of which something was foreseen."""
         name = self._called(foreseen.predictor)
         self._errors.labels(name).observe(abs(foreseen.error))
-        self._places.labels(name, foreseen.place).inc()
+        if len(foreseen.forecast.levels) > 1:  # who names one instant only says nothing of P10 and P90
+            self._places.labels(name, foreseen.place).inc()
 
     def hear(self, entry: Entry) -> None:
         """An entry of the journal; the loop's thread alone."""
