@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from mirage.api.conventions.pages import spell_cursor
 from mirage.api.documents.chains import EntryDocument, entry_document, instant
 from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
@@ -108,7 +109,7 @@ class Timeline(BaseModel):
     """Of the page's span, newest first; thinned by instants where there are more than the page takes."""
     entries: list[EntryDocument]
     """Commands, events, actions, outcomes and troubles, newest first."""
-    next: int | None
+    next: str | None
     """``cursor`` of the next older page; ``null``: this is the last."""
 
 
@@ -132,7 +133,7 @@ def timeline(
         handovers=list(_handovers(record)),
         forecasts=[_point(line.entry, started) for line in said if line.entry.prediction is not None],
         entries=[entry_document(line.entry) for line in entries],
-        next=entries[-1].cursor if len(entries) == most else None,
+        next=spell_cursor(entries[-1].cursor) if len(entries) == most else None,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 
 from mirage.api.access.caller import Reader
+from mirage.api.conventions.pages import Cursor, read_number
 from mirage.api.documents.timeline import Timeline, timeline
 from mirage.api.routes.ownership import own_chain
 from mirage.domain.errors import StoreUnavailable
@@ -29,7 +30,7 @@ def timeline_routes(service: ApiService) -> APIRouter:
         caller: Reader,
         chain_id: str,
         link: Annotated[int | None, Query(ge=1, description="Journal and forecasts of this link alone.")] = None,
-        cursor: Annotated[int | None, Query(ge=1, description="Where the next older page begins.")] = None,
+        cursor: Cursor = None,
         limit: Annotated[int, Query(ge=1, le=2000, description="Entries, and about as many forecasts.")] = 500,
     ) -> Timeline:
         """Links as bars, hand-overs, forecasts against what happened, and what the journal says about it.
@@ -41,9 +42,10 @@ def timeline_routes(service: ApiService) -> APIRouter:
         if service.journal is None:
             raise StoreUnavailable("this daemon keeps no journal")
         chain = record.chain.chain_id
-        entries = service.journal.read(chain, _HAPPENED, cursor, limit, link)
+        before = read_number(cursor) if cursor else None
+        entries = service.journal.read(chain, _HAPPENED, before, limit, link)
         first = entries[-1].cursor if len(entries) == limit else 0
-        said = service.journal.thinned(Span(chain, link, first, cursor), _SAID, limit)
+        said = service.journal.thinned(Span(chain, link, first, before), _SAID, limit)
         return timeline(record, service.status(), entries, said, limit)
 
     return routes
