@@ -18,6 +18,7 @@ from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
 from mirage.cli.models import models_app
 from mirage.cli.plugins import plugins_command
+from mirage.cli.protected import protected_app
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
 from mirage.cli.submit import submit_command
@@ -46,6 +47,7 @@ app.command(
 )(submit_command)
 app.command("chains")(chains_command)
 app.add_typer(chain_app, name="chain")
+app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
 app.command("agent")(agent_command)
 app.command("replay")(replay_command)

@@ -1,0 +1,40 @@
+"""``mirage protected``: whether submissions are held back for all, and their release."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from mirage.cli.connection import connect, exit_codes
+
+protected_app = typer.Typer(help="Protected mode: submissions held back because Slurm refuses too much.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
+
+
+@protected_app.callback(invoke_without_command=True)
+def show_command(context: typer.Context, as_json: AsJson = False, socket: Socket = "") -> None:
+    """Say whether it is on, why, and when the next submission is tried."""
+    if context.invoked_subcommand is not None:
+        return
+    with exit_codes():
+        document = connect(socket).get("/protected-mode")
+    if as_json:
+        typer.echo(json.dumps(document))
+    elif document["on"]:
+        typer.echo(
+            f"on since {document['since']}: {document['reason']}; the next try is at {document['next_try']}"
+        )
+    else:
+        typer.echo("off")
+
+
+@protected_app.command("off")
+def off_command(as_json: AsJson = False, socket: Socket = "") -> None:
+    """Let all chains try again at once; for administrators."""
+    with exit_codes():
+        answer = connect(socket).post("/protected-mode", {"on": False})
+    typer.echo(json.dumps(answer) if as_json else answer["sentence"])
