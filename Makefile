@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract testbed reference package package-test image clean
+.PHONY: demo test lint types contract testbed reference package package-test image screens clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -47,6 +47,9 @@ package-test: $(V)/.ready package
 
 image:
 	docker build -f deploy/container/Dockerfile -t mirage $(if $(MIRAGE_BASE_IMAGE),--build-arg BASE=$(MIRAGE_BASE_IMAGE)) .
+
+screens: $(V)/.ready
+	$(V)/python tests/web/screens.py docs/screens
 
 clean:
 	rm -rf .venv demo-out dist

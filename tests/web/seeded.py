@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from instants import HOUR, NOW
+from shelf import SETTINGS, Shelf
 
 from mirage.api.feed import Feed
 from mirage.api.port import ApiService, Inquiries
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 
     from mirage.store.opening import Store
 
-NOW = 1_795_271_400  # 2026-11-21 14:30 UTC
-HOUR = 3_600
 DEEDS = (
     ("alice", "create chain for alice", ChainId("llm-pretrain-k3q9"), "done"),
     ("bob", "pause", ChainId("nightly-eval-x7w1"), "done"),
@@ -352,6 +352,8 @@ class SeededLoop:
             feed=self.feed,
             audit=store.audit,
             now=lambda: NOW + 40,
+            models=Shelf(),
+            configuration=lambda: SETTINGS,
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
             inquiries=Inquiries(foreseen, lambda name: None, measured),

@@ -57,6 +57,20 @@ def test_a_cancelled_chain_takes_no_more_commands(browser: Browser, loop: Seeded
     assert _status(loop, "chat-service-p2m4") is ChainStatus.STOPPED
 
 
+def test_a_model_is_put_in_use_after_a_question(browser: Browser, loop: SeededLoop, address: str) -> None:
+    with visit(browser, address) as seen:
+        seen.go("/predictors")
+        seen.page.get_by_role("button", name="Promote").click()
+        assert "20261114-d4e5f6 in use?" in seen.page.get_by_role("dialog").inner_text()
+        seen.page.get_by_role("button", name="Yes").click()
+        seen.page.get_by_role("row", name="20261114-d4e5f6 in use").wait_for()
+        assert "xgboost 20261114-d4e5f6 is in use" in seen.page.get_by_role("status").inner_text()
+        seen.page.get_by_role("button", name="Roll back").click()
+        seen.page.get_by_role("button", name="Yes").click()
+        seen.page.locator("#said.failed").wait_for()
+        assert "no version was in use before" in seen.page.get_by_role("status").inner_text()
+
+
 def test_what_happens_shows_without_reloading(browser: Browser, loop: SeededLoop, address: str) -> None:
     with visit(browser, address) as seen:
         seen.go("/")

@@ -24,7 +24,9 @@ PAGES = {
     "/queue": "Queue",
     "/predict": "When would a job start?",
     "/predict?limit=24h&nodes=4&partition=gpu": "When would a job start?",
+    "/predictors": "Predictors",
     "/audit": "Audit",
+    "/configuration": "Configuration",
     "/login": "Log in",
 }
 AXE = (Path(__file__).parent / "assets" / "axe.min.js").read_text()
@@ -70,7 +72,7 @@ def test_without_scripts_the_page_still_tells(browser: Browser, standing: str) -
     context.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/chains/evil-666", "/allocation", "/queue"])
+@pytest.mark.parametrize("path", ["/", "/chains/evil-666", "/allocation", "/queue", "/predictors"])
 def test_whatever_people_name_shows_verbatim(browser: Browser, tmp_path: Path, path: str) -> None:
     loop = SeededLoop.of(tmp_path, (*everything(), hostile()))
     with seeded(loop) as address, visit(browser, address) as seen:

@@ -12,12 +12,13 @@ from starlette.staticfiles import StaticFiles
 
 from mirage.api.web.inquiry import Refused
 from mirage.api.web.rendering import STATIC, render
-from mirage.api.web.views.admin import show_audit
+from mirage.api.web.views.admin import show_audit, show_configuration
 from mirage.api.web.views.allocation import show_allocation
 from mirage.api.web.views.chain import show_chain
 from mirage.api.web.views.login import show_login
 from mirage.api.web.views.overview import show_overview
 from mirage.api.web.views.predict import show_predict
+from mirage.api.web.views.predictors import show_predictors
 from mirage.api.web.views.queue import show_queue
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def install_pages(app: FastAPI) -> None:
     pages.add_api_route("/allocation", show_allocation)
     pages.add_api_route("/queue", show_queue)
     pages.add_api_route("/predict", show_predict)
+    pages.add_api_route("/predictors", show_predictors)
     pages.add_api_route("/audit", show_audit)
+    pages.add_api_route("/configuration", show_configuration)
     pages.add_api_route("/login", show_login)
     app.include_router(pages)
     app.mount("/static", KeptFiles(directory=STATIC), name="static")

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from mirage.api.documents.audit import AuditPage
+from mirage.api.documents.configuration import ConfigurationDocument, SettingDocument
 from mirage.api.documents.me import MeDocument
 from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
@@ -22,3 +23,14 @@ async def show_audit(
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/audit", AuditPage, chain=chain or None, cursor=cursor)
     return render(request, "audit.html.j2", me, found=found, chain=chain, first=cursor is None)
+
+
+async def show_configuration(request: Request) -> Response:
+    """Every key with its value and its source, table by table."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/configuration", ConfigurationDocument)
+    sections: dict[str, list[SettingDocument]] = {}
+    for each in found.settings:
+        sections.setdefault(each.key.rpartition(".")[0], []).append(each)
+    return render(request, "configuration.html.j2", me, sections=sections)

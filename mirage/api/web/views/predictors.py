@@ -1,0 +1,90 @@
+"""``/predictors``: how good each predictor is, the one in charge against those that only watch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from mirage.api.documents.me import MeDocument
+from mirage.api.documents.predictors import PredictorDocument, PredictorList, ShadowResult, ShadowResults
+from mirage.api.web.inquiry import Inquiry
+from mirage.api.web.rendering import render
+
+_FEW = 0.05
+"""Hours: a scale of gains never shows less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A gain with its standard error twice on both sides; percents of a scale with 0 in the middle."""
+
+    x1: float
+    x2: float
+    middle: float
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorRow:
+    """One predictor: what it does here and how it did."""
+
+    name: str
+    """Without the folder that a trained model is in."""
+    at_work: PredictorDocument | None
+    measured: ShadowResult | None
+    gain: Interval | None
+
+    @property
+    def roles(self) -> list[str]:
+        """What it does, in words."""
+        if self.at_work is None:
+            return ["in charge"] if self.measured and self.measured.in_charge else []
+        said = {
+            "in charge": self.at_work.in_charge,
+            "shadow": self.at_work.shadow,
+            "fallback": self.at_work.fallback,
+        }
+        return [role for role, holds in said.items() if holds]
+
+
+async def show_predictors(request: Request) -> Response:
+    """The page."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/predictors", PredictorList)
+    results = await ask.get("/predictors/shadow", ShadowResults)
+    scale = _scale(results.predictors)
+    return render(
+        request, "predictors.html.j2", me, found=found, rows=_rows(found, results.predictors, scale), scale=scale
+    )
+
+
+def _rows(found: PredictorList, results: list[ShadowResult], scale: float) -> list[PredictorRow]:
+    """Those at work, then others that were measured."""
+    measured = {_short(result.predictor): result for result in results}
+    at_work = {_short(each.name): each for each in found.predictors}
+    return [
+        PredictorRow(name, at_work.get(name), measured.get(name), _interval(measured.get(name), scale))
+        for name in {**at_work, **measured}
+    ]
+
+
+def _short(name: str) -> str:
+    """``xgboost:/var/lib/mirage/models/xgboost`` is ``xgboost``: its version stands with the models."""
+    kind, _, rest = name.partition(":")
+    return kind if rest.startswith("/") else name
+
+
+def _scale(results: list[ShadowResult]) -> float:
+    """Hours from the middle of the scale to its ends."""
+    return max([_FEW, *(abs(each.gain) + 2 * (each.gain_error or 0) for each in results if each.gain is not None)])
+
+
+def _interval(result: ShadowResult | None, scale: float) -> Interval | None:
+    if result is None or result.gain is None or result.in_charge:
+        return None
+    error = 2 * (result.gain_error or 0)
+    x1, middle, x2 = (
+        round(50 + 48 * at / scale, 2) for at in (result.gain - error, result.gain, result.gain + error)
+    )
+    return Interval(x1, x2, middle)
