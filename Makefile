@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract testbed reference package package-test image screens clean
+.PHONY: demo test lint types contract testbed reference openapi package package-test image screens clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -26,6 +26,10 @@ types: $(V)/.ready
 
 contract: $(V)/.ready
 	$(V)/lint-imports
+
+# The description of the REST interface, from which clients are generated.
+openapi: $(V)/.ready
+	$(V)/python -m mirage.api.openapi docs/openapi.json
 
 testbed:
 	@slurm-testbed/testbed start --speed 60

@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI
 from mirage import __version__
 from mirage.api.access.auditing import Auditing
 from mirage.api.conventions.bounds import Bounds
+from mirage.api.conventions.description import DescribedApp
 from mirage.api.conventions.faults import Faults
 from mirage.api.conventions.problems import install_problems
 from mirage.api.conventions.repeats import Repeats
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 def create_app(service: ApiService) -> FastAPI:
     """The interface to one daemon."""
     service = replace(service, gate=replace(service.gate, admins=service.gate.admins | service.admins))
-    app = FastAPI(title="Mirage", version=__version__, docs_url=None, redoc_url=None)
+    app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)
     _install_conventions(app, service)

@@ -1,0 +1,122 @@
+"""The interface as OpenAPI describes it: names that clients are generated from, and what can go wrong where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, TypeAdapter
+
+from mirage.api.access.sessions import COOKIE
+from mirage.backends.acting.orders import Answer
+from mirage.domain.chain import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi.routing import APIRoute
+
+Document = dict[str, Any]
+
+_PROBLEM = "application/problem+json"
+_REF = "#/components/schemas/{model}"
+_SECURITY: Document = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A token of Mirage, or Slurm's JWT."},
+    "slurm": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN", "description": "Slurm's JWT."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser's session."},
+}
+_OPEN = ("/healthz", "/readyz", "/version", "/login", "/enter")
+"""Who asks there needs not say who they are."""
+_WRONG = {
+    "401": "Nobody knows who asks.",
+    "403": "The caller may not do this.",
+    "404": "There is no such thing, or it is another's.",
+    "409": "It cannot be done as things stand.",
+    "413": "The body is too long.",
+    "422": "What was sent is not what this address takes; the text names the field.",
+    "429": "The caller asks too often.",
+    "503": "The store, the cluster or what else is needed cannot be had now.",
+    "504": "The loop has not answered in time; a command may still be obeyed.",
+}
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    """For the reader: what, where, what to do."""
+
+
+class DescribedApp(FastAPI):
+    """An application whose description is whole."""
+
+    def __init__(self, title: str, version: str) -> None:
+        super().__init__(
+            title=title,
+            version=version,
+            summary="Proactive provisioning for Slurm",
+            description="Times are RFC 3339 in UTC, durations are seconds, `null` is not known.",
+            license_info={"name": "MIT", "identifier": "MIT"},
+            docs_url=None,
+            redoc_url=None,
+            generate_unique_id_function=_name,
+        )
+
+    def openapi(self) -> Document:
+        """The description, made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = _completed(super().openapi())
+        return self.openapi_schema
+
+
+def _name(route: APIRoute) -> str:
+    return route.name
+
+
+def _completed(found: Document) -> Document:
+    schemas = found.setdefault("components", {}).setdefault("schemas", {})
+    for unwanted in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of problems is not ours
+        schemas.pop(unwanted, None)
+    schemas["Problem"] = Problem.model_json_schema()
+    found["components"]["securitySchemes"] = _SECURITY
+    for path, method, operation in _operations(found):
+        operation.setdefault("responses", {}).update(_problems(path, method, operation))
+        if not path.startswith(_OPEN):
+            operation["security"] = [{name: []} for name in _SECURITY] + [{}]
+    for name, kind in {"create_chain": Chain, "answer_order": Answer}.items():
+        _add_body(found, name, TypeAdapter(kind))
+    return dict(sorted(found.items()))
+
+
+def _operations(found: Document) -> Iterator[tuple[str, str, Document]]:
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _problems(path: str, method: str, operation: Document) -> Document:
+    codes = {"503"} if path.startswith(_OPEN) else {"401", "403", "429", "503"}
+    codes |= {"404"} if "{" in path else set()
+    codes |= {"422"} if "422" in operation["responses"] or method in ("post", "put", "patch") else set()
+    codes |= {"409", "413", "504"} if method == "post" and path.startswith("/api/") else set()
+    codes -= {code for code in operation["responses"] if code != "422"}
+    content = {_PROBLEM: {"schema": {"$ref": _REF.format(model="Problem")}}}
+    return {code: {"description": _WRONG[code], "content": content} for code in sorted(codes)}
+
+
+def _add_body(found: Document, name: str, adapter: TypeAdapter[Any]) -> None:
+    """The body of an operation that reads it by itself; what its caller need not say is optional."""
+    schema = adapter.json_schema(ref_template=_REF)
+    schemas = found["components"]["schemas"]
+    schemas.update(schema.pop("$defs", {}))
+    for document in (schema, schemas.get("JobRequest", {})):
+        if "required" in document:
+            document["required"] = [each for each in document["required"] if each not in ("owner", "user")]
+    schemas[schema["title"]] = schema
+    body = {"application/json": {"schema": {"$ref": _REF.format(model=schema["title"])}}}
+    for _, _, operation in _operations(found):
+        if operation.get("operationId") == name:
+            operation["requestBody"] = {"required": True, "content": body}

@@ -1,0 +1,66 @@
+"""The description that clients are generated from: committed, whole, and with names that stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mirage.api.openapi import description
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMITTED = Path(__file__).parents[2] / "docs/openapi.json"
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(description())
+    return document
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def test_the_committed_description_is_that_of_this_code() -> None:
+    assert COMMITTED.read_text(encoding="utf-8") == description(), "the interface has changed: run `make openapi`"
+
+
+def test_every_operation_has_a_name_a_tag_and_words(described: dict[str, Any]) -> None:
+    names = Counter(operation["operationId"] for _, operation in operations(described))
+    assert [name for name, count in names.items() if count > 1] == []
+    for where, operation in operations(described):
+        assert re.fullmatch("[a-z][a-z_]*", operation["operationId"]), where
+        assert operation["tags"], where
+        assert operation["summary"], where
+        assert operation["description"], where
+
+
+def test_every_answer_has_a_form_and_every_problem_is_one(described: dict[str, Any]) -> None:
+    for where, operation in operations(described):
+        for code, answer in operation["responses"].items():
+            kinds = answer.get("content", {})
+            if code == "200":
+                assert kinds, where
+            if code[0] in "45" and "/readyz" not in where:
+                assert list(kinds) == ["application/problem+json"], f"{where} {code}"
+        if where.startswith(("GET /api", "POST /api", "DELETE /api")):
+            assert {"401", "403", "429", "503"} <= operation["responses"].keys(), where
+
+
+def test_what_is_referred_to_is_there(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    referred = set(re.findall('"#/components/schemas/([^"]+)"', json.dumps(described)))
+    assert referred <= schemas.keys()
+    assert "HTTPValidationError" not in schemas
+    chain = schemas["Chain"]
+    assert {"chain_id", "name", "request"} <= set(chain["required"])
+    assert "owner" not in chain["required"]
