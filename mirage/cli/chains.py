@@ -3,40 +3,101 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mirage.cli.asking import (
+    AsJson,
+    Layout,
+    Mine,
+    NoHeader,
+    Partition,
+    Socket,
+    Sort,
+    States,
+    User,
+    listed,
+    whole,
+)
+from mirage.cli.completing import complete_chain
 from mirage.cli.connection import connect, exit_codes
 from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
     from mirage.client.client import Client
+    from mirage.client.documents import ChainPage
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A chain's id, as mirage chains shows it, or its name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A chain's id, as mirage chains shows it, or its name.",
+        autocompletion=complete_chain,
+    ),
+]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
+_STATES = ("active", "paused", "done", "stopped")
 
 
-def chains_command(every: Every = False, as_json: AsJson = False, socket: Socket = "") -> None:
-    """List your chains; with --all also those that are over and, for administrators, everybody's."""
+def chains_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    *,
+    every: Every = False,
+    mine: Mine = False,
+    user: User = "",
+    partition: Partition = "",
+    states: States = "",
+    layout: Layout = "",
+    sort: Sort = "",
+    no_header: NoHeader = False,
+    as_json: AsJson = False,
+    socket: Socket = "",
+) -> None:
+    """List your chains, as squeue lists jobs.
+
+    With --all also those that are over and, for administrators, everybody's; so do -u and -t.
+
+    Columns: chain (%i), name (%j), user (%u), state (%T, %t), partition (%P), account (%a), qos (%q), nodes (%D),
+    gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L), submittime (%V),
+    starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps, overlap, predictor, aim,
+    steering, handover, failures, refusals.
+    """
+    wanted = _states(states)
     with exit_codes():
-        document = _list(connect(socket), every=every)
+        document = _list(connect(socket), every=every or bool(user or wanted))
     if as_json:
         typer.echo(json.dumps(document))
         return
-    from mirage.cli.chaintables import chain_rows, print_table
+    from mirage.cli.chaintables import chain_columns, goes_on
+    from mirage.client.documents import ChainPage
+    from mirage.client.reading import read
 
-    chains = [chain for chain in document["chains"] if every or _goes_on(chain)]
-    print_table(chain_rows(chains, document["time"]))
-    if document["stale_since"]:
-        typer.echo(
-            f"The cluster has not answered since {document['stale_since']}: this is what was known then.", err=True
-        )
+    page = read(ChainPage, document)
+    users = listed(user) | ({pwd.getpwuid(os.getuid()).pw_name} if mine else set())
+    partitions = listed(partition)
+    chains = [
+        chain
+        for chain in page.chains
+        if (chain.status in wanted if wanted else every or goes_on(chain))
+        and (not users or chain.owner in users)
+        and (not partitions or chain.request.partition in partitions)
+    ]
+    columns = chain_columns(page.time)
+    columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
+    _warn_of_silence(page)
+
+
+def _warn_of_silence(page: ChainPage) -> None:
+    from mirage.cli.instants import clock
+
+    if page.stale_since:
+        since = clock(page.stale_since)
+        typer.echo(f"The cluster has not answered since {since}: this is what was known then.", err=True)
 
 
 @chain_app.command("show")
@@ -47,7 +108,8 @@ def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> 
     if as_json:
         typer.echo(json.dumps(chain))
         return
-    from mirage.cli.chaintables import facts, link_rows, print_table
+    from mirage.cli.chaintables import facts, link_rows
+    from mirage.cli.columns import print_table
 
     print_table(facts(chain))
     if chain["links"]:
@@ -74,14 +136,15 @@ def cancel_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -
 
 
 @chain_app.command("explain")
-def explain_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Say why a chain is as it is: the last decisions, oldest first."""
+def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
+    """Say why a chain is as it is: the last decisions, oldest first; mirage explain says it in plain words."""
     with exit_codes():
-        document = connect(socket).get(f"{chain_path(chain_id)}/explain?limit={last}")
+        document = connect(socket).get(f"{chain_path(chain_id)}/explain", limit=last)
     if as_json:
         typer.echo(json.dumps(document))
         return
-    from mirage.cli.chaintables import entry_rows, print_table
+    from mirage.cli.chaintables import entry_rows
+    from mirage.cli.columns import print_table
 
     print_table(entry_rows(document["entries"][::-1]))
     typer.echo(f"now: {document['sentence'] or 'nothing is to be decided'}")
@@ -98,16 +161,20 @@ def _list(client: Client, *, every: bool) -> Any:
     from mirage.client.errors import Refusal
 
     if not every:
-        return client.get("/chains")
+        return whole(client, "/chains", "chains")
     try:
-        return client.get("/chains?all=true")
+        return whole(client, "/chains", "chains", all=True)
     except Refusal as refusal:
         if refusal.status != 403:
             raise
-        return client.get("/chains")
+        return whole(client, "/chains", "chains")
 
 
-def _goes_on(chain: dict[str, Any]) -> bool:
-    return chain["status"] in ("active", "paused") or any(
-        link["state"] not in ("ended", "lost") for link in chain["links"]
-    )
+def _states(text: str) -> frozenset[str]:
+    """Raises ``BadParameter``."""
+    wanted = frozenset(word.lower() for word in listed(text))
+    if "all" in wanted:
+        return frozenset(_STATES)
+    if unknown := sorted(wanted - set(_STATES)):
+        raise typer.BadParameter(f"a chain is {', '.join(_STATES)}, or all; not {unknown[0]!r}", param_hint="-t")
+    return wanted

@@ -2,54 +2,110 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from mirage.cli.columns import Column, Columns
+from mirage.cli.instants import NOTHING, between, clock, span
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-Row = tuple[str, ...]
-_WAITING = ("planned", "submitted", "pending")
+    from mirage.cli.columns import Row
+    from mirage.client.documents import Chain, Link
 
-
-def print_table(rows: Sequence[Row]) -> None:
-    """Columns as wide as their widest cell; on a terminal the last one is cut at the edge."""
-    if not rows:
-        return
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    edge = shutil.get_terminal_size().columns if typer.get_text_stream("stdout").isatty() else 0
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        line = "  ".join([*cells, row[-1]]).rstrip()
-        typer.echo(line[:edge] if edge else line)
+WAITING = ("planned", "submitted", "pending")
 
 
-def chain_rows(chains: Sequence[dict[str, Any]], now: str | None) -> list[Row]:
-    """A heading and one row a chain; times left count from ``now``."""
-    heading = ("CHAIN", "USER", "STATE", "LINKS", "JOBID", "TIME_LEFT", "NEXT", "GAPS", "OVERLAP", "REASON")
-    return [heading, *(_chain_row(chain, now) for chain in chains)]
+def chain_columns(now: datetime | None) -> Columns[Chain]:
+    """What can be shown of chains; times left count from ``now``."""
 
+    def left(chain: Chain) -> int | None:
+        return between(now, chain.running.end) if chain.running else None
 
-def _chain_row(chain: dict[str, Any], now: str | None) -> Row:
-    head = max((link for link in chain["links"] if link["state"] == "running"), key=_end, default=None)
-    following = [link for link in chain["links"] if link["state"] in _WAITING]
-    return (
-        chain["id"],
-        chain["owner"],
-        chain["status"].upper(),
-        str(len(chain["links"])),
-        _job(head) if head else "-",
-        _left(head, now) if head else "-",
-        _job(following[-1]) if following else "-",
-        spell(chain["interruption"]),
-        spell(chain["overlap"]),
-        chain["reason"] or chain["sentence"],
+    def used(chain: Chain) -> int | None:
+        return between(chain.running.start, now) if chain.running else None
+
+    def time(which: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
+        def of(chain: Chain) -> Any:
+            return getattr(chain.running, which) if chain.running else None
+
+        return (lambda chain: clock(of(chain))), of
+
+    def text(name: str) -> Callable[[Chain], str]:
+        return lambda chain: str(getattr(chain, name) or NOTHING)
+
+    def asked(name: str) -> Callable[[Chain], str]:
+        return lambda chain: str(getattr(chain.request, name) or NOTHING)
+
+    def number(name: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
+        return (lambda chain: str(getattr(chain, name))), (lambda chain: getattr(chain, name))
+
+    def seconds(name: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
+        return (lambda chain: span(getattr(chain, name))), (lambda chain: getattr(chain, name))
+
+    return Columns(
+        (
+            Column("chain", "i", "CHAIN", text("id")),
+            Column("name", "j", "NAME", text("name")),
+            Column("user", "u", "USER", text("owner")),
+            Column("state", "T", "STATE", lambda chain: chain.status.upper()),
+            Column("statecompact", "t", "ST", lambda chain: chain.status.upper()[:2]),
+            Column("partition", "P", "PARTITION", asked("partition")),
+            Column("account", "a", "ACCOUNT", asked("account")),
+            Column("qos", "q", "QOS", asked("qos")),
+            Column("nodes", "D", "NODES", asked("nodes"), lambda chain: chain.request.nodes),
+            Column("gres", "b", "TRES_PER_NODE", _gres),
+            Column("workdir", "Z", "WORK_DIR", asked("directory")),
+            Column("timelimit", "l", "TIME_LIMIT", lambda chain: span(chain.request.limit), _limit),
+            Column("jobid", "A", "JOBID", _job_of_head, lambda chain: chain.running and chain.running.job_id),
+            Column("timeused", "M", "TIME", lambda chain: span(used(chain)), used),
+            Column("time_left", "L", "TIME_LEFT", lambda chain: span(left(chain)), left),
+            Column("submittime", "V", "SUBMIT_TIME", *time("submit")),
+            Column("starttime", "S", "START_TIME", *time("start")),
+            Column("endtime", "e", "END_TIME", *time("end")),
+            Column("reason", "r", "REASON", lambda chain: chain.reason or chain.sentence or NOTHING),
+            Column("links", "", "LINKS", lambda chain: str(len(chain.links)), lambda chain: len(chain.links)),
+            Column("next", "", "NEXT", _next_job),
+            Column("handovers", "", "HANDOVERS", *number("handovers")),
+            Column("gaps", "", "GAPS", *seconds("interruption")),
+            Column("overlap", "", "OVERLAP", *seconds("overlap")),
+            Column("predictor", "", "PREDICTOR", text("predictor")),
+            Column("aim", "", "AIM", text("aim")),
+            Column("steering", "", "STEERING", text("steering")),
+            Column("handover", "", "HANDOVER", text("handover")),
+            Column("failures", "", "FAILURES", *number("failures")),
+            Column("refusals", "", "REFUSALS", *number("refusals")),
+        ),
+        "chain,user,state,links,jobid,time_left,next,gaps,overlap,reason",
     )
+
+
+def goes_on(chain: Chain) -> bool:
+    """Whether a link may still come, or runs."""
+    return not chain.over or any(link.state not in ("ended", "lost") for link in chain.links)
+
+
+def _job_of_head(chain: Chain) -> str:
+    return _job_id(chain.running) if chain.running else NOTHING
+
+
+def _next_job(chain: Chain) -> str:
+    following = [link for link in chain.links if link.state in WAITING]
+    return _job_id(following[-1]) if following else NOTHING
+
+
+def _job_id(link: Link) -> str:
+    return str(link.job_id) if link.job_id else link.state
+
+
+def _gres(chain: Chain) -> str:
+    return ",".join(f"{name}:{count}" for name, count in chain.request.gres_per_node.items()) or NOTHING
+
+
+def _limit(chain: Chain) -> int:
+    return chain.request.limit
 
 
 def facts(chain: dict[str, Any]) -> list[Row]:
@@ -98,19 +154,8 @@ def entry_rows(entries: Sequence[dict[str, Any]]) -> list[Row]:
 
 def local_time(text: str | None) -> str:
     """An instant of the interface in the reader's time zone, as Slurm prints it; ``-`` where there is none."""
-    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%dT%H:%M:%S") if text else "-"
+    return clock(datetime.fromisoformat(text) if text else None)
 
 
 def _job(link: dict[str, Any]) -> str:
     return str(link["job_id"]) if link["job_id"] else link["state"]
-
-
-def _end(link: dict[str, Any]) -> str:
-    return link["end"] or ""
-
-
-def _left(link: dict[str, Any], now: str | None) -> str:
-    if not link["end"] or not now:
-        return "-"
-    seconds = datetime.fromisoformat(link["end"]) - datetime.fromisoformat(now)
-    return spell(max(0, int(seconds.total_seconds())))

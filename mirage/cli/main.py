@@ -16,15 +16,19 @@ from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
+from mirage.cli.explain import explain_command
 from mirage.cli.models import models_app
 from mirage.cli.plugins import plugins_command
+from mirage.cli.predict import predict_command
 from mirage.cli.protected import protected_app
+from mirage.cli.queue import queue_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
 from mirage.cli.submit import submit_command
 from mirage.cli.tokens import tokens_app
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
+from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
 from mirage.domain.errors import MirageError
 
@@ -32,7 +36,6 @@ app = typer.Typer(
     name="mirage",
     help="Proactive provisioning for Slurm: keeps services longer than the walltime limit running.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo_command)
@@ -47,6 +50,9 @@ app.command(
 )(submit_command)
 app.command("chains")(chains_command)
 app.add_typer(chain_app, name="chain")
+app.command("explain")(explain_command)
+app.command("queue")(queue_command)
+app.command("predict")(predict_command)
 app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
 app.command("agent")(agent_command)
@@ -58,6 +64,7 @@ app.add_typer(models_app, name="models")
 app.add_typer(evaluate_app, name="evaluate")
 app.command("plugins")(plugins_command)
 app.command("bench")(bench_command)
+app.command("version")(version_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -54,7 +54,7 @@ def list_command(every: Every = False, as_json: AsJson = False, socket: Socket =
     if as_json:
         typer.echo(json.dumps(document))
         return
-    from mirage.cli.chaintables import print_table
+    from mirage.cli.columns import print_table
 
     head = ("ID", "OWNER", "SCOPE", "EXPIRES", "USED", "LABEL")
     rows = [

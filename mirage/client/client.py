@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from mirage.client.address import TOKEN_VARIABLE, Address, default_address
-from mirage.client.documents import Answer, Chain, ChainPage, Explanation
+from mirage.client.documents import Answer, Chain, ChainPage, Explanation, Predictions, QueuedJob, QueuePage
 from mirage.client.errors import Refusal
 from mirage.client.events import read_events
 from mirage.client.reading import read
@@ -47,13 +47,8 @@ class Client:
 
     def iterate_chains(self, *, everybody: bool = False, page: int = 0) -> Iterator[Chain]:
         """The same, page by page as one goes; ``page``: chains at a time, 0: as many as the daemon likes."""
-        cursor: str | None = None
-        while True:
-            found = self.chain_page(everybody=everybody, limit=page, cursor=cursor)
-            yield from found.chains
-            cursor = found.next
-            if cursor is None:
-                return
+        for document in self.pages("/chains", all=everybody or None, limit=page or None):
+            yield from read(ChainPage, document).chains
 
     def chain_page(self, *, everybody: bool = False, limit: int = 0, cursor: str | None = None) -> ChainPage:
         """One page, with the state of the loop; ``cursor`` is the ``next`` of the page before."""
@@ -87,6 +82,47 @@ class Client:
         """A chain over time: links, hand-overs, what was foreseen; the document as it comes."""
         return self.get(f"{chain_path(chain)}/timeline", limit=limit)
 
+    # The queue, and what may come of it
+
+    def predictions(
+        self, *, partition: str = "", nodes: int = 1, limit: str | int = "", **more: str | None
+    ) -> Predictions:
+        """When a job of this shape would start if submitted now, by every predictor, each with its past error.
+
+        ``limit``: seconds, or as Slurm's ``--time``; ``more``: gres, account, qos, predictor.
+        """
+        shape = {"partition": partition or None, "nodes": nodes, "limit": limit or None, **more}
+        return read(Predictions, self.get("/predictions", **shape))
+
+    def queue(self, *, user: str = "", partition: str = "", state: str = "") -> Records[QueuedJob]:
+        """Pending and running jobs by their numbers; ``user`` may be ``me``."""
+        wanted = {"user": user or None, "partition": partition or None, "state": state or None}
+        return Records(self._jobs("/queue", wanted))
+
+    def pending_jobs(self) -> Records[QueuedJob]:
+        """One's own pending jobs with when they may start."""
+        return Records(self._jobs("/jobs", {}))
+
+    def cluster(self) -> Any:
+        """Partitions, nodes and jobs by state; the document as it comes."""
+        return self.get("/cluster")
+
+    def predictors(self) -> Any:
+        """Which predictors there are, and what each is used for; the document as it comes."""
+        return self.get("/predictors")
+
+    def replays(self) -> Any:
+        """Replays and how far they are; the document as it comes."""
+        return self.get("/replays")
+
+    def replay(self, replay: str) -> Any:
+        """One of them, with its result once it is there; the document as it comes."""
+        return self.get(f"/replays/{quote(replay, safe='')}")
+
+    def start_replay(self, plan: Mapping[str, Any]) -> Any:
+        """Ask for a replay; the document as it comes."""
+        return self.post("/replays", plan)
+
     # What happens, and what the process is
 
     def events(self, after: str = "") -> Iterator[Event]:
@@ -110,6 +146,20 @@ class Client:
         """Ask for something at any address below ``/api/v1``; each call has a key that makes it safe to repeat."""
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self.transport.ask("POST", path, document, headers=headers)
+
+    def pages(self, path: str, **query: object) -> Iterator[Any]:
+        """The documents at an address that answers page by page; each begins where the one before says."""
+        cursor: object = None
+        while True:
+            document = self.get(path, **query, cursor=cursor)
+            yield document
+            cursor = document.get("next") if isinstance(document, dict) else None
+            if cursor is None:
+                return
+
+    def _jobs(self, path: str, wanted: Mapping[str, object]) -> Iterator[QueuedJob]:
+        for document in self.pages(path, **wanted):
+            yield from read(QueuePage, document).jobs
 
     def _command(self, chain: str, command: str) -> Answer:
         return read(Answer, self.post(f"{chain_path(chain)}/{command}"))

@@ -137,3 +137,89 @@ class Event:
     kind: str
     data: Any
     """The document that came with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastError:
+    """How forecasts held that were made when links were really submitted."""
+
+    forecasts: int
+    bias: int | None = None
+    """Median of start less foreseen median, seconds: above 0, jobs start later than foreseen."""
+    absolute_error: int | None = None
+    """Mean, seconds."""
+    coverage: float | None = None
+    """Share of starts within P10 to P90; 0.8 is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When one predictor foresees that a job would start if it were submitted now."""
+
+    predictor: str
+    role: str = ""
+    """in charge, shadow, or named by the question."""
+    start_p10: datetime | None = None
+    start_p50: datetime | None = None
+    start_p90: datetime | None = None
+    wait_p10: int | None = None
+    wait_p50: int | None = None
+    wait_p90: int | None = None
+    trouble: str = ""
+    """Why it foresees nothing; empty: it does."""
+    past: PastError | None = None
+    past_alike: PastError | None = None
+    """On jobs of about this size and limit, where there are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """One job, all predictors."""
+
+    predictions: tuple[Forecast, ...]
+    now: datetime | None = None
+    snapshot: datetime | None = None
+    snapshot_age: int = 0
+    stale_since: datetime | None = None
+    planned_start: datetime | None = None
+    """Slurm's own plan for such a job, where a predictor asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One job of the queue; what is foreseen of it where it is one's own, pending, and was asked for."""
+
+    job_id: int
+    user: str = ""
+    partition: str = ""
+    qos: str = ""
+    state: str = ""
+    """PENDING or RUNNING."""
+    nodes: int = 0
+    limit: int | None = None
+    submit: datetime | None = None
+    eligible: datetime | None = None
+    start: datetime | None = None
+    """Running: when it started."""
+    end: datetime | None = None
+    """Running: when its limit ends it."""
+    planned_start: datetime | None = None
+    """Pending: Slurm's own plan."""
+    priority: int | None = None
+    waited: int | None = None
+    predicted_start: datetime | None = None
+    """Median; the job should start no later."""
+    predicted_start_p10: datetime | None = None
+    predicted_start_p90: datetime | None = None
+    predictor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """Some jobs of the queue, in order of their numbers."""
+
+    jobs: tuple[QueuedJob, ...]
+    total: int = 0
+    snapshot: datetime | None = None
+    stale_since: datetime | None = None
+    next: str | None = None

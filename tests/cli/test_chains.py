@@ -27,10 +27,13 @@ __all__ = ["world"]
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
+MAIN = "import sys; from mirage.cli.main import main; sys.argv[0] = 'mirage'; main()"
+
+
 def mirage(world: World, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/", "TZ": "UTC", "MIRAGE_SOCKET": str(world.socket)}
     return subprocess.run(
-        [sys.executable, "-m", "mirage", *arguments],
+        [sys.executable, "-c", MAIN, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -129,7 +132,7 @@ def test_exit_codes(world: World, command: str) -> None:
     assert mirage(world, "chain", command).returncode == 2
 
 
-def test_another_users_chain_is_refused(world: World) -> None:
+def test_another_users_chain_is_none(world: World) -> None:
     if os.getuid() != 0:
         pytest.skip("speaking as several users needs root")
     world.call("POST", "/api/v1/chains", definition("of-one"), user="nobody")
@@ -144,8 +147,8 @@ sys.argv = ["mirage", "chain", "cancel", "of-one", "--socket", "{world.socket}"]
 main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 4, done.stderr
-    assert "is not daemon's" in done.stderr
+    assert done.returncode == 3, done.stderr
+    assert "there is no chain of-one" in done.stderr
 
 
 SCANCEL = """\
@@ -185,3 +188,64 @@ def test_an_agent_without_a_daemon_says_so(world: World) -> None:
     done = mirage(world, "agent", MIRAGE_SOCKET="/nowhere.sock")
     assert done.returncode == 5
     assert "no daemon answers" in done.stderr
+
+
+def test_columns_are_chosen_by_squeues_letters(running: World) -> None:
+    shown = mirage(running, "chains", "-o", "%.14i|%5u|%T %D nodes").stdout.splitlines()
+    assert shown == ["         CHAIN|USER |STATE NODES nodes", f"    train-k3q9|{ME[:5]:5}|ACTIVE 1 nodes"]
+
+
+def test_columns_are_chosen_by_name(running: World) -> None:
+    shown = mirage(running, "chains", "-h", "-o", "chain,time_left,steering").stdout.split()
+    assert shown == ["train-k3q9", "01:00:00", "nice"]
+
+
+def test_a_column_that_is_none_is_a_mistake_of_usage(running: World) -> None:
+    for layout in ("%X", "colour", "a b"):
+        done = mirage(running, "chains", "-o", layout)
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        assert "column" in done.stderr
+
+
+def test_chains_are_sorted_and_filtered(world: World) -> None:
+    for name, nodes in (("alpha", 2), ("beta", 8), ("gamma", 4)):
+        request = definition()["request"] | {"nodes": nodes, "partition": "gpu" if nodes > 2 else "cpu"}
+        world.call("POST", "/api/v1/chains", definition(name, name=name, request=request))
+
+    def names(*arguments: str) -> list[str]:
+        done = mirage(world, "chains", "-h", "-o", "%j", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert names("--sort", "-D") == ["beta", "gamma", "alpha"]
+    assert names("-S", "P,-j") == ["alpha", "gamma", "beta"]
+    assert names("-p", "gpu") == ["beta", "gamma"]
+    assert names("-p", "gpu,cpu", "--me") == ["alpha", "beta", "gamma"]
+    assert names("-u", "somebody-else") == []
+    mirage(world, "chain", "pause", "beta")
+    assert names("-t", "paused") == ["beta"]
+    assert sorted(names("-t", "all")) == ["alpha", "beta", "gamma"]
+    assert mirage(world, "chains", "-t", "asleep").returncode == 2
+
+
+def test_what_is_piped_has_no_colours_and_is_never_cut(running: World) -> None:
+    narrow = mirage(running, "chains", COLUMNS="20", FORCE_COLOR="1").stdout
+    assert narrow == mirage(running, "chains").stdout
+    assert "\x1b" not in narrow
+    assert "hold: it is early" in narrow
+
+
+def test_shells_complete_chains_from_the_daemon_and_are_silent_without_one(running: World) -> None:
+    words = {"_MIRAGE_COMPLETE": "complete_bash", "COMP_WORDS": "mirage explain tra", "COMP_CWORD": "2"}
+    assert mirage(running, **words).stdout.split() == ["train-k3q9"]
+    silent = mirage(running, **words, MIRAGE_SOCKET="/nowhere")
+    assert (silent.stdout.strip(), silent.stderr) == ("", "")
+
+
+def test_the_versions(world: World) -> None:
+    from mirage import __version__
+
+    found = json.loads(mirage(world, "version", "--json").stdout)
+    assert (found["mirage"], found["daemon"]) == (__version__, __version__)
+    assert "none answers" in mirage(world, "version", MIRAGE_SOCKET="/nowhere").stdout

@@ -1,0 +1,48 @@
+"""Options that several commands about the daemon share, and lists that come page by page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from mirage.client.client import Client
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Socket = Annotated[
+    str, typer.Option("--socket", metavar="FILE", help="The daemon's socket, or its http(s):// address.")
+]
+Layout = Annotated[
+    str,
+    typer.Option(
+        "-o", "--format", metavar="FORMAT", help="squeue's letters ('%.18i %T'), or names: chain,state:10."
+    ),
+]
+Sort = Annotated[
+    str,
+    typer.Option("-S", "--sort", metavar="KEYS", help="Letters or names, commas between; -KEY: the other way."),
+]
+NoHeader = Annotated[bool, typer.Option("-h", "--noheader", help="Without the line of headings.")]
+Mine = Annotated[bool, typer.Option("--me", help="One's own only.")]
+User = Annotated[str, typer.Option("-u", "--user", metavar="USER", help="Of these users, commas between.")]
+Partition = Annotated[
+    str, typer.Option("-p", "--partition", metavar="PART", help="In these partitions, commas between.")
+]
+States = Annotated[
+    str, typer.Option("-t", "--states", metavar="STATES", help="In these states, commas between; or all.")
+]
+
+
+def listed(text: str) -> frozenset[str]:
+    """The words of a list with commas."""
+    return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+
+def whole(client: Client, path: str, key: str, **query: object) -> dict[str, Any]:
+    """A list that comes in pages as one document; ``key`` names its items."""
+    document: dict[str, Any] = {}
+    for page in client.pages(path, **query):
+        document = page if not document else document | {key: [*document[key], *page[key]]}
+    document.pop("next", None)
+    return document

@@ -1,0 +1,165 @@
+"""Tables in the manner of ``squeue``: columns that are chosen by its letters or by name, sorted by its keys.
+
+Piped, a table has the same columns, as wide as what is in them, whatever the terminal; on a terminal lines are cut
+at its edge, and states are coloured unless ``NO_COLOR`` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
+Row = tuple[str, ...]
+
+_FIELD = re.compile(r"%(\.?)(\d*)(\w)")
+_NAMED = re.compile(r"([\w-]+)(?::(\.?)(\d+))?")
+_COLOURS = {
+    "ACTIVE": "green", "RUNNING": "green", "PENDING": "yellow", "PAUSED": "yellow", "STOPPED": "red",
+    "FAILED": "red", "NODE_FAIL": "red", "DONE": "bright_black", "COMPLETED": "bright_black",
+}  # fmt: skip
+
+
+class BadFormat(typer.BadParameter):
+    """A format or a key that names no column; the text says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One thing that can be shown of an item."""
+
+    name: str
+    """The long name; ``-`` and ``_`` are the same, case does not matter."""
+    letter: str
+    """squeue's, where it means the same; empty: none."""
+    heading: str
+    show: Callable[[T], str]
+    key: Callable[[T], Any] | None = None
+    """What to sort by; ``None``: what is shown."""
+
+    def order(self, item: T) -> Any:
+        """Comparable among items; what is not known comes last."""
+        value = self.key(item) if self.key else self.show(item)
+        return (value is None, 0 if value is None else value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece(Generic[T]):
+    """A column of a format, with what stands before it."""
+
+    before: str
+    column: Column[T]
+    width: int = 0
+    """0: as wide as it is."""
+    right: bool = False
+
+    def pad(self, text: str) -> str:
+        """As squeue does: cut to the width, and filled up to it."""
+        if not self.width:
+            return self.before + text
+        cut = text[: self.width]
+        return self.before + (cut.rjust(self.width) if self.right else cut.ljust(self.width))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Generic[T]):
+    """All columns of one kind of item."""
+
+    known: tuple[Column[T], ...]
+    default: str
+    """Names, commas between."""
+
+    def print(self, items: Sequence[T], layout: str = "", *, heading: bool = True) -> None:
+        """One line an item. ``layout``: squeue's letters (``%.18i %T``), or names with commas; empty: the default.
+
+        Raises ``BadFormat``.
+        """
+        if "%" in layout:
+            self._print_spelled(items, layout, heading=heading)
+            return
+        pieces = self._named(layout or self.default)
+        rows: list[Row] = [tuple(piece.column.heading for piece in pieces)] if heading else []
+        rows += [tuple(piece.column.show(item) for piece in pieces) for item in items]
+        print_table([tuple(_sized(cell, piece) for cell, piece in zip(row, pieces, strict=True)) for row in rows])
+
+    def sorted(self, items: Sequence[T], keys: str) -> list[T]:
+        """By squeue's keys (``P,-L``) or names, the first one foremost; ``-`` before a key: the other way round.
+
+        Raises ``BadFormat``.
+        """
+        found = list(items)
+        for key in reversed([key.strip() for key in keys.split(",") if key.strip()]):
+            column = self._column(key.lstrip("+-"))
+            found.sort(key=column.order, reverse=key.startswith("-"))
+        return found
+
+    def _print_spelled(self, items: Sequence[T], layout: str, *, heading: bool) -> None:
+        pieces, rest = self._spelled(layout)
+        if heading:
+            typer.echo("".join(piece.pad(piece.column.heading) for piece in pieces) + rest)
+        for item in items:
+            typer.echo("".join(piece.pad(piece.column.show(item)) for piece in pieces) + rest)
+
+    def _spelled(self, layout: str) -> tuple[list[_Piece[T]], str]:
+        pieces, at = list[_Piece[T]](), 0
+        for found in _FIELD.finditer(layout):
+            column = self._column(found[3])
+            pieces.append(_Piece(layout[at : found.start()], column, int(found[2] or 0), right=bool(found[1])))
+            at = found.end()
+        return pieces, layout[at:]
+
+    def _named(self, layout: str) -> list[_Piece[T]]:
+        pieces = list[_Piece[T]]()
+        for name in layout.split(","):
+            found = _NAMED.fullmatch(name.strip())
+            if found is None:
+                raise BadFormat(f"{name!r} is no column such as state or chain:20")
+            pieces.append(_Piece("", self._column(found[1]), int(found[3] or 0), right=bool(found[2])))
+        return pieces
+
+    def _column(self, name: str) -> Column[T]:
+        plain = name.lower().replace("-", "_")
+        for column in self.known:
+            if name == column.letter or plain == column.name.replace("-", "_"):
+                return column
+        raise BadFormat(f"{name!r} is no column; there are {self.legend()}")
+
+    def legend(self) -> str:
+        """All of them for a reader."""
+        return ", ".join(f"{each.name} (%{each.letter})" if each.letter else each.name for each in self.known)
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Columns as wide as their widest cell; on a terminal lines are cut at its edge."""
+    if not rows:
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    coloured = bool(edge) and not os.environ.get("NO_COLOR")
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        typer.echo(_line([*cells, row[-1]], edge, coloured=coloured), color=coloured or None)
+
+
+def _line(cells: Sequence[str], edge: int, *, coloured: bool) -> str:
+    line, used = "", 0
+    for number, cell in enumerate(cells):
+        gap = "  " if number else ""
+        text = (gap + cell)[: edge - used] if edge else gap + cell
+        used += len(text)
+        colour = _COLOURS.get(cell.strip().partition(" ")[0]) if coloured else None
+        line += typer.style(text, fg=colour) if colour else text
+    return line.rstrip()
+
+
+def _sized(cell: str, piece: _Piece[Any]) -> str:
+    return piece.pad(cell) if piece.width else cell

@@ -1,0 +1,41 @@
+"""``mirage explain``: a chain, or one of its links, in plain sentences."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Annotated
+
+import typer
+
+from mirage.cli.asking import AsJson, Socket
+from mirage.cli.completing import complete_chain
+from mirage.cli.connection import connect, exit_codes
+from mirage.client.client import chain_path
+
+Id = Annotated[str, typer.Argument(metavar="CHAIN", help="A chain's id or name.", autocompletion=complete_chain)]
+Index = Annotated[int | None, typer.Argument(metavar="[LINK]", min=1, help="One of its links, by its number.")]
+_NOT_FOUND = 3
+_WIDTH = 100
+
+
+def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, socket: Socket = "") -> None:
+    """Say in plain words what a chain, or one of its links, waits for and how it went.
+
+    What was decided when, line by line, is in mirage chain explain.
+    """
+    with exit_codes():
+        client = connect(socket)
+        chain = client.get(chain_path(chain_id))
+        timeline = client.get(f"{chain_path(chain['id'])}/timeline", link=link)
+    if as_json:
+        typer.echo(json.dumps({"chain": chain, "timeline": timeline}))
+        return
+    from mirage.cli.story import chain_story, link_story
+
+    try:
+        sentences = list(chain_story(chain, timeline) if link is None else link_story(link, timeline))
+    except KeyError:
+        typer.echo(f"mirage: {chain['id']} has {len(timeline['links'])} links, and no link {link}", err=True)
+        raise SystemExit(_NOT_FOUND) from None
+    typer.echo("\n".join(textwrap.fill(sentence, _WIDTH) for sentence in sentences))

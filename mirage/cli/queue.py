@@ -1,0 +1,155 @@
+"""``mirage queue``: Slurm's queue, with when one's own jobs may start."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirage.cli.asking import (
+    AsJson,
+    Layout,
+    Mine,
+    NoHeader,
+    Partition,
+    Socket,
+    Sort,
+    User,
+    listed,
+    whole,
+)
+from mirage.cli.connection import connect, exit_codes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from mirage.cli.columns import Columns
+    from mirage.client.client import Client
+    from mirage.client.documents import QueuedJob
+
+States = Annotated[
+    str,
+    typer.Option("-t", "--states", metavar="STATES", help="pending (PD), running (R); commas between, or all."),
+]
+
+_STATES = {"pending": "PENDING", "pd": "PENDING", "running": "RUNNING", "r": "RUNNING"}
+_FORESEEN = ("predicted_start", "predicted_start_p10", "predicted_start_p90", "predictor")
+
+
+def queue_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    *,
+    mine: Mine = False,
+    user: User = "",
+    partition: Partition = "",
+    states: States = "",
+    layout: Layout = "",
+    sort: Sort = "",
+    no_header: NoHeader = False,
+    as_json: AsJson = False,
+    socket: Socket = "",
+) -> None:
+    """List Slurm's queue, with when your own pending jobs may start.
+
+    FORESEEN is the median of what the predictor in charge expects of such a job submitted now: one that is queued
+    already should start no later.
+
+    Columns: jobid (%i), partition (%P), user (%u), state (%T, %t), qos (%q), nodes (%D), priority (%Q),
+    timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for those that
+    pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
+    """
+    wanted = _wanted(states)
+    with exit_codes():
+        document = _ask(connect(socket), "me" if mine else user, partition)
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    from mirage.client.documents import QueuePage
+    from mirage.client.reading import read
+
+    page, users, partitions = read(QueuePage, document), listed(user), listed(partition)
+    jobs = [
+        job
+        for job in page.jobs
+        if (not wanted or job.state in wanted)
+        and (not users or mine or job.user in users)
+        and (not partitions or partitions & listed(job.partition))
+    ]
+    columns = queue_columns(page.snapshot)
+    columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
+    if page.stale_since:
+        typer.echo(f"The cluster has not answered since {page.stale_since.astimezone()}.", err=True)
+
+
+def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
+    """What can be shown of jobs; times count up to ``now``."""
+    from mirage.cli.columns import Column, Columns
+    from mirage.cli.instants import NOTHING, between, clock, span
+
+    def text(name: str) -> Callable[[QueuedJob], str]:
+        return lambda job: str(getattr(job, name) or NOTHING)
+
+    def value(name: str) -> Callable[[QueuedJob], Any]:
+        return lambda job: getattr(job, name)
+
+    def instant(name: str) -> tuple[Callable[[QueuedJob], str], Callable[[QueuedJob], Any]]:
+        return (lambda job: clock(getattr(job, name))), value(name)
+
+    def used(job: QueuedJob) -> int | None:
+        return between(job.start, now) if job.start else 0
+
+    def left(job: QueuedJob) -> int | None:
+        return between(now, job.end) if job.end else job.limit
+
+    def start(job: QueuedJob) -> datetime | None:
+        return job.start or job.planned_start
+
+    return Columns(
+        (
+            Column("jobid", "i", "JOBID", text("job_id"), value("job_id")),
+            Column("partition", "P", "PARTITION", text("partition")),
+            Column("user", "u", "USER", text("user")),
+            Column("state", "T", "STATE", text("state")),
+            Column("statecompact", "t", "ST", lambda job: "R" if job.state == "RUNNING" else "PD"),
+            Column("qos", "q", "QOS", text("qos")),
+            Column("nodes", "D", "NODES", text("nodes"), value("nodes")),
+            Column("priority", "Q", "PRIORITY", text("priority"), value("priority")),
+            Column("timeused", "M", "TIME", lambda job: span(used(job)), used),
+            Column("timelimit", "l", "TIME_LIMIT", lambda job: span(job.limit), value("limit")),
+            Column("time_left", "L", "TIME_LEFT", lambda job: span(left(job)), left),
+            Column("submittime", "V", "SUBMIT_TIME", *instant("submit")),
+            Column("starttime", "S", "START_TIME", lambda job: clock(start(job)), start),
+            Column("endtime", "e", "END_TIME", *instant("end")),
+            Column("waited", "", "WAITED", lambda job: span(job.waited), value("waited")),
+            Column("foreseen", "", "FORESEEN", *instant("predicted_start")),
+            Column("earliest", "", "EARLIEST", *instant("predicted_start_p10")),
+            Column("latest", "", "LATEST", *instant("predicted_start_p90")),
+            Column("by", "", "BY", text("predictor")),
+        ),
+        "jobid,partition,user,statecompact,timeused,timelimit,nodes,starttime,foreseen,by",
+    )
+
+
+def _ask(client: Client, user: str, partition: str) -> dict[str, Any]:
+    """The queue with what is foreseen of one's own jobs; without it where nothing can be foreseen."""
+    from mirage.client.errors import Refusal
+
+    one = {name: text for name, text in (("user", user), ("partition", partition)) if text and "," not in text}
+    document = whole(client, "/queue", "jobs", **one)
+    try:
+        own = whole(client, "/jobs", "jobs")["jobs"]
+    except Refusal as refusal:
+        typer.echo(f"mirage: when your jobs may start is not known: {refusal}", err=True)
+        own = []
+    foreseen = {job["job_id"]: {name: job[name] for name in _FORESEEN} for job in own}
+    document["jobs"] = [job | foreseen.get(job["job_id"], {}) for job in document["jobs"]]
+    return document
+
+
+def _wanted(text: str) -> frozenset[str]:
+    """Raises ``BadParameter``."""
+    words = {word.lower() for word in listed(text)} - {"all"}
+    if unknown := sorted(words - _STATES.keys()):
+        raise typer.BadParameter(f"jobs here are pending or running, not {unknown[0]!r}", param_hint="-t")
+    return frozenset(_STATES[word] for word in words)

@@ -1,0 +1,210 @@
+"""A chain, or one of its links, in plain sentences: for readers who know nothing of predictors.
+
+Made of what the daemon tells of it (the chain, and its timeline); pure.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mirage.cli.instants import between, clock, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_NEGLIGIBLE = 60
+"""Seconds of gap or overlap that Slurm's own pace may cost."""
+_STATES = {
+    "active": "is being kept running",
+    "paused": "is paused: no further link is submitted",
+    "done": "is done",
+    "stopped": "has been stopped",
+}
+_STEERING = {
+    "pin": "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue.",
+    "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
+    "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
+}
+_ENDS = {
+    "TIMEOUT": "its time limit ended it",
+    "COMPLETED": "it completed",
+    "CANCELLED": "it was cancelled",
+    "FAILED": "its script failed",
+    "NODE_FAIL": "a node failed",
+    "PREEMPTED": "it was preempted",
+    "OUT_OF_MEMORY": "it ran out of memory",
+}
+
+
+def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
+    """What it is, what it waits for, what is foreseen of that, and how its hand-overs went."""
+    yield _what_it_is(chain)
+    if chain["steering"] in _STEERING:
+        yield _STEERING[chain["steering"]]
+    if timeline.get("stale_since"):
+        since = _at(timeline["stale_since"])
+        yield f"The cluster has not answered since {since}: nothing is decided until it does."
+    now = _instant(timeline.get("now"))
+    yield from _present(timeline, now)
+    if chain["status"] == "active":
+        if chain["sentence"]:
+            yield f"What was decided last: {chain['sentence']}."
+        yield from _foreseen_next(timeline, now)
+    yield from _past(timeline)
+
+
+def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
+    """Why a link was submitted when it was, what was foreseen of it, and how it went.
+
+    Raises ``KeyError`` where the chain has no such link.
+    """
+    link = next((link for link in timeline["links"] if link["index"] == index), None)
+    if link is None:
+        raise KeyError(index)
+    yield from _submission(link)
+    yield from _forecast_of(link, timeline)
+    yield from _life(link, _instant(timeline.get("now")))
+    for handover in timeline["handovers"]:
+        if handover["successor"] == index:
+            yield f"As it took over from link {handover['predecessor']}, {_handover(handover)}."
+        if handover["predecessor"] == index:
+            yield f"As link {handover['successor']} took over from it, {_handover(handover)}."
+
+
+def _what_it_is(chain: Mapping[str, Any]) -> str:
+    request = chain["request"]
+    nodes = f"{request['nodes']} node{'s' if request['nodes'] != 1 else ''}"
+    where = f" in partition {request['partition']}" if request["partition"] else ""
+    why = f" ({chain['reason']})" if chain["reason"] else ""
+    state = _STATES.get(chain["status"], f"is {chain['status']}")
+    each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
+    return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
+
+
+def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
+    """The links that run or wait."""
+    nothing = True
+    for link in timeline["links"]:
+        if link["state"] == "running":
+            left = between(now, _instant(link["end"]))
+            until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
+            yield f"Link {link['index']} runs as job {link['job_id']} since {_at(link['start'])}{until}."
+            nothing = False
+        elif link["state"] in ("planned", "submitted", "pending") and not link["retired"]:
+            plan = link["planned_start"]
+            planned = f"; Slurm plans to start it at {_at(plan)}" if plan else ""
+            job = f" as job {link['job_id']}" if link["job_id"] else ""
+            yield f"Link {link['index']} waits in the queue{job} since {_at(link['submit'])}{planned}."
+            nothing = False
+    if nothing:
+        yield "No link of it is on the cluster."
+
+
+def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
+    """What the newest forecast says of the link that is next to be submitted."""
+    waiting = any(link["state"] in ("planned", "submitted", "pending") for link in timeline["links"])
+    forecast = next((each for each in timeline["forecasts"] if not each["shadow"] and each["p50"]), None)
+    if waiting or forecast is None:
+        return
+    wait = between(_instant(forecast["time"]) or now, _instant(forecast["p50"]))
+    yield (
+        f"If link {forecast['link']} were submitted now it would start {_range(forecast)}: about "
+        f"{words(wait or 0)} in the queue. So says {forecast['predictor']}."
+    )
+
+
+def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
+    handovers = timeline["handovers"]
+    if not handovers:
+        yield "No link has taken over from another yet."
+        return
+    smooth = sum(each["interruption"] <= _NEGLIGIBLE for each in handovers)
+    yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
+    worst = max(handovers, key=lambda each: each["interruption"])
+    if worst["interruption"] > _NEGLIGIBLE:
+        names = f"links {worst['predecessor']} and {worst['successor']}"
+        yield f"The longest gap, between {names}, was {words(worst['interruption'])}."
+    together = sum(each["overlap"] for each in handovers)
+    if together > _NEGLIGIBLE:
+        yield f"Two links ran at once for {words(together)} in all."
+
+
+def _submission(link: Mapping[str, Any]) -> Iterator[str]:
+    job = f" as job {link['job_id']}" if link["job_id"] else ""
+    if link["submit"]:
+        yield f"Link {link['index']} was submitted{job} at {_at(link['submit'])}."
+    else:
+        yield f"Link {link['index']} is about to be submitted."
+    if link["reason"]:
+        yield f"The reason: {link['reason']}."
+
+
+def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
+    """What was foreseen as it was submitted, and how that held."""
+    submit, start = _instant(link["submit"]), _instant(link["start"])
+    said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
+    made = [each for each in said if submit is None or (_instant(each["time"]) or submit) <= submit]
+    charge = next((each for each in made if not each["shadow"]), None)
+    if charge is None:
+        return
+    yield f"{charge['predictor']} had foreseen that it would start {_range(charge)}."
+    if start is None:
+        return
+    p10, p50, p90 = (_instant(charge[name]) for name in ("p10", "p50", "p90"))
+    assert p50 is not None
+    off = round((start - p50).total_seconds())
+    how = "later than" if off > 0 else "earlier than"
+    within = "" if p10 is None or p90 is None else (", within" if p10 <= start <= p90 else ", outside")
+    bounds = f"{within} what was held likely" if within else ""
+    yield f"It started {words(abs(off))} {how} the middle of that{bounds}."
+
+
+def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
+    submit, start, end = (_instant(link[name]) for name in ("submit", "start", "end"))
+    if link["state"] == "lost":
+        yield "The cluster no longer knows its job, and nobody saw how it ended."
+        return
+    if start is None:
+        waited = between(submit, now)
+        plan = f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
+        if waited is not None and link["state"] != "ended":
+            yield f"It has waited for {words(waited)}{plan}."
+        return
+    waited = between(submit, start)
+    after = f" after {words(waited)} in the queue" if waited is not None else ""
+    yield f"It started at {clock(start)}{after}."
+    if link["state"] == "running":
+        yield f"It runs; its limit ends it at {clock(end)}."
+        return
+    why = _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
+    if link["retired"]:
+        why = "it made way for its successor"
+    ran = between(start, end)
+    yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."
+
+
+def _handover(handover: Mapping[str, Any]) -> str:
+    if handover["interruption"] > 0:
+        return f"no link ran for {words(handover['interruption'])}"
+    if handover["overlap"] > 0:
+        return f"both ran for {words(handover['overlap'])}"
+    return "one began as the other ended"
+
+
+def _range(forecast: Mapping[str, Any]) -> str:
+    if forecast["p10"] and forecast["p90"]:
+        return (
+            f"about {_at(forecast['p50'])}, in eight of ten cases between {_at(forecast['p10'])} and "
+            f"{_at(forecast['p90'])}"
+        )
+    return f"about {_at(forecast['p50'])}"
+
+
+def _instant(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _at(text: str | None) -> str:
+    instant = _instant(text)
+    return clock(instant).replace("T", " ")[:16] if instant else "an unknown time"
