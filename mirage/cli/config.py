@@ -40,6 +40,7 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
     from pathlib import Path
 
     from mirage.bootstrap.access import check_access
+    from mirage.bootstrap.observability import build_channels
     from mirage.bootstrap.policies import build_guards
     from mirage.config.loading import load_config
     from mirage.domain.errors import MirageError
@@ -49,6 +50,7 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
         with loaded.explaining():
             build_guards(loaded.config).close()
             check_access(loaded.config.api)
+            tuple(build_channels(loaded.config.notifications))
     except MirageError as error:
         if not as_json:
             raise

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from mirage.control.status import Status
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
 
 
@@ -32,21 +33,40 @@ class Sources:
 
 
 @dataclass(frozen=True, slots=True)
+class _Chain:
+    """What counts of one chain."""
+
+    record: ChainRecord
+    links: tuple[str, ...]
+    """States of those on the cluster."""
+    interrupted: bool
+
+    @classmethod
+    def of(cls, record: ChainRecord) -> _Chain:
+        return cls(record, tuple(str(link.state) for link in record.live), record.stopped_running is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of one status: counted once however often it is scraped."""
+    """Of one status: counted once however often it is scraped, and only what has changed since the one before."""
 
     status: Status
+    each: Mapping[ChainId, _Chain]
     chains: Mapping[str, int]
     links: Mapping[str, int]
     interrupted: int
 
     @classmethod
-    def of(cls, status: Status) -> _Counts:
-        live = [link for record in status.chains for link in record.live]
-        chains = Counter(str(record.status) for record in status.chains)
-        links = Counter(str(link.state) for link in live)
-        interrupted = sum(record.stopped_running is not None for record in status.chains)
-        return cls(status, chains, links, interrupted)
+    def of(cls, status: Status, known: Mapping[ChainId, _Chain]) -> _Counts:
+        each = {}
+        for record in status.chains:
+            before = known.get(record.chain.chain_id)
+            if before is None or before.record is not record:
+                before = _Chain.of(record)
+            each[record.chain.chain_id] = before
+        chains = Counter(str(chain.record.status) for chain in each.values())
+        links = Counter(state for chain in each.values() for state in chain.links)
+        return cls(status, each, chains, links, sum(chain.interrupted for chain in each.values()))
 
 
 class Standing(Collector):
@@ -54,7 +74,7 @@ class Standing(Collector):
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self._counts = _Counts.of(sources.status())
+        self._counts = _Counts.of(sources.status(), {})
 
     def describe(self) -> Iterable[Metric]:
         """Names alone: registering asks for them."""
@@ -64,7 +84,7 @@ class Standing(Collector):
         """One value each."""
         status, counts = self._sources.status(), self._counts
         if counts.status is not status:
-            counts = self._counts = _Counts.of(status)
+            counts = self._counts = _Counts.of(status, counts.each)
         age = max(0, self._sources.now() - status.snapshot.time)
         yield _gauge("snapshot_age_seconds", "Slurm's seconds since the cluster last answered.", age)
         yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.snapshot.stale)

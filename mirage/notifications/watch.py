@@ -34,6 +34,20 @@ class Thresholds:
     """A link waits longer than the P90 of its forecast by this factor."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A chain, with what of it takes a look at all its links."""
+
+    record: ChainRecord
+    stopped: Link | None
+    """The link after which none runs."""
+    waiting: Link | None
+
+    @classmethod
+    def of(cls, record: ChainRecord) -> _Known:
+        return cls(record, record.stopped_running, None if record.over else record.waiting)
+
+
 class Watch:
     """Finds what to tell. ``first`` is the state as it was stored: only what came after it is news.
 
@@ -42,7 +56,7 @@ class Watch:
 
     def __init__(self, first: Status, thresholds: Thresholds, ledger: ForecastLedger) -> None:
         self._last = first
-        self._known = {record.chain.chain_id: record for record in first.chains}
+        self._known = {record.chain.chain_id: _Known.of(record) for record in first.chains}
         self._thresholds = thresholds
         self._ledger = ledger
         self._commanded: set[ChainId] = set()
@@ -58,10 +72,15 @@ class Watch:
     def seen(self, status: Status) -> list[Notice]:
         """What has come about since the last call."""
         found = [*self._of_controller(status), *self._of_protection(status)]
+        known = {}
         for record in status.chains:
-            found += self._of_chain(self._known.get(record.chain.chain_id), record, status.time)
-        self._last = status
-        self._known = {record.chain.chain_id: record for record in status.chains}
+            before = self._known.get(record.chain.chain_id) or _Known.of(ChainRecord(record.chain))
+            now = before if before.record is record else _Known.of(record)
+            if now is not before:
+                found += self._of_change(before.record, record, status.time)
+            found += self._of_lasting(now, status.time)
+            known[record.chain.chain_id] = now
+        self._last, self._known = status, known
         self._commanded.clear()
         for memory in (self._gaps, self._stuck):
             for gone in memory.keys() - self._known.keys():
@@ -86,13 +105,13 @@ class Watch:
         if status.protection is None and self._last.protection is not None:
             yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
 
-    def _of_chain(self, before: ChainRecord | None, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
-        before = before or ChainRecord(now.chain)
-        if before is not now:
-            yield from self._of_change(before, now, time)
-        yield from self._of_gap(now, time)
-        if not now.over and (link := now.waiting) is not None and (text := self._lateness(now, link, time)):
-            yield from self._of_trouble(now, text, time, link.index)
+    def _of_lasting(self, known: _Known, time: Seconds) -> Iterator[Notice]:
+        """What is too long by now."""
+        if known.stopped is not None:
+            yield from self._of_gap(known.record, known.stopped, time)
+        link = known.waiting
+        if link is not None and (text := self._lateness(known.record, link, time)):
+            yield from self._of_trouble(known.record, text, time, link.index)
 
     def _of_change(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
         had = {link.index for link in before.links if link.job_id != NO_JOB}
@@ -122,10 +141,10 @@ class Watch:
                 text = f"no link ran for {gap} after link {link.index}"
                 yield _about(now, NoticeKind.GAP, time, text, link.index, over=True)
 
-    def _of_gap(self, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
-        """One message once a gap is too long."""
-        chain, last = now.chain.chain_id, now.stopped_running
-        if last is None or last.index == self._gaps.get(chain) or time - last.end <= self._thresholds.gap:
+    def _of_gap(self, now: ChainRecord, last: Link, time: Seconds) -> Iterator[Notice]:
+        """One message once the gap after a link is too long."""
+        chain = now.chain.chain_id
+        if last.index == self._gaps.get(chain) or time - last.end <= self._thresholds.gap:
             return
         self._gaps[chain] = last.index
         text = f"no link has run for {hours(time - last.end)}, since link {last.index} ended"

@@ -13,8 +13,7 @@ import pytest
 from daemons import wait_until
 from sites import Site, running_site
 
-from mirage.bootstrap.observability import build_channels
-from mirage.config.loading import load_config
+from mirage.cli.config import check_command
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,4 +113,4 @@ def test_what_cannot_work_stops_the_start_and_is_named(tmp_path: Path, text: str
     file = tmp_path / "mirage.toml"
     file.write_text(text + "\n")
     with pytest.raises(ConfigError, match=words):
-        tuple(build_channels(load_config(file).config.notifications))
+        check_command(str(file))
