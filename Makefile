@@ -1,4 +1,4 @@
-.PHONY: demo test lint types contract testbed reference openapi package package-test image screens clean
+.PHONY: demo test lint types contract testbed reference openapi package package-test image screens man clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -30,6 +30,10 @@ contract: $(V)/.ready
 # The description of the REST interface, from which clients are generated.
 openapi: $(V)/.ready
 	$(V)/python -m mirage.api.openapi docs/openapi.json
+
+# What is made of the code and kept beside it.
+man: $(V)/.ready
+	$(V)/python -m mirage.cli.man docs/man
 
 testbed:
 	@slurm-testbed/testbed start --speed 60

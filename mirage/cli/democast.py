@@ -28,8 +28,8 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
         return Chain(ChainId(request.name), request.name, owner, request, _FOR_EVER, **wanted)  # type: ignore[arg-type]
 
     gpus, npus = ("gpu:a100", 4), ("npu", 8)
-    yield chain(  # submitted as its predecessor starts, bound to its nodes
-        request("protein-folding", "npu", 2, 8, npus), steering=Steering.PIN
+    yield chain(  # submitted as its predecessor starts, bound to its nodes until the end
+        request("protein-folding", "npu", 2, 8, npus), steering=Steering.PIN, lead=0
     )
     yield chain(  # saves when told to, and makes way for its successor: one writer only
         request("train-llm", "gpu", 1, 24, gpus),

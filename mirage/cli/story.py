@@ -96,6 +96,7 @@ def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]
             planned = f"; Slurm plans to start it at {_at(plan)}" if plan else ""
             job = f" as job {link['job_id']}" if link["job_id"] else ""
             yield f"Link {link['index']} waits in the queue{job} since {_at(link['submit'])}{planned}."
+            yield from _forecast_of(link, timeline)
             nothing = False
     if nothing:
         yield "No link of it is on the cluster."
@@ -120,7 +121,10 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
         yield "No link has taken over from another yet."
         return
     smooth = sum(each["interruption"] <= _NEGLIGIBLE for each in handovers)
-    yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
+    if len(handovers) == 1:
+        yield "One link has taken over from another so far" + (", without a gap." if smooth else ".")
+    else:
+        yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
     worst = max(handovers, key=lambda each: each["interruption"])
     if worst["interruption"] > _NEGLIGIBLE:
         names = f"links {worst['predecessor']} and {worst['successor']}"
@@ -173,9 +177,9 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
         return
     waited = between(submit, start)
     after = f" after {words(waited)} in the queue" if waited is not None else ""
-    yield f"It started at {clock(start)}{after}."
+    yield f"It started at {_at(link['start'])}{after}."
     if link["state"] == "running":
-        yield f"It runs; its limit ends it at {clock(end)}."
+        yield f"It runs; its limit ends it at {_at(link['end'])}."
         return
     why = _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
     if link["retired"]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import http.client
+import json
 import os
 import re
 import signal
@@ -66,6 +68,17 @@ class Demo:
         connection.close()
         return response.status, dict(response.getheaders()), body
 
+    def mirage(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "mirage", *arguments],
+            env=os.environ | {"MIRAGE_SOCKET": self.socket},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not self._holds(holds):
@@ -122,6 +135,41 @@ def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
     demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
     assert "refused" in client.chain("far-too-large").reason
     assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}
+
+
+@pytest.mark.xdist_group("demo")
+def test_one_is_told_when_a_job_would_start(demo: Demo) -> None:
+    found = Client(demo.socket).predictions(nodes=2, limit=12 * 3_600)
+    foreseen = {each.predictor: each for each in found.predictions if not each.trouble}
+    assert {"lookahead", "quantile", "average"} == foreseen.keys()
+    assert foreseen["lookahead"].role == "in charge"
+    for each in (foreseen["lookahead"], foreseen["quantile"]):
+        quantiles = [start for start in (each.start_p10, each.start_p50, each.start_p90) if start]
+        assert len(quantiles) == 3
+        assert quantiles == sorted(quantiles)
+    shown = demo.mirage("predict", "-n", "2", "-t", "12:00:00").splitlines()
+    assert shown[0].split()[:5] == ["PREDICTOR", "ROLE", "EARLIEST", "MEDIAN", "LATEST"]
+    assert [line.split()[0] for line in shown[1:4]] == ["lookahead", "quantile", "average"]
+
+
+@pytest.mark.xdist_group("demo")
+def test_the_queue_is_squeues(demo: Demo) -> None:
+    jobs = [line.split() for line in demo.mirage("queue", "-h", "-o", "%i %t %u", "--sort", "i").splitlines()]
+    assert len(jobs) > 5
+    assert [int(job) for job, _, _ in jobs] == sorted(int(job) for job, _, _ in jobs)
+    assert {state for _, state, _ in jobs} <= {"R", "PD"}
+    document = json.loads(demo.mirage("queue", "--me", "--json"))
+    assert {job["user"] for job in document["jobs"]} == {getpass.getuser()}
+
+
+@pytest.mark.xdist_group("demo")
+def test_a_chain_is_explained_to_anybody(demo: Demo) -> None:
+    said = demo.mirage("explain", "protein-folding")
+    assert "bound to its nodes" in said
+    assert "each of its links asks for 2 nodes" in said
+    first = demo.mirage("explain", "protein-folding", "1")
+    assert "Link 1 was submitted as job" in first
+    assert "its time limit ended it" in first
 
 
 @pytest.mark.xdist_group("demo")

@@ -1,0 +1,116 @@
+"""Plain sentences, made of what the daemon tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirage.cli.instants import words
+from mirage.cli.story import chain_story, link_story
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Any:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def at(hour: int, minute: int = 0) -> str:
+    return f"2026-11-21T{hour:02}:{minute:02}:00Z"
+
+
+def link(index: int, state: str, **fields: Any) -> dict[str, Any]:
+    none = dict.fromkeys(("job_id", "submit", "start", "end", "planned_start", "retired"))
+    return none | {"index": index, "state": state, "job_state": "", "reason": ""} | fields
+
+
+def forecast(number: int, time: str, p10: str, p50: str, p90: str, *, shadow: bool = False) -> dict[str, Any]:
+    name = "average" if shadow else "lookahead"
+    quantiles = {"p10": p10, "p50": p50, "p90": p90}
+    return {"link": number, "time": time, "predictor": name, "shadow": shadow} | quantiles
+
+
+CHAIN = {
+    "id": "train-k3q9",
+    "owner": "alice",
+    "status": "active",
+    "reason": "",
+    "steering": "off",
+    "sentence": "hold: it would start 2 h too early",
+    "request": {"nodes": 1, "partition": "gpu", "limit": 24 * 3_600},
+}
+TIMELINE: dict[str, Any] = {
+    "now": at(12),
+    "stale_since": None,
+    "links": [
+        link(1, "ended", job_id=7, submit=at(0), start=at(1), end=at(5), job_state="TIMEOUT"),
+        link(
+            2, "running", job_id=8, submit=at(3), start=at(5, 30), end=at(18), reason="it would start in time",
+        ),
+    ],
+    "handovers": [{"predecessor": 1, "successor": 2, "interruption": 1_800, "overlap": 0}],
+    "forecasts": [
+        forecast(3, at(11, 50), at(12), at(12), at(13), shadow=True),
+        forecast(3, at(11, 50), at(13), at(14, 50), at(17)),
+        forecast(2, at(3), at(4), at(5), at(6)),
+        forecast(2, at(2), at(3), at(3), at(3)),
+    ],
+}  # fmt: skip
+
+
+def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
+    assert list(chain_story(CHAIN, TIMELINE)) == [
+        "train-k3q9, a chain of alice, is being kept running; each of its links asks for 1 node in partition gpu "
+        "for 24 h.",
+        "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
+        "What was decided last: hold: it would start 2 h too early.",
+        "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "
+        "2026-11-21 13:00 and 2026-11-21 17:00: about 3 h in the queue. So says lookahead.",
+        "One link has taken over from another so far.",
+        "The longest gap, between links 1 and 2, was 30 min.",
+    ]
+
+
+def test_a_link_says_what_was_foreseen_of_it_and_how_that_held() -> None:
+    assert list(link_story(2, TIMELINE)) == [
+        "Link 2 was submitted as job 8 at 2026-11-21 03:00.",
+        "The reason: it would start in time.",
+        "lookahead had foreseen that it would start about 2026-11-21 05:00, in eight of ten cases between "
+        "2026-11-21 04:00 and 2026-11-21 06:00.",
+        "It started 30 min later than the middle of that, within what was held likely.",
+        "It started at 2026-11-21 05:30 after 2 h 30 min in the queue.",
+        "It runs; its limit ends it at 2026-11-21 18:00.",
+        "As it took over from link 1, no link ran for 30 min.",
+    ]
+
+
+def test_a_cluster_that_does_not_answer_is_said_so() -> None:
+    said = list(chain_story(CHAIN, TIMELINE | {"stale_since": at(11)}))
+    assert "The cluster has not answered since 2026-11-21 11:00: nothing is decided until it does." in said
+
+
+def test_a_chain_that_has_no_link_yet() -> None:
+    empty = TIMELINE | {"links": [], "handovers": [], "forecasts": []}
+    said = list(chain_story(CHAIN | {"status": "paused", "reason": "by alice"}, empty))
+    assert "is paused: no further link is submitted (by alice)" in said[0]
+    assert said[1:] == ["No link of it is on the cluster.", "No link has taken over from another yet."]
+
+
+def test_a_link_that_there_is_not() -> None:
+    with pytest.raises(KeyError):
+        list(link_story(9, TIMELINE))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-5, "0 s"), (89, "89 s"), (90, "2 min"), (3_600, "60 min"), (12_000, "3 h 20 min"), (100_000, "27 h"),
+     (187_200, "2 days 4 h"), (172_800, "2 days")],
+)  # fmt: skip
+def test_durations_in_words(seconds: int, said: str) -> None:
+    assert words(seconds) == said
