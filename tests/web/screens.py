@@ -23,6 +23,7 @@ PICTURES = {
     "predict": ("/predict?partition=gpu&nodes=4&limit=24h", WIDE, "light"),
     "predictors": ("/predictors", WIDE, "light"),
     "replays": ("/replays", WIDE, "light"),
+    "replay": ("/replays/a1b2c3d4e5f6", WIDE, "light"),
     "audit": ("/audit", WIDE, "light"),
     "configuration": ("/configuration", WIDE, "light"),
     "login": ("/login", WIDE, "light"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from instants import HOUR, NOW
+from plays import left_behind
 from shelf import SETTINGS, Shelf
 
 from mirage.api.feed import Feed
@@ -318,6 +319,7 @@ class SeededLoop:
 
     status: Status
     store: Store
+    folder: Path
     feed: Feed = field(default_factory=lambda: Feed(lambda chain: ""))
     commands: CommandQueue = field(default_factory=CommandQueue)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -336,7 +338,7 @@ class SeededLoop:
         }
         sentence = "; ".join(explained.values())
         seen = snapshot(records, stale=stale)
-        return cls(Status(NOW, sentence, seen, records, explained, cycles=231), store)
+        return cls(Status(NOW, sentence, seen, records, explained, cycles=231), store, folder)
 
     def service(self) -> ApiService:
         store = self.store
@@ -353,6 +355,7 @@ class SeededLoop:
             audit=store.audit,
             now=lambda: NOW + 40,
             models=Shelf(),
+            replays=left_behind(self.folder / "replays"),
             configuration=lambda: SETTINGS,
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
@@ -378,6 +381,10 @@ class SeededLoop:
         """A cycle's end."""
         self.status = replace(self.status, chains=records, cycles=self.status.cycles + 1)
         self.feed.cycled(self.status)
+
+    def thread(self) -> threading.Thread:
+        """One in which it runs until it has ended."""
+        return threading.Thread(target=self.run)
 
     def run(self) -> None:
         while not self.ended.is_set():

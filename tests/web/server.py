@@ -56,7 +56,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
 @contextlib.contextmanager
 def seeded(loop: SeededLoop, peer: Peer = ADMIN, service: ApiService | None = None) -> Iterator[str]:
     """The address of the page on a seeded loop that obeys commands."""
-    thread = threading.Thread(target=loop.run)
+    thread = loop.thread()
     thread.start()
     try:
         with serving(opened_by(create_app(service or loop.service()), peer)) as address:

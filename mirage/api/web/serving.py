@@ -20,6 +20,7 @@ from mirage.api.web.views.overview import show_overview
 from mirage.api.web.views.predict import show_predict
 from mirage.api.web.views.predictors import show_predictors
 from mirage.api.web.views.queue import show_queue
+from mirage.api.web.views.replays import show_replay, show_replays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -41,6 +42,8 @@ def install_pages(app: FastAPI) -> None:
     pages.add_api_route("/queue", show_queue)
     pages.add_api_route("/predict", show_predict)
     pages.add_api_route("/predictors", show_predictors)
+    pages.add_api_route("/replays", show_replays)
+    pages.add_api_route("/replays/{replay_id}", show_replay)
     pages.add_api_route("/audit", show_audit)
     pages.add_api_route("/configuration", show_configuration)
     pages.add_api_route("/login", show_login)

@@ -1,0 +1,56 @@
+"""People over the network: a token in a form becomes a session, and the page's buttons work with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from server import serving
+from visiting import visit
+
+from mirage.api.access.scope import Scope
+from mirage.api.app import create_app
+from mirage.domain.chain import ChainStatus
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+    from seeded import SeededLoop
+
+
+@pytest.fixture
+def obeying(loop: SeededLoop) -> Iterator[SeededLoop]:
+    """The loop with a thread behind it."""
+    thread: threading.Thread = loop.thread()
+    thread.start()
+    yield loop
+    loop.ended.set()
+    thread.join()
+    loop.store.close()
+
+
+def test_a_token_opens_the_page_until_one_leaves(browser: Browser, obeying: SeededLoop) -> None:
+    service = obeying.service()
+    text, _ = service.gate.tokens.create("alice", "for a test", Scope.OPERATE, 3_600)
+    with serving(create_app(service)) as address, visit(browser, address) as seen:
+        seen.go("/chains/llm-pretrain-k3q9")
+        assert seen.page.url.endswith("/login?next=/chains/llm-pretrain-k3q9")
+        seen.page.get_by_label("Token").fill("mirage_wrong")
+        seen.page.get_by_role("button", name="Log in").click()
+        assert "proves nothing" in seen.page.get_by_role("alert").inner_text()
+        seen.page.get_by_label("Token").fill(text)
+        seen.page.keyboard.press("Enter")
+        seen.page.wait_for_url("**/chains/llm-pretrain-k3q9")
+        assert seen.page.locator(".who").inner_text() == "alice"
+        seen.page.locator("#live-switch:not(.off)").wait_for()
+        seen.page.get_by_role("button", name="Pause").click()
+        seen.page.get_by_role("button", name="Yes").click()
+        seen.page.locator("#act-resume").wait_for()
+        assert obeying.status.chains[0].status is ChainStatus.PAUSED
+        seen.page.get_by_role("button", name="Log out").click()
+        seen.page.wait_for_url("**/login")
+        seen.go("/")
+        assert "/login" in seen.page.url
+        obeying.feed.close()
