@@ -31,6 +31,7 @@ from mirage.api.routes.notifications import notification_routes
 from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.predictors import predictor_routes
 from mirage.api.routes.protection import protection_routes
+from mirage.api.routes.replays import replay_routes
 from mirage.api.routes.timeline import timeline_routes
 from mirage.api.routes.tokens import token_routes
 from mirage.api.web.serving import install_pages
@@ -53,6 +54,7 @@ def create_app(service: ApiService) -> FastAPI:
     routes.include_router(cluster_routes(service))
     routes.include_router(prediction_routes(service))
     routes.include_router(predictor_routes(service))
+    routes.include_router(replay_routes(service))
     routes.include_router(configuration_routes(service))
     routes.include_router(job_routes(service))
     routes.include_router(protection_routes(service))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.predictors.artifacts.shelf import Version
+    from mirage.replay.runs import ReplayRuns
     from mirage.replay.shadows import Measured
     from mirage.store.answers import AnswerStore
     from mirage.store.audit import AuditLog
@@ -128,6 +129,7 @@ class ApiService:
     models: Models | None = None
     configuration: Callable[[], Sequence[Setting]] = list
     """Every key, secrets hidden."""
+    replays: ReplayRuns | None = None
     gate: Gate = field(default_factory=Gate)
     """Who comes in, and how far."""
     url: Callable[[], str] = str

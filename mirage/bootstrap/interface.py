@@ -69,6 +69,7 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         about_cluster=Release(config),
         models=ModelDesk(service, measurements),
         configuration=lambda: _configuration(service),
+        replays=service.replays,
     )
     return ApiServer(shown, Path(config.api.socket), listening(config.api))
 

@@ -44,13 +44,13 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
     def ensemble(parameter: str) -> Predictor:
         return ensemble_of(parameter, lambda member: named_predictor(member, config, lore))
 
-    shelved = _shelved(text, Path(config.service.state) / MODELS)
-    predictor = build_predictor(shelved, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble})
+    named = shelved(text, Path(config.service.state) / MODELS)
+    predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble})
     _check_at_home(predictor, config, lore)
     return predictor
 
 
-def _shelved(text: str, models: Path) -> str:
+def shelved(text: str, models: Path) -> str:
     """The same name with the folder of its model, where the shelf has it."""
     name, _, parameter = (part.strip() for part in text.strip().partition(":"))
     shelf = models / name

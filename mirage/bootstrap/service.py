@@ -17,6 +17,7 @@ from mirage.bootstrap.journals import LoggedJournal
 from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.readiness import Readiness
+from mirage.bootstrap.replays import build_replays
 from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
 from mirage.control.commands import CommandQueue
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.status import Status
     from mirage.control.wallclock import RealTimeClock
+    from mirage.replay.runs import ReplayRuns
     from mirage.store.opening import Store
 
 
@@ -81,6 +83,8 @@ class Service:
     """Where the value of a key comes from."""
     cycle_seconds: float | None = None
     """Real seconds that the last cycle took."""
+    replays: ReplayRuns | None = None
+    """Those that people ask for; ``None``: none."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
         """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
@@ -114,6 +118,8 @@ class Service:
     def close(self) -> None:
         """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""
         self.questions.close()
+        if self.replays is not None:
+            self.replays.close()
         self.guards.close()
         self.watching.close()
         self.store.close()
@@ -190,5 +196,6 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         watching,
     )
     if config.api.enabled:
+        service.replays = build_replays(service) if config.replays.most else None
         service.interface = build_interface(service, world.desk, views)
     return service

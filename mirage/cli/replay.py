@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write every
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+ProgressOut = Annotated[
+    str, typer.Option("--progress", metavar="OUT", help="Keep in this file, as JSON, how far it is.")
+]
 Strict = Annotated[
     bool,
     typer.Option(
@@ -70,6 +74,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     html_out: HtmlOut = "",
     seed: Seed = 0,
     workers: Workers = 0,
+    progress: ProgressOut = "",
     strict: Strict = False,
 ) -> None:
     """Replay a trace: how long a chained service was interrupted, and how much it overlapped, by policy.
@@ -98,22 +103,42 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )
-    for option, name in (("--json", json_out), ("--html", html_out)):
+    for option, name in (("--json", json_out), ("--html", html_out), ("--progress", progress)):
         check_writable(option, name)
-    result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1)
+    told = _kept_in(progress) if progress else lambda total: None
+    result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
     metrics = measure(result)
     _write_files(result, metrics, json_out, html_out)
     if json_out != "-":
         _show(Console(), result, metrics)
 
 
-def _replay(table: JobTable, cluster: str, plan: ReplayPlan, workers: int) -> ReplayResult:
+def _replay(
+    table: JobTable, cluster: str, plan: ReplayPlan, workers: int, told: Callable[[int], None]
+) -> ReplayResult:
     from mirage.cli.arguments import load_cluster
     from mirage.replay.closedloop import replay
 
     config = load_cluster(cluster)
     with _progress() as advance:
-        return replay(table, config, plan, workers=workers, on_episode=advance)
+
+        def played(total: int) -> None:
+            advance(total)
+            told(total)
+
+        return replay(table, config, plan, workers=workers, on_episode=played)
+
+
+def _kept_in(name: str) -> Callable[[int], None]:
+    """Writes the file anew with each episode; who reads it never finds half of it."""
+    path, done = Path(name), itertools.count(1)
+
+    def played(total: int) -> None:
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(json.dumps({"done": next(done), "total": total}), encoding="utf-8")
+        new.replace(path)
+
+    return played
 
 
 def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:

@@ -200,6 +200,15 @@ class TrainingSection(Section):
     file system that the nodes share."""
 
 
+class ReplaysSection(Section):
+    """Replays that people ask for over the interface."""
+
+    folder: str = ""
+    """Of the traces and cluster files that may be named; empty: none but generated ones and presets."""
+    most: Count = 8
+    """May wait or run at once, one after the other; 0: there are no replays."""
+
+
 class LimitsSection(Section):
     """What Mirage allows itself; 0: no such limit."""
 
@@ -381,6 +390,7 @@ class Config(BaseSettings):
     loop: LoopSection = LoopSection()
     predictors: PredictorsSection = PredictorsSection()
     training: TrainingSection = TrainingSection()
+    replays: ReplaysSection = ReplaysSection()
     limits: LimitsSection = LimitsSection()
     store: StoreSection = StoreSection()
     api: ApiSection = ApiSection()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from mirage.backends.background import last_line, run_aside
 from mirage.domain.errors import MirageError
 from mirage.training.launch import JobFailed, SlurmJobs
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
-_LOOK_EVERY = 1.0
 _CPUS = 8
 """What a job of the cluster's asks for."""
 
@@ -47,24 +45,10 @@ class LocalLauncher:
     def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
         """See the port."""
         log = folder / "train.log"
-        with log.open("wb") as said:
-            process = subprocess.Popen(  # noqa: S603 - this program itself
-                ["/usr/bin/env", "nice", "-n", "19", *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                start_new_session=True,
-            )
-            try:
-                while process.poll() is None:
-                    if stopped.wait(_LOOK_EVERY):
-                        return False
-            finally:
-                _end(process)
-        if process.returncode:
-            raise TrainingFailed(f"exit {process.returncode}: {_last_line(log)}; all of it is in {log}")
-        return True
+        status = run_aside(argv, folder, log, stopped.wait)
+        if status:
+            raise TrainingFailed(f"exit {status}: {last_line(log)}; all of it is in {log}")
+        return status is not None
 
 
 class SlurmLauncher:
@@ -98,20 +82,3 @@ class SlurmLauncher:
 
 def _run_command(argv: tuple[str, ...], folder: str) -> None:
     subprocess.run(argv, cwd=folder, check=True)  # noqa: S603 - this program itself
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-    if process.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,130 @@
+"""Replays: what is asked for, how far it is, what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mirage.api.documents.chains import instant
+from mirage.replay.runs import RunState, Wish
+
+if TYPE_CHECKING:
+    from mirage.replay.runs import Run
+
+_INSTANT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$|^\d{1,12}$"
+_Predictor = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?$")]
+_Name = Annotated[str, Field(max_length=140)]
+
+
+class ReplayRequest(BaseModel):
+    """What to replay."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trace: _Name
+    """A file that is offered, or ``generated:PRESET:SEED``."""
+    start: Annotated[str, Field(pattern=_INSTANT)]
+    """The first episode: a date, a date and time (UTC), or seconds since the epoch."""
+    end: Annotated[str, Field(pattern=_INSTANT)]
+    """No episode starts after this."""
+    predictors: Annotated[list[_Predictor], Field(min_length=1, max_length=12)] = ["reactive", "quantile"]
+    cluster: _Name = ""
+    """A file that is offered, or a preset; empty: the daemon's own cluster."""
+    nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    limit: Annotated[int, Field(ge=60, le=31_622_400)] = 172_800
+    """Of each link, seconds."""
+    every: Annotated[int, Field(ge=600, le=31_622_400)] = 14_400
+    """Between episodes, seconds."""
+    tick: Annotated[int, Field(ge=60, le=86_400)] = 600
+    """Between decisions, seconds."""
+    links: Annotated[int, Field(ge=2, le=100)] = 2
+    partition: Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")] = ""
+
+
+class ReplayDocument(BaseModel):
+    """One run."""
+
+    id: str
+    by: str
+    """Who asked for it."""
+    state: RunState
+    created: str | None
+    started: str | None
+    ended: str | None
+    problem: str
+    """Why it failed."""
+    done: int
+    """Episodes played."""
+    total: int | None
+    request: ReplayRequest
+
+
+class ReplayResult(ReplayDocument):
+    """One run with what came of it."""
+
+    result: dict[str, Any] | None
+    """As ``mirage replay --json`` writes it; ``null`` until it is done."""
+
+
+class ReplayList(BaseModel):
+    """Runs that are kept, newest first."""
+
+    files: list[str]
+    """Traces and cluster files that are offered."""
+    replays: list[ReplayDocument]
+
+
+def wish_of(request: ReplayRequest) -> Wish:
+    """What the daemon is to play."""
+    return Wish(
+        trace=request.trace,
+        cluster=request.cluster,
+        predictors=tuple(request.predictors),
+        nodes=request.nodes,
+        limit=request.limit,
+        start=request.start,
+        end=request.end,
+        every=request.every,
+        tick=request.tick,
+        links=request.links,
+        partition=request.partition,
+    )
+
+
+def replay_document(run: Run) -> ReplayDocument:
+    """How far it is."""
+    return ReplayDocument(**_fields(run))
+
+
+def replay_result(run: Run, result: dict[str, Any] | None) -> ReplayResult:
+    """With what came of it."""
+    return ReplayResult(**_fields(run), result=result)
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    wish = run.wish
+    return {
+        "id": run.run_id,
+        "by": run.by,
+        "state": run.state,
+        "created": instant(run.created),
+        "started": instant(run.started),
+        "ended": instant(run.ended),
+        "problem": run.problem,
+        "done": run.done,
+        "total": run.total or None,
+        "request": ReplayRequest(
+            trace=wish.trace,
+            cluster=wish.cluster,
+            predictors=list(wish.predictors),
+            nodes=wish.nodes,
+            limit=wish.limit,
+            start=wish.start,
+            end=wish.end,
+            every=wish.every,
+            tick=wish.tick,
+            links=wish.links,
+            partition=wish.partition,
+        ),
+    }

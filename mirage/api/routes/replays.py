@@ -1,0 +1,84 @@
+"""``/api/v1/replays``: what submission policies would have made of a trace, played beside the daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.exceptions import HTTPException
+
+from mirage.api.access.auditing import note
+from mirage.api.access.caller import Operator, Reader
+from mirage.api.documents.replays import (
+    ReplayDocument,
+    ReplayList,
+    ReplayRequest,
+    ReplayResult,
+    replay_document,
+    replay_result,
+    wish_of,
+)
+from mirage.domain.errors import NotPermitted
+from mirage.replay.runs import TooManyRuns
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.replay.runs import ReplayRuns, Run
+
+RunId = Annotated[str, Path(pattern="^[0-9a-f]{12}$")]
+
+
+def replay_routes(service: ApiService) -> APIRouter:
+    """The addresses of replays."""
+    routes = APIRouter(prefix="/replays", tags=["replays"])
+
+    @routes.get("", summary="Replays that are kept")
+    def list_replays(caller: Reader) -> ReplayList:
+        """Everybody's, newest first, and the files that may be replayed."""
+        del caller
+        runs = _runs(service)
+        return ReplayList(files=list(runs.files()), replays=[replay_document(run) for run in reversed(runs.all())])
+
+    @routes.post("", status_code=202, summary="Ask for a replay")
+    def start_replay(caller: Operator, request: Request, wanted: ReplayRequest) -> ReplayDocument:
+        """One replay is played at a time, with least priority; look again for what came of it."""
+        try:
+            run = _runs(service).submit(wish_of(wanted), caller.name)
+        except TooManyRuns as error:
+            raise HTTPException(429, str(error)) from None
+        note(request.scope, f"start replay {run.run_id}")
+        return replay_document(run)
+
+    @routes.get("/{replay_id}", summary="One replay and what came of it")
+    def show_replay(caller: Reader, replay_id: RunId) -> ReplayResult:
+        """Progress while it runs; then the document that `mirage replay --json` writes."""
+        del caller
+        runs = _runs(service)
+        run = _found(runs, replay_id)
+        return replay_result(run, runs.result(run))
+
+    @routes.delete("/{replay_id}", status_code=204, summary="Forget a replay")
+    def delete_replay(caller: Operator, request: Request, replay_id: RunId) -> Response:
+        """One's own, administrators anybody's; one that runs is ended."""
+        runs = _runs(service)
+        run = _found(runs, replay_id)
+        if run.by != caller.name and not caller.is_admin:
+            raise NotPermitted(f"replay {replay_id} is {run.by}'s")
+        note(request.scope, f"delete replay {replay_id} of {run.by}")
+        runs.remove(replay_id)
+        return Response(status_code=204)
+
+    return routes
+
+
+def _runs(service: ApiService) -> ReplayRuns:
+    if service.replays is None:
+        raise NotPermitted("this daemon plays no replays: its replays.most is 0")
+    return service.replays
+
+
+def _found(runs: ReplayRuns, replay_id: str) -> Run:
+    run = runs.of(replay_id)
+    if run is None:
+        raise HTTPException(404, f"there is no replay {replay_id}")
+    return run

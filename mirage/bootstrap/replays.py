@@ -1,0 +1,63 @@
+"""Replays that people ask for over the interface: the command, and where its things are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.bootstrap.predictors import MODELS, shelved
+from mirage.domain.errors import ConfigError
+from mirage.replay.runs import ReplayRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.bootstrap.service import Service
+    from mirage.replay.runs import Wish
+
+
+def build_replays(service: Service) -> ReplayRuns:
+    """Those of a daemon, kept in its state folder."""
+    config = service.config
+    offered = Path(config.replays.folder) if config.replays.folder else None
+
+    def command(wish: Wish, folder: Path) -> Sequence[str]:
+        return replay_command(wish, wish.cluster or _own_cluster(service, folder), _models(service))
+
+    folder = Path(config.service.state) / "replays"
+    return ReplayRuns(folder, offered, command, service.clock.now, config.replays.most)
+
+
+def replay_command(wish: Wish, cluster: str, models: Path) -> list[str]:
+    """``mirage replay`` for a wish; each word is one argument, and none of them can be taken for an option."""
+    options = {
+        "--cluster": cluster,
+        "--predictor": ",".join(shelved(name, models) for name in wish.predictors),
+        "--nodes": str(wish.nodes),
+        "--limit": f"{wish.limit}s",
+        "--start": wish.start,
+        "--end": wish.end,
+        "--every": f"{wish.every}s",
+        "--tick": f"{wish.tick}s",
+        "--links": str(wish.links),
+        "--partition": wish.partition,
+        "--workers": "1",
+    }
+    words = [f"{name}={value}" for name, value in options.items() if value]
+    return [sys.executable, "-m", "mirage", "replay", wish.trace, *words]
+
+
+def _own_cluster(service: Service, folder: Path) -> str:
+    named = service.config.predictors.lookahead.cluster
+    if named:
+        return named
+    if service.lore.copied is None:
+        raise ConfigError(
+            "cluster", "the back end does not tell how the cluster is set up: name a preset or a file"
+        )
+    return service.lore.copied(folder)
+
+
+def _models(service: Service) -> Path:
+    return Path(service.config.service.state) / MODELS

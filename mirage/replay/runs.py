@@ -1,0 +1,268 @@
+"""Replays that people ask a daemon for: one at a time, in a process of least priority, kept in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from mirage.backends.background import last_line, run_aside
+from mirage.domain.errors import BadSpelling, MirageError
+from mirage.domain.job import ABSENT, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+_GENERATED = re.compile(r"generated:[a-z0-9_-]{1,40}(:[0-9]{1,9})?")
+_ID = re.compile(r"[0-9a-f]{12}")
+_KEPT = 50
+"""Runs that are over and kept; the oldest go."""
+_RUN, _RESULT, _PROGRESS, _LOG = "run.json", "result.json", "progress.json", "replay.log"
+
+
+class TooManyRuns(MirageError):
+    """So many wait that another one would wait too long."""
+
+
+class RunState(StrEnum):
+    """How far a run is."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+    """The daemon ended before it did."""
+
+
+_OVER = (RunState.DONE, RunState.FAILED, RunState.LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be replayed; texts as ``mirage replay`` takes them."""
+
+    trace: str
+    """A file of the folder that is offered, or ``generated:PRESET:SEED``."""
+    cluster: str
+    """A file of that folder, or a preset; empty: the daemon's own cluster."""
+    predictors: tuple[str, ...]
+    nodes: int
+    limit: Seconds
+    start: str
+    end: str
+    every: Seconds
+    tick: Seconds
+    links: int
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One replay."""
+
+    run_id: str
+    by: str
+    wish: Wish
+    created: Seconds
+    state: RunState = RunState.QUEUED
+    started: Seconds = ABSENT
+    ended: Seconds = ABSENT
+    problem: str = ""
+    """Why it failed."""
+    done: int = 0
+    """Episodes played."""
+    total: int = 0
+    """0: not known yet."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state in _OVER
+
+
+_STORED = TypeAdapter(Run)
+
+Command = Callable[[Wish, Path], Sequence[str]]
+"""The command that plays a wish in a folder, but for the files that it is to write."""
+
+
+class ReplayRuns:
+    """Any thread may ask; a thread of its own plays one after the other."""
+
+    def __init__(
+        self, folder: Path, offered: Path | None, command: Command, now: Callable[[], Seconds], most: int
+    ) -> None:
+        """``offered``: where traces and cluster files are; ``most`` runs may wait or play at once."""
+        self._folder, self._offered, self._command, self._now, self._most = folder, offered, command, now, most
+        self._lock = threading.Lock()
+        self._runs = {run.run_id: run for run in sorted(_read(folder), key=lambda run: run.created)}
+        self._more = threading.Event()
+        self._ended = threading.Event()
+        self._unwanted: set[str] = set()
+        self._thread: threading.Thread | None = None
+
+    def files(self) -> tuple[str, ...]:
+        """Names of the traces and cluster files that are offered."""
+        if self._offered is None or not self._offered.is_dir():
+            return ()
+        return tuple(
+            sorted(path.name for path in self._offered.iterdir() if _FILE.fullmatch(path.name) and path.is_file())
+        )
+
+    def submit(self, wish: Wish, by: str) -> Run:
+        """Queue a replay. Raises ``BadSpelling`` for a trace or cluster that is not offered, ``TooManyRuns``."""
+        self._check(wish)
+        with self._lock:
+            waiting = sum(not run.over for run in self._runs.values())
+            if waiting >= self._most:
+                raise TooManyRuns(f"{waiting} replays wait or run already; ask again when one is over")
+            run = Run(secrets.token_hex(6), by, wish, self._now())
+            self._keep(run)
+            self._forget_oldest()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="replays", daemon=True)
+                self._thread.start()
+        self._more.set()
+        return run
+
+    def all(self) -> tuple[Run, ...]:
+        """Every run that is kept, oldest first."""
+        with self._lock:
+            runs = tuple(self._runs.values())
+        return tuple(self._with_progress(run) for run in runs)
+
+    def of(self, run_id: str) -> Run | None:
+        """One of them."""
+        with self._lock:
+            run = self._runs.get(run_id)
+        return self._with_progress(run) if run is not None else None
+
+    def result(self, run: Run) -> dict[str, Any] | None:
+        """What ``mirage replay --json`` writes; ``None`` where there is none."""
+        try:
+            found = json.loads((self._folder / run.run_id / _RESULT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if run.state is RunState.DONE and isinstance(found, dict) else None
+
+    def remove(self, run_id: str) -> None:
+        """Forget a run; one that plays is ended first."""
+        with self._lock:
+            run = self._runs.pop(run_id, None)
+            if run is None:
+                return
+            if run.state is RunState.RUNNING:
+                self._unwanted.add(run_id)  # its folder goes when it has ended
+            else:
+                shutil.rmtree(self._folder / run_id, ignore_errors=True)
+
+    def close(self) -> None:
+        """End what plays; it is lost, as is what waits."""
+        self._ended.set()
+        self._more.set()
+        if self._thread is not None:
+            self._thread.join(15)
+
+    def _check(self, wish: Wish) -> None:
+        files = self.files()
+        offered = f"there are {', '.join(files)}" if files else "no files are offered (replays.folder)"
+        if not _GENERATED.fullmatch(wish.trace) and wish.trace not in files:
+            raise BadSpelling(wish.trace, f"no such trace: {offered}, and generated:PRESET:SEED")
+        from mirage.simulator.configuration.clusterfile import presets
+
+        if wish.cluster and wish.cluster not in (*files, *presets()):
+            raise BadSpelling(wish.cluster, f"no such cluster: {offered}; presets: {', '.join(presets())}")
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            self._more.wait()
+            self._more.clear()
+            while not self._ended.is_set() and (run := self._next()) is not None:
+                self._play(run)
+
+    def _next(self) -> Run | None:
+        with self._lock:
+            return next((run for run in self._runs.values() if run.state is RunState.QUEUED), None)
+
+    def _play(self, run: Run) -> None:
+        folder = self._folder / run.run_id
+        run = replace(run, state=RunState.RUNNING, started=self._now())
+        self._change(run)
+        try:
+            argv = [*self._command(self._placed(run.wish), folder), "--json", _RESULT, "--progress", _PROGRESS]
+            status = run_aside(argv, folder, folder / _LOG, lambda seconds: self._stops(run.run_id, seconds))
+        except (MirageError, OSError) as error:
+            self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=str(error)))
+            return
+        if status is None:
+            state, problem = RunState.LOST, "the daemon ended"
+        elif status:
+            state, problem = RunState.FAILED, last_line(folder / _LOG)
+        else:
+            state, problem = RunState.DONE, ""
+        self._change(replace(self._with_progress(run), state=state, ended=self._now(), problem=problem))
+        if run.run_id in self._unwanted:
+            self._unwanted.discard(run.run_id)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _placed(self, wish: Wish) -> Wish:
+        """With the files that are offered by their paths."""
+        files = self.files()
+        trace, cluster = (
+            str(self._offered / name) if self._offered is not None and name in files else name
+            for name in (wish.trace, wish.cluster)
+        )
+        return replace(wish, trace=trace, cluster=cluster)
+
+    def _stops(self, run_id: str, seconds: float) -> bool:
+        return self._ended.wait(seconds) or run_id in self._unwanted
+
+    def _change(self, run: Run) -> None:
+        with self._lock:
+            if run.run_id in self._runs:
+                self._keep(run)
+
+    def _keep(self, run: Run) -> None:
+        self._runs[run.run_id] = run
+        folder = self._folder / run.run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"{_RUN}.new"
+        new.write_bytes(_STORED.dump_json(run))
+        new.replace(folder / _RUN)
+
+    def _forget_oldest(self) -> None:
+        over = [run for run in self._runs.values() if run.over]
+        for run in over[: max(0, len(over) - _KEPT)]:
+            del self._runs[run.run_id]
+            shutil.rmtree(self._folder / run.run_id, ignore_errors=True)
+
+    def _with_progress(self, run: Run) -> Run:
+        if run.state is not RunState.RUNNING:
+            return run
+        try:
+            told = json.loads((self._folder / run.run_id / _PROGRESS).read_text(encoding="utf-8"))
+            return replace(run, done=int(told["done"]), total=int(told["total"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return run
+
+
+def _read(folder: Path) -> Iterator[Run]:
+    """What an earlier process left: runs that were not over are lost."""
+    for path in folder.glob(f"*/{_RUN}"):
+        try:
+            run = _STORED.validate_json(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if _ID.fullmatch(path.parent.name) and run.run_id == path.parent.name:
+            yield run if run.over else replace(run, state=RunState.LOST, problem="the daemon ended before it did")

@@ -1,0 +1,161 @@
+"""Replays beside the daemon: one at a time, bounded, ended when nobody wants them, lost with the daemon."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirage.bootstrap.replays import replay_command
+from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.replay.runs import ReplayRuns, Run, RunState, TooManyRuns, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+WISH = Wish("generated:demo:1", "demo", ("reactive", "fixed:6h"), 1, 7_200, "0", "9", 3_600, 600, 2, "")
+
+PLAY = """
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+json.dump({"done": 3, "total": 4}, open(options["--progress"], "w"))
+json.dump({"policies": []}, open(options["--json"], "w"))
+"""
+WAIT = PLAY + "import time\ntime.sleep(600)\n"
+FAIL = "print('first'); print('mirage: no such thing'); raise SystemExit(1)"
+
+
+class Place:
+    """Runs whose command is the script that the test names last."""
+
+    def __init__(self, folder: Path, offered: Path | None = None, most: int = 3) -> None:
+        self.folder, self.offered, self.most = folder, offered, most
+        self.script = PLAY
+        self.played: list[Wish] = []
+        self.runs = self.made()
+
+    def made(self) -> ReplayRuns:
+        return ReplayRuns(self.folder, self.offered, self.command, lambda: 1_000, self.most)
+
+    def command(self, wish: Wish, folder: Path) -> Sequence[str]:
+        self.played.append(wish)
+        return [sys.executable, "-c", self.script]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    offered = tmp_path / "traces"
+    offered.mkdir()
+    for name in ("a.swf", "site.toml", ".hidden"):
+        (offered / name).write_text("")
+    made = Place(tmp_path / "replays", offered)
+    yield made
+    made.runs.close()
+
+
+def until(runs: ReplayRuns, run: Run, wanted: Callable[[Run], bool]) -> Run:
+    """The run once it is so; a deadline only for a test that would hang."""
+    for _ in range(6_000):
+        found = runs.of(run.run_id)
+        assert found is not None
+        if wanted(found):
+            return found
+        time.sleep(0.01)
+    raise AssertionError(found)
+
+
+def test_a_replay_is_played_and_its_result_kept(place: Place) -> None:
+    run = place.runs.submit(WISH, "alice")
+    assert (run.state, run.by, run.created) == (RunState.QUEUED, "alice", 1_000)
+    found = until(place.runs, run, lambda run: run.over)
+    assert (found.state, found.done, found.total, found.ended) == (RunState.DONE, 3, 4, 1_000)
+    assert place.runs.result(found) == {"policies": []}
+    place.runs.remove(run.run_id)
+    assert place.runs.all() == ()
+    assert not (place.folder / run.run_id).exists()
+
+
+def test_files_that_are_offered_are_found_and_no_others(place: Place, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    assert place.runs.files() == ("a.swf", "site.toml")
+    run = place.runs.submit(replace(WISH, trace="a.swf", cluster="site.toml"), "alice")
+    until(place.runs, run, lambda run: run.over)
+    assert place.played[0].trace == f"{tmp_path}/traces/a.swf"
+    assert place.played[0].cluster == f"{tmp_path}/traces/site.toml"
+    for trace in ("../mirage.db", "/etc/passwd", ".hidden", "nix.swf", "--help", "generated:x;id:1", ""):
+        with pytest.raises(BadSpelling, match="no such trace"):
+            place.runs.submit(replace(WISH, trace=trace), "alice")
+    with pytest.raises(BadSpelling, match="no such cluster"):
+        place.runs.submit(replace(WISH, cluster="../site.toml"), "alice")
+
+
+def test_what_fails_says_its_last_words(place: Place) -> None:
+    place.script = FAIL
+    found = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
+    assert (found.state, found.problem) == (RunState.FAILED, "mirage: no such thing")
+    assert place.runs.result(found) is None
+
+
+def test_one_that_cannot_begin_fails_and_the_next_is_played(place: Place) -> None:
+    def refuse(wish: Wish, folder: Path) -> Sequence[str]:
+        raise ConfigError("cluster", "not described")
+
+    runs = ReplayRuns(place.folder, None, refuse, lambda: 0, 3)
+    first, second = runs.submit(WISH, "a"), runs.submit(WISH, "a")
+    assert until(runs, second, lambda run: run.over).problem == "cluster: not described"
+    assert until(runs, first, lambda run: run.over).state is RunState.FAILED
+    runs.close()
+
+
+def test_runs_wait_for_each_other_and_are_bounded(place: Place) -> None:
+    place.script = WAIT
+    first = place.runs.submit(WISH, "alice")
+    until(place.runs, first, lambda run: run.done == 3)
+    waiting = [place.runs.submit(WISH, "bob") for _ in range(2)]
+    with pytest.raises(TooManyRuns, match="3 replays"):
+        place.runs.submit(WISH, "carol")
+    assert [run.state for run in place.runs.all()] == [RunState.RUNNING, RunState.QUEUED, RunState.QUEUED]
+    place.script = PLAY
+    place.runs.remove(first.run_id)
+    for run in waiting:
+        assert until(place.runs, run, lambda run: run.over).state is RunState.DONE
+    assert not (place.folder / first.run_id).exists()
+
+
+def test_what_the_daemon_leaves_is_lost(place: Place) -> None:
+    done = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
+    place.script = WAIT
+    run = place.runs.submit(WISH, "alice")
+    until(place.runs, run, lambda run: run.done == 3)
+    waiting = place.runs.submit(WISH, "alice")
+    thread = threading.Thread(target=place.runs.close)
+    thread.start()
+    thread.join(30)
+    place.runs = place.made()
+    states = {run.run_id: run.state for run in place.runs.all()}
+    assert states == {
+        done.run_id: RunState.DONE,
+        run.run_id: RunState.LOST,
+        waiting.run_id: RunState.LOST,
+    }
+    (place.folder / "aaaaaaaaaaaa").mkdir()
+    (place.folder / "aaaaaaaaaaaa" / "run.json").write_text("{")
+    assert len(place.made().all()) == 3
+
+
+def test_the_command_is_words_of_which_none_is_an_option(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    (tmp_path / "xgboost").mkdir()
+    (tmp_path / "xgboost" / "current").write_text("v\n")
+    wish = replace(WISH, predictors=("xgboost", "fixed:6h"), partition="-x; rm", start="2023-01-01")
+    argv = replay_command(wish, "demo", tmp_path)
+    assert argv[1:5] == ["-m", "mirage", "replay", "generated:demo:1"]
+    assert f"--predictor=xgboost:{tmp_path}/xgboost,fixed:6h" in argv
+    assert "--partition=-x; rm" in argv
+    assert all(word.startswith("--") and "=" in word for word in argv[5:])
