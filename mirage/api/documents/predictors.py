@@ -144,7 +144,7 @@ def shadow_result(measured: Measured) -> ShadowResult:
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(measured).items()
     }
-    return ShadowResult(**known)
+    return ShadowResult.model_validate(known)
 
 
 def _past(name: str, past: Mapping[str, Measured]) -> PastError | None:
