@@ -47,8 +47,9 @@ def test_a_page_is_whole_on_every_screen_and_for_everybody(browser: Browser, sta
         assert _findings(seen.page) == []
         seen.page.emulate_media(color_scheme="dark")
         assert _findings(seen.page) == []
-        seen.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-        assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        for width in (1_024, 910, 768, PHONE[0]):
+            seen.page.set_viewport_size({"width": width, "height": PHONE[1]})
+            assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
         assert _findings(seen.page) == []
         assert seen.complaints == []
         assert seen.strangers == []
