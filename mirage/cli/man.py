@@ -86,7 +86,7 @@ def _usage_page(full: str, usage: str) -> str:
 
 
 def _title(full: str) -> str:
-    return f'.TH {full.replace(" ", "-").upper()} 1 "" "Mirage {__version__}" "Mirage"'
+    return f'.TH {full.replace(" ", "-").upper()} 1 "" "Mirage {__version__}" "Mirage"\n.ad l'
 
 
 def _name(full: str, about: str) -> list[str]:

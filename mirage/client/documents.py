@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mirage.client.records import Records
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -176,7 +178,7 @@ class Forecast:
 class Predictions:
     """One job, all predictors."""
 
-    predictions: tuple[Forecast, ...]
+    predictions: Records[Forecast]
     now: datetime | None = None
     snapshot: datetime | None = None
     snapshot_age: int = 0

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mirage.client.errors import DaemonUnreachable
+from mirage.client.records import Records
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ def _value(hint: Any, value: Any) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return None if value is None else _value(next(arm for arm in inner if arm is not type(None)), value)
-    if origin in (list, tuple):
+    if origin in (list, tuple, Records):
         return origin(_value(inner[0], item) for item in value or ())
     if hint is datetime:
         return datetime.fromisoformat(value) if value else None

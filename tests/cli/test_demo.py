@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,10 +21,10 @@ from mirage.client import Client, ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 PATIENCE = 300.0
 """Seconds after which a test gives up: it may have to compile the simulator first. Nothing is asserted of them."""
+NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "notebooks" / "client.ipynb"
 COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
 
 
@@ -170,6 +171,24 @@ def test_a_chain_is_explained_to_anybody(demo: Demo) -> None:
     first = demo.mirage("explain", "protein-folding", "1")
     assert "Link 1 was submitted as job" in first
     assert "its time limit ended it" in first
+
+
+@pytest.mark.xdist_group("demo")
+def test_the_notebook_works(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pandas", reason="the notebook shows frames")
+    monkeypatch.setenv("MIRAGE_SOCKET", demo.socket)
+    notebook = json.loads(NOTEBOOK.read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec("".join(cell["source"]), names)
+    said = capsys.readouterr().out
+    assert "404 there is no chain no-such-chain" in said
+    assert "cycle {" in said
 
 
 @pytest.mark.xdist_group("demo")
