@@ -48,12 +48,12 @@ class Machine:
 
 
 @contextmanager
-def started(python: str) -> Iterator[Machine]:
-    """Skips where there is no engine, or none that lets systemd run."""
+def started(packages: str) -> Iterator[Machine]:
+    """With ``packages`` installed. Skips where there is no engine, or none that lets systemd run."""
     base = os.environ.get("MIRAGE_BASE_IMAGE", "")
     if not base or not succeeds("docker", "image", "inspect", base):
         pytest.skip("no machine to install on: MIRAGE_BASE_IMAGE names no image that a container engine here has")
-    image = docker("build", "-q", "--build-arg", f"BASE={base}", "--build-arg", f"PYTHON={python}", str(IMAGE))
+    image = docker("build", "-q", "--build-arg", f"BASE={base}", "--build-arg", f"PACKAGES={packages}", str(IMAGE))
     mounts = [word for place in ("/run", "/run/lock") for word in ("--tmpfs", place)]
     rights = ["--cap-add=SYS_ADMIN", "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
     groups = "/sys/fs/cgroup/systemd"

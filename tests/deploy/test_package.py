@@ -87,7 +87,7 @@ def test_the_deb(project: Path, tree: Path) -> None:
     run(program, "deb", PACKAGE_TREE=str(tree), PACKAGE_PYTHON="python3", PACKAGE_VERSION="9.8.7")
     [package] = (project / "dist").glob("*.deb")
     assert package.name.startswith("mirage-slurm_9.8.7-1_")
-    assert re.fullmatch(r"python3\.\d+", run("dpkg-deb", "-f", package, "Depends").strip())
+    assert re.fullmatch(r"python3\.\d+, procps", run("dpkg-deb", "-f", package, "Depends").strip())
     assert run("dpkg-deb", "-I", package, "conffiles") == "/etc/mirage/mirage.toml\n"
     listed = [line.split(maxsplit=5) for line in run("dpkg-deb", "-c", package).splitlines()]
     assert {line[1] for line in listed} == {"root/root"}
@@ -101,6 +101,7 @@ def test_the_deb(project: Path, tree: Path) -> None:
         "/usr/lib/sysusers.d/mirage.conf",
         "/usr/lib/tmpfiles.d/mirage.conf",
         "/usr/share/doc/mirage-slurm/deploy.md",
+        "/usr/share/man/man1/mirage-db.1",
         "/opt/mirage/bin/mirage",
     } <= names
 
