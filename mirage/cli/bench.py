@@ -10,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from mirage.bench.section import Section
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="simulator, daemon, lookahead, predictors or train")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors or train")
+]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
 ]
@@ -49,6 +51,10 @@ def _measure(name: str, traces: str, models: str) -> tuple[Section, ...]:
             from mirage.bench.daemon import measure_daemon
 
             return measure_daemon(_say)
+        case "api":
+            from mirage.bench.api import measure_api
+
+            return measure_api(_say)
         case "lookahead":
             from mirage.bench.lookahead import measure_lookahead
 
@@ -63,7 +69,7 @@ def _measure(name: str, traces: str, models: str) -> tuple[Section, ...]:
 
             return measure_train(_say)
     raise ConfigError(
-        "bench", f"{name!r} is not a benchmark; there are: simulator, daemon, lookahead, predictors, train"
+        "bench", f"{name!r} is not a benchmark; there are: simulator, daemon, api, lookahead, predictors, train"
     )
 
 

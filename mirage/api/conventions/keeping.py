@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -14,8 +15,15 @@ if TYPE_CHECKING:
 
 _MOST = 64
 
-Kept = tuple[bytes, str]
-"""A document and its tag."""
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A document, ready to be sent."""
+
+    body: bytes
+    tag: str
+    further: str | None
+    """Of a page: the next one's cursor."""
 
 
 class KeptBodies:
@@ -25,8 +33,10 @@ class KeptBodies:
         self._state: object = None
         self._kept: dict[Hashable, asyncio.Future[Kept]] = {}
 
-    async def get(self, state: object, key: Hashable, make: Callable[[], bytes]) -> Kept:
-        """The document under ``key``; ``make`` puts it together, in a thread, where nobody has asked before.
+    async def get(self, state: object, key: Hashable, make: Callable[[], tuple[bytes, str | None]]) -> Kept:
+        """The document under ``key``; where nobody has asked before ``make`` puts it together, in a thread.
+
+        ``make`` gives the next page's cursor too, and may raise: then nothing is kept.
 
         A document holds as long as ``state`` is the same object.
         """
@@ -44,6 +54,6 @@ class KeptBodies:
             raise
 
 
-def _made(make: Callable[[], bytes]) -> Kept:
-    body = make()
-    return body, tag_of(body)
+def _made(make: Callable[[], tuple[bytes, str | None]]) -> Kept:
+    body, further = make()
+    return Kept(body, tag_of(body), further)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.auditing import note
@@ -26,7 +26,7 @@ from mirage.api.documents.chains import (
 from mirage.api.documents.definition import read_chain
 from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
-from mirage.api.routes.selection import Selection, page_of
+from mirage.api.routes.selection import Wanted, page_of
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
 
@@ -51,7 +51,7 @@ def chain_routes(service: ApiService) -> APIRouter:
     async def list_chains(
         caller: Reader,
         request: Request,
-        wanted: Annotated[Selection, Depends()],
+        wanted: Wanted,
         limit: Limit = MOST,
         cursor: Cursor = None,
     ) -> Response:
@@ -60,10 +60,14 @@ def chain_routes(service: ApiService) -> APIRouter:
             raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own chains")
         status = service.status()
         owner = None if wanted.every else caller.name
-        page = page_of(wanted.of(status.chains, owner), limit, cursor)
-        key = (owner, wanted, limit, cursor)
-        body, tag = await kept.get(status, key, lambda: chain_list(page, status).model_dump_json().encode())
-        return tagged(request, body, tag, {"Link": next_link(request, page.further)} if page.further else {})
+
+        def make() -> tuple[bytes, str | None]:
+            page = page_of(wanted.of(status.chains, owner), limit, cursor)
+            return chain_list(page, status).model_dump_json().encode(), page.further
+
+        found = await kept.get(status, (owner, wanted, limit, cursor), make)
+        headers = {"Link": next_link(request, found.further)} if found.further else {}
+        return tagged(request, found.body, found.tag, headers)
 
     @routes.post("", status_code=201)
     async def create_chain(caller: Operator, request: Request) -> AnswerDocument:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Query
+from fastapi import Depends, Query
 
 from mirage.api.conventions.pages import read_cursor, spell_cursor
 from mirage.api.conventions.problems import BadDocument
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class Selection:
     """What of a list is wanted; nothing given: all of it."""
 
-    every: Annotated[bool, Query(alias="all", description="Everybody's; for administrators.")] = False
-    user: Annotated[str, Query(max_length=128, description="Of this user.")] = ""
-    partition: Annotated[str, Query(max_length=128, description="Whose links go to this partition.")] = ""
-    status: Annotated[tuple[ChainStatus, ...], Query(description="In one of these states.")] = ()
-    live: Annotated[bool, Query(description="Those that go on, or still have a job on the cluster.")] = False
+    every: bool = False
+    """Everybody's."""
+    user: str = ""
+    partition: str = ""
+    status: tuple[ChainStatus, ...] = ()
+    live: bool = False
+    """Those that go on, or still have a job on the cluster."""
 
     def of(self, records: Sequence[ChainRecord], owner: str | None) -> list[ChainRecord]:
         """Those that are wanted, of one owner's or (``None``) of all, in their order."""
@@ -38,6 +40,20 @@ class Selection:
             and (not self.status or record.status in self.status)
             and (not self.live or not record.over or bool(record.live))
         )
+
+
+async def selection(
+    every: Annotated[bool, Query(alias="all", description="Everybody's; for administrators.")] = False,
+    user: Annotated[str, Query(max_length=128, description="Of this user.")] = "",
+    partition: Annotated[str, Query(max_length=128, description="Whose links go to this partition.")] = "",
+    status: Annotated[list[ChainStatus] | None, Query(description="In one of these states.")] = None,
+    live: Annotated[bool, Query(description="Those that go on, or still have a job on the cluster.")] = False,
+) -> Selection:
+    """What a request's query asks for. A coroutine, though it waits for nothing: else each takes a thread."""
+    return Selection(every, user, partition, tuple(status or ()), live)
+
+
+Wanted = Annotated[Selection, Depends(selection)]
 
 
 @dataclass(frozen=True, slots=True)
