@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mirage.domain.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,10 +73,10 @@ class DemoWorld:
         from mirage.daemon.process import run_daemon
 
         _forget_variables()
-        prepare_simulator()
         with tempfile.TemporaryDirectory(prefix="mirage-demo-", ignore_cleanup_errors=True) as folder:
             file = Path(folder, "mirage.toml")
             file.write_text(self._configuration(folder), encoding="utf-8")
+            prepare_simulator()
             status = run_daemon(lambda: load_config(file), self._build)
         typer.echo("The demo has ended; nothing is left of it.", err=True)
         return status
@@ -87,7 +89,7 @@ class DemoWorld:
             seed=self.seed,
             rate=self.rate,
             interval=max(60, round(self.rate)),
-            port=self.port or _free_port(),
+            port=_port(self.port),
             user=own_user(),
             level="info" if self.verbose else "error",
         )
@@ -128,10 +130,10 @@ def prepare_simulator() -> None:
 def _announce(link: str, config: Config, rate: float) -> None:
     typer.echo(f"""
   The page:       {link}
-                  (for this browser, once, within ten minutes; for another link see below)
+                  (once, within ten minutes; mirage tokens link makes another)
   Another shell:  export MIRAGE_SOCKET={config.api.socket}
                   mirage chains        mirage explain train-llm        mirage predict -n 2 -t 12h
-                  mirage tokens link   (another browser)
+                  mirage submit -t 6:00:00 --links 3 --wrap 'sleep 1d'      mirage tokens link
   Time:           an hour in {3_600 / rate:.3g} s
   The end:        Ctrl-C
 """)
@@ -144,12 +146,14 @@ def _forget_variables() -> None:
         del os.environ[name]
 
 
-def _free_port() -> int:
-    for port in (_PREFERRED_PORT, 0):
+def _port(wanted: int) -> int:
+    """One that can be had now; 0: the preferred one, or any. Raises ``ConfigError``."""
+    for port in (wanted,) if wanted else (_PREFERRED_PORT, 0):
         with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise AssertionError("some port is free")
+    raise ConfigError("--port", f"127.0.0.1:{wanted} cannot be had; name another, or none")
