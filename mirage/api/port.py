@@ -43,8 +43,10 @@ class Inquiries:
     """A predictor by its name; ``None``: it is asked anyway. May take seconds; raises ``PluginNotFound`` and
     ``ConfigError``."""
     measured: Callable[[JobRequest | None], Sequence[Measured]]
-    """How good they have been, at all hand-overs or at those of such jobs. May take seconds; raises
+    """How good their forecasts have been, at all hand-overs or at those of such jobs. May take seconds; raises
     ``StoreUnavailable``."""
+    compared: Callable[[], Sequence[Measured]] = tuple
+    """The same with what hand-overs of their own would have been. May take longer."""
 
 
 def _nothing_measured(accept: str) -> tuple[bytes, str]:

@@ -64,7 +64,9 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         now=views.readiness.now,
         readiness=views.readiness,
         telemetry=views.telemetry,
-        inquiries=Inquiries(service.questions.ask, NamedGuards(service).of, measurements.of),
+        inquiries=Inquiries(
+            service.questions.ask, NamedGuards(service).of, measurements.errors, measurements.comparison
+        ),
         cycle_seconds=lambda: service.cycle_seconds,
         about_cluster=Release(config),
         models=ModelDesk(service, measurements),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirage.domain.job import JobRequest
@@ -22,37 +23,58 @@ if TYPE_CHECKING:
 
 SPAN = 30 * 86_400
 """How far back hand-overs count."""
-_HOLDS = 300.0
-"""Real seconds; hand-overs are rare and measuring reads much."""
+LATEST = 300
+"""Of these, so many: each is thousands of lines of the journal where all of them have to be read."""
+_LAST_LINES = 40
+"""Of each link, for its forecasts as it was submitted: there is one line a predictor and cycle."""
+_HOLDS = 60.0
+"""Real seconds."""
+_SHARE = 50.0
+"""What took a second to measure holds for so many at least: measuring must not slow the daemon down."""
+
+
+@dataclass(slots=True)
+class _Measuring:
+    """One kind of measurement, made by whoever asks first when it is due; others wait for it."""
+
+    make: Callable[[], tuple[JudgedHandover, ...]]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    found: tuple[JudgedHandover, ...] = ()
+    until: float = 0.0
+
+    def latest(self) -> tuple[JudgedHandover, ...]:
+        with self.lock:
+            began = time.monotonic()
+            if began >= self.until:
+                self.found = self.make()
+                took = time.monotonic() - began
+                self.until = time.monotonic() + max(_HOLDS, _SHARE * took)
+            return self.found
 
 
 class Measurements:
-    """For every thread but the loop's: measuring may take seconds."""
+    """For every thread but the loop's: measuring may take seconds. All raise ``StoreUnavailable``."""
 
     def __init__(self, store: Store, clock: Clock, weights: Callable[[], Weights]) -> None:
-        self._store = store
-        self._clock = clock
         self._weights = weights
-        self._lock = threading.Lock()
-        self._judged: tuple[JudgedHandover, ...] = ()
-        self._until = 0.0
 
-    def of(self, alike: JobRequest | None = None) -> tuple[Measured, ...]:
-        """Every predictor, those in charge first; ``alike``: where links were of the class of such a job.
+        def since() -> int:
+            return clock.now() - SPAN
 
-        Raises ``StoreUnavailable``.
-        """
-        judged = self._latest()
+        self._forecasts = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST, _LAST_LINES)))
+        self._whole = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST)))
+
+    def errors(self, alike: JobRequest | None = None) -> tuple[Measured, ...]:
+        """Every predictor's forecasts against real starts, those in charge first; what its own hand-overs would
+        have been is not known. ``alike``: where links were of the class of such a job."""
+        judged = self._forecasts.latest()
         if alike is not None:
             judged = tuple(each for each in judged if _class(each) == class_of(alike))
         return compared((each.judged for each in judged), self._weights())
 
-    def _latest(self) -> tuple[JudgedHandover, ...]:
-        with self._lock:
-            if time.monotonic() >= self._until:
-                self._judged = tuple(judged_handovers(self._store, self._clock.now() - SPAN))
-                self._until = time.monotonic() + _HOLDS
-            return self._judged
+    def comparison(self) -> tuple[Measured, ...]:
+        """Every predictor in all respects."""
+        return compared((each.judged for each in self._whole.latest()), self._weights())
 
 
 def _class(handover: JudgedHandover) -> tuple[int, int]:

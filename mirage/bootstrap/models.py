@@ -45,7 +45,7 @@ class ModelDesk:
         """Put a version in use that is kept. Raises ``ConfigError`` where it has done worse in shadow, unless
         ``force``, and ``ArtifactMismatch``."""
         artifact = self._folder / name / version
-        if not force and (problem := objection_to(artifact, self._measurements.of())):
+        if not force and (problem := objection_to(artifact, self._measurements.comparison())):
             raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
         found = Shelf(self._folder).promote(artifact)
         self._service.reload()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from mirage.domain.journal import EntryKind
@@ -22,6 +24,7 @@ _KINDS = (EntryKind.DECISION, EntryKind.SHADOW)
 _PAGE = 1_000
 _WAITS = 200_000
 """Waits looked at, the latest."""
+_EVERY = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +41,28 @@ def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Meas
     return compared((each.judged for each in judged_handovers(store, since)), weights)
 
 
-def judged_handovers(store: Store, since: Seconds) -> Iterator[JudgedHandover]:
-    """The hand-overs since then of which something was foreseen. Raises ``StoreUnavailable``."""
+def judged_handovers(
+    store: Store, since: Seconds, latest: int = _EVERY, entries: int = _EVERY
+) -> Iterator[JudgedHandover]:
+    """The hand-overs since then of which something was foreseen. Raises ``StoreUnavailable``.
+
+    Only the ``latest`` of them, and of each no more than its last so many ``entries``: these have the forecasts as
+    the link was submitted, but do not tell when a shadow first said submit.
+    """
     waits = store.waits.recent_waits(_WAITS)
     records = {record.chain.chain_id: record for record in store.chains.load()}
-    for handover in store.outcomes.read(since=since):
+    for handover in store.outcomes.read(since=since)[-latest:]:
         record = records.get(handover.chain)
-        watched = _watched(store, record, handover) if record is not None else None
+        watched = _watched(store, record, handover, entries) if record is not None else None
         if watched is not None:
             yield JudgedHandover(watched.nodes, watched.limit, judge(watched, waits))
 
 
-def _watched(store: Store, record: ChainRecord, handover: HandoverRecord) -> Watched | None:
+def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: int) -> Watched | None:
     """``None`` where no predictor was asked, or its answers are deleted."""
     link = record.links[handover.successor - 1]
-    said = [entry for entry in _entries(store, handover.chain, link.index) if entry.prediction is not None]
+    found = islice(_entries(store, handover.chain, link.index, min(most, _PAGE)), most)
+    said = [entry for entry in found if entry.prediction is not None]
     entries = tuple(reversed([entry for entry in said if entry.time <= max(link.submit, link.planned)]))
     if not any(entry.kind is EntryKind.DECISION for entry in entries):
         return None
@@ -60,9 +70,9 @@ def _watched(store: Store, record: ChainRecord, handover: HandoverRecord) -> Wat
     return Watched(request.nodes, request.limit, max(link.submit, link.planned), handover.outcome, entries)
 
 
-def _entries(store: Store, chain: ChainId, link: int) -> Iterator[Entry]:
+def _entries(store: Store, chain: ChainId, link: int, page_size: int) -> Iterator[Entry]:
     """Newest first."""
     before: int | None = None
-    while page := store.journal.read(chain, _KINDS, before, _PAGE, link):
+    while page := store.journal.read(chain, _KINDS, before, page_size, link):
         yield from (line.entry for line in page)
         before = page[-1].cursor

@@ -74,7 +74,7 @@ def measured(name: str, in_charge: bool) -> Measured:
 @pytest.fixture
 def modelled(world: World) -> Iterator[World]:
     past = (measured("xgboost:/state/models/xgboost", True), measured("average", False))
-    inquiries = Inquiries(lambda question: Future(), lambda name: None, lambda alike: past)
+    inquiries = Inquiries(lambda question: Future(), lambda name: None, lambda alike: past, lambda: past)
     settings = [Setting("loop.interval", 60, "default"), Setting("api.admins", ("bin",), "/etc/m.toml:3")]
     with serving(world, models=Desk(), inquiries=inquiries, configuration=lambda: settings) as served:
         yield served

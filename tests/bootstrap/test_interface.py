@@ -150,9 +150,10 @@ def test_what_did_worse_in_shadow_is_objected_to(tmp_path: Path) -> None:
 
 def test_measuring_is_done_once_for_all_who_ask_at_once(service: Service) -> None:
     measurements = Measurements(service.store, service.clock, Weights)
-    threads = [threading.Thread(target=measurements.of) for _ in range(4)]
+    threads = [threading.Thread(target=measurements.errors) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert measurements.of(JOB) == ()
+    assert measurements.errors(JOB) == ()
+    assert measurements.comparison() == ()

@@ -183,3 +183,19 @@ def test_the_command_prints_what_was_measured(tmp_path: Path, monkeypatch: pytes
     assert [one["predictor"] for one in document["predictors"]] == ["fixed:1h", "fixed:3h", "fixed:6h"]
     none = runner.invoke(app, ["models", "shadow", "--config", str(file), "--since", "1s"])
     assert "no hand-over of the last 1s was foreseen" in none.output
+
+
+def test_errors_of_forecasts_need_the_last_lines_only(tmp_path: Path) -> None:
+    from mirage.replay.watched import judged_handovers
+    from mirage.store.opening import open_store
+
+    store = open_store(load_config(played(tmp_path)).config.store.url)
+    whole, short = (list(judged_handovers(store, 0, entries=count)) for count in (10_000, 12))
+    (last,) = judged_handovers(store, 0, latest=1)
+    store.close()
+    assert len(whole) > 1
+    assert last == whole[-1]
+    assert last.limit == 12 * HOUR
+    for full, light in zip(whole, short, strict=True):
+        for one, other in zip(full.judged, light.judged, strict=True):
+            assert (one.predictor, one.forecast, one.start) == (other.predictor, other.forecast, other.start)

@@ -359,7 +359,7 @@ class SeededLoop:
             configuration=lambda: SETTINGS,
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
-            inquiries=Inquiries(foreseen, lambda name: None, measured),
+            inquiries=Inquiries(foreseen, lambda name: None, measured, lambda: measured(None)),
         )
 
     def cycle(self) -> None:

@@ -50,7 +50,7 @@ def predictor_routes(service: ApiService) -> APIRouter:
     def list_shadow_results(caller: Reader) -> ShadowResults:
         """Every predictor in charge or in shadow over the hand-overs of the last 30 days."""
         del caller
-        return ShadowResults(predictors=[shadow_result(each) for each in inquiries_of(service).measured(None)])
+        return ShadowResults(predictors=[shadow_result(each) for each in inquiries_of(service).compared()])
 
     @routes.post("/{name}/promote", summary="Put a trained model in use")
     def promote_model(caller: Admin, request: Request, name: Name, promotion: Promotion) -> ModelAnswer:
