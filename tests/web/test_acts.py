@@ -85,6 +85,7 @@ def test_what_happens_shows_without_reloading(browser: Browser, loop: SeededLoop
         assert seen.page.evaluate("window.untouched"), "the page was not loaded anew"
         assert details.get_attribute("open") is not None, "what was opened stays open"
         assert seen.page.evaluate("document.activeElement.id") == "to-llm-pretrain-k3q9", "the focus stays"
+        assert "UTC" not in seen.page.locator("main time").first.inner_text(), "instants are the reader's, still"
         assert seen.page.locator("#news").inner_text() == "llm-pretrain: active, link 6 runs, link 7 waits"
         assert seen.complaints == []
 

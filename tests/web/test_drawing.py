@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from itertools import combinations
 
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from mirage.api.documents.chains import EntryDocument
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.picture import Life, handovers
+from mirage.api.web.rendering import told
 from mirage.api.web.story import condense
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import calendar, relative, seconds_of, span
@@ -98,3 +101,17 @@ def test_words_for_time() -> None:
     assert relative(160, 100) == "in 1 min"
     assert relative(40, 100) == "1 min ago"
     assert calendar(seconds_of("2026-11-21T14:36:00Z") or 0) == "21 Nov 14:36 UTC"
+
+
+def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() -> None:
+    text = str(told("link 3 started at 1795365143, <b>job 1795365143x</b>"))
+    first, _, rest = text.partition("</time>")
+    assert first == 'link 3 started at <time datetime="2026-11-22T16:32:23Z">22 Nov 16:32 UTC'
+    assert rest.startswith(", &lt;b&gt;job ")
+    assert "<b>" not in text
+
+
+@given(st.text())
+def test_no_sentence_brings_markup_of_its_own(text: str) -> None:
+    assert "<" not in re.sub(r"</?time[^<>]*>", "", str(told(text)))
+    assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r" [12]\d{9}", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from mirage.api.documents.me import MeDocument
 
+_INSTANT = re.compile(r"(?:(?<=\bat )|(?<=\bsince ))([12]\d{9})(?!\d)")
 UNKNOWN = "\N{EN DASH}"
 """Stands where nothing is known."""
 STATIC = Path(__file__).parent / "static"
@@ -34,7 +36,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"span": span, "seconds": seconds_of, "iso": iso, "percent": _percent}
-    environment.globals |= {"when": when, "since": since, "asset": asset, "version": __version__}
+    environment.globals |= {"when": when, "since": since, "told": told, "asset": asset, "version": __version__}
     return environment
 
 
@@ -64,6 +66,12 @@ def since(text: str | None, now: str | None) -> Markup | str:
     return Markup('<time datetime="{}" title="{}" class="relative">{}</time>').format(
         text, calendar(at), escape(relative(at, seen))
     )
+
+
+def told(text: str) -> Markup:
+    """A sentence of the journal, its instants as ``<time>``: the loop writes them as epoch seconds."""
+    parts = _INSTANT.split(text)
+    return Markup("").join(when(iso(int(part))) if number % 2 else part for number, part in enumerate(parts))
 
 
 @cache

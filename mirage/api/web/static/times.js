@@ -19,5 +19,5 @@
   };
   localise(document);
   document.getElementById("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
-  document.addEventListener("htmx:afterSettle", () => localise(document));
+  document.addEventListener("htmx:afterSwap", () => localise(document));
 })();
