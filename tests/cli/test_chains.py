@@ -249,3 +249,67 @@ def test_the_versions(world: World) -> None:
     found = json.loads(mirage(world, "version", "--json").stdout)
     assert (found["mirage"], found["daemon"]) == (__version__, __version__)
     assert "none answers" in mirage(world, "version", MIRAGE_SOCKET="/nowhere").stdout
+
+
+def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -> str:
+    """What somebody sees on a terminal of this width."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/", "TERM": "xterm", "MIRAGE_SOCKET": str(world.socket)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env=environment | variables,
+    )
+    os.close(theirs)
+    seen = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        try:
+            while part := terminal.read(4_096):
+                seen += part
+        except OSError:  # the other end is closed
+            pass
+    assert process.wait() == 0
+    return seen.decode()
+
+
+def test_a_terminal_shows_states_in_colour_and_lines_end_at_its_edge(running: World) -> None:
+    arguments = ("chains", "-o", "state,chain,reason")
+    heading, row = on_a_terminal(running, 30, *arguments).splitlines()
+    assert row == "\x1b[32mACTIVE\x1b[0m  train-k3q9  hold: it i"
+    assert heading == "STATE   CHAIN       REASON"
+    plain = on_a_terminal(running, 30, *arguments, NO_COLOR="1").splitlines()
+    assert plain == [heading, "ACTIVE  train-k3q9  hold: it i"]
+
+
+@pytest.mark.parametrize(
+    "command", [["chains"], ["queue"], ["predict"], ["explain", "x"], ["chain", "show", "x"], ["tokens", "list"]]
+)
+def test_without_a_daemon_the_exit_code_is_five_and_one_line_says_what_to_do(
+    tmp_path: Path, command: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MIRAGE_SOCKET": str(tmp_path / "none")},
+    )
+    assert done.returncode == 5
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "mirage daemon" in done.stderr
+
+
+def test_a_slip_of_the_keyboard_is_answered_with_what_may_be_meant(world: World) -> None:
+    done = mirage(world, "chians")
+    assert done.returncode == 2
+    assert "Did you mean" in done.stderr
+    assert "chains" in done.stderr
