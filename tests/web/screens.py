@@ -19,7 +19,7 @@ PICTURES = {
     "chain": ("/chains/llm-pretrain-k3q9", WIDE, "light"),
     "chain-phone": ("/chains/chat-service-p2m4", PHONE, "dark"),
     "allocation": ("/allocation", WIDE, "light"),
-    "queue": ("/queue", WIDE, "light"),
+    "queue": ("/queue?partition=gpu&state=running", WIDE, "light"),
     "predict": ("/predict?partition=gpu&nodes=4&limit=24h", WIDE, "light"),
     "predictors": ("/predictors", WIDE, "light"),
     "replays": ("/replays", WIDE, "light"),
