@@ -161,6 +161,7 @@ def _answers(loads: list[Load]) -> Section:
         (
             ("requests", f"{len(times):,} in {length:.0f} s ({len(times) / length:.0f}/s)"),
             ("not answered with 200", f"{sum(load.failed for load in loads)}"),
+            ("load average, processors", f"{os.getloadavg()[0]:.1f}, {os.cpu_count()}"),
             ("size of an answer", f"{loads[0].bytes / 1e3:.0f} kB"),
             ("p50", f"{1e3 * statistics.median(times):.1f} ms"),
             ("p99", f"{1e3 * times[int(0.99 * len(times))]:.1f} ms"),

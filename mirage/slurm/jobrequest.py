@@ -36,7 +36,7 @@ REFUSED = {
 }
 """Options that cannot work in a chain, and why."""
 
-_ABOUT_SBATCH = ("parsable", "quiet", "verbose", "help", "usage", "version", "autocomplete", "wrap", "comment")
+ABOUT_SBATCH = ("parsable", "quiet", "verbose", "help", "usage", "version", "autocomplete", "wrap", "comment")
 """About how sbatch itself talks, or read elsewhere; a comment would displace the link's tag."""
 
 _SLOTS = {"no-requeue": "requeue", "oversubscribe": "exclusive", "mem-per-cpu": "mem", "mem-per-gpu": "mem"}
@@ -107,7 +107,7 @@ def read_request(sources: Sources, around: Surroundings, script: str) -> tuple[J
     changes: dict[str, Any] = {"directory": around.directory}
     options: list[Given] = []
     for given in effective.values():
-        if given.name not in _ABOUT_SBATCH:
+        if given.name not in ABOUT_SBATCH:
             found, kept = _read(given, around)
             changes |= found
             options += kept

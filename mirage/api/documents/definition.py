@@ -13,7 +13,7 @@ from mirage.api.conventions.problems import BadDocument
 from mirage.domain.chain import Chain
 from mirage.domain.errors import BadSpelling, NotPermitted
 from mirage.provisioner.aims import problem_of
-from mirage.slurm.jobrequest import REFUSED
+from mirage.slurm.jobrequest import ABOUT_SBATCH, REFUSED
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:
@@ -159,5 +159,5 @@ def _check_options(options: tuple[str, ...]) -> None:
     if rest:
         raise BadDocument(f"request.batch.options: {rest[0].text!r} is no option")
     for option in given:
-        if option.name in REFUSED or option.name == "comment":
+        if option.name in REFUSED or option.name in ABOUT_SBATCH:
             raise BadDocument(f"request.batch.options: {option.spelling} cannot work in a chain")
