@@ -59,7 +59,9 @@ def queue_page(snapshot: Snapshot, sought: Sought, after: int, most: int) -> Que
         rows.append(found)
     place, row = np.concatenate(places), np.concatenate(rows)
     (left,) = np.nonzero(place > after)
-    page = left[np.argsort(place[left], kind="stable")[: most + 1]]
+    if len(left) > most + 1:  # the first ones, without sorting the others
+        left = left[np.argpartition(place[left], most)[: most + 1]]
+    page = left[np.argsort(place[left])]
     shown = page[:most]
     jobs = [_document(int(place[at]), int(row[at]), snapshot) for at in shown]
     return QueuePage(jobs, len(place), int(place[shown[-1]]) if len(shown) else after, len(page) > most)
