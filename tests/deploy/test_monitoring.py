@@ -134,6 +134,15 @@ def test_prometheus_accepts_the_rules_and_the_scrape_configuration(tmp_path: Pat
     assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
+def test_prometheus_understands_what_the_dashboard_asks(tmp_path: Path) -> None:
+    asked = [target["expr"] for panel in _panels() for target in panel["targets"]]
+    rules = [{"record": f"panel:{n}", "expr": expression} for n, expression in enumerate(asked)]
+    file = tmp_path / "dashboard.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))  # JSON is YAML
+    checked = promtool("check", "rules", str(file))
+    assert checked.returncode == 0, checked.stderr + checked.stdout
+
+
 def test_prometheus_finds_no_fault_with_names_and_types() -> None:
     checked = promtool("check", "metrics", text=exposed())
     assert checked.returncode == 0, checked.stderr + checked.stdout
