@@ -10,10 +10,14 @@ from mirage.client.documents import Explanation as Explanation
 from mirage.client.documents import Forecast as Forecast
 from mirage.client.documents import Link as Link
 from mirage.client.documents import LinkRequest as LinkRequest
+from mirage.client.documents import ModelVersion as ModelVersion
 from mirage.client.documents import PastError as PastError
 from mirage.client.documents import Predictions as Predictions
+from mirage.client.documents import Predictors as Predictors
+from mirage.client.documents import PredictorUse as PredictorUse
 from mirage.client.documents import QueuedJob as QueuedJob
 from mirage.client.documents import QueuePage as QueuePage
+from mirage.client.documents import Replay as Replay
 from mirage.client.errors import ClientError as ClientError
 from mirage.client.errors import DaemonUnreachable as DaemonUnreachable
 from mirage.client.errors import Missing as Missing

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from mirage.client.address import TOKEN_VARIABLE, Address, default_address
-from mirage.client.documents import Answer, Chain, ChainPage, Explanation, Predictions, QueuedJob, QueuePage
+from mirage.client.documents import (
+    Answer,
+    Chain,
+    ChainPage,
+    Explanation,
+    Predictions,
+    Predictors,
+    QueuedJob,
+    QueuePage,
+    Replay,
+)
 from mirage.client.errors import Refusal
 from mirage.client.events import read_events
-from mirage.client.reading import read
+from mirage.client.reading import read, read_all
 from mirage.client.records import Records
 from mirage.client.transport import Transport
 
@@ -107,21 +117,28 @@ class Client:
         """Partitions, nodes and jobs by state; the document as it comes."""
         return self.get("/cluster")
 
-    def predictors(self) -> Any:
-        """Which predictors there are, and what each is used for; the document as it comes."""
-        return self.get("/predictors")
+    def predictors(self) -> Predictors:
+        """Which predictors there are, which are at work and how good they have been, and the models kept."""
+        return read(Predictors, self.get("/predictors"))
 
-    def replays(self) -> Any:
-        """Replays and how far they are; the document as it comes."""
-        return self.get("/replays")
+    def replays(self) -> Records[Replay]:
+        """Replays that the daemon keeps, newest first, and how far they are."""
+        return Records(read_all(Replay, self.get("/replays")["replays"]))
 
-    def replay(self, replay: str) -> Any:
-        """One of them, with its result once it is there; the document as it comes."""
-        return self.get(f"/replays/{quote(replay, safe='')}")
+    def replay(self, replay: str) -> Replay:
+        """One of them, with its result once it is done."""
+        return read(Replay, self.get(_below("/replays", replay)))
 
-    def start_replay(self, plan: Mapping[str, Any]) -> Any:
-        """Ask for a replay; the document as it comes."""
-        return self.post("/replays", plan)
+    def start_replay(self, trace: str, start: str, end: str, **more: Any) -> Replay:
+        """Ask for a replay of a trace that the daemon offers, or of ``generated:PRESET:SEED``.
+
+        ``more``: predictors, cluster, nodes, limit, every, tick, links, partition (durations in seconds).
+        """
+        return read(Replay, self.post("/replays", {"trace": trace, "start": start, "end": end, **more}))
+
+    def delete_replay(self, replay: str) -> None:
+        """Forget a replay; one that runs is ended."""
+        self.transport.ask("DELETE", _below("/replays", replay))
 
     # What happens, and what the process is
 
@@ -167,9 +184,13 @@ class Client:
 
 def chain_path(chain: str) -> str:
     """Of one chain, by id or name. Raises ``Refusal`` for what can be no part of a path."""
-    if "/" in chain or chain in (".", ".."):
-        raise Refusal(404, f"there is no chain {chain[:80]}: a name with a slash is asked for by its id")
-    return f"/chains/{quote(chain, safe='')}"
+    return _below("/chains", chain)
+
+
+def _below(path: str, name: str) -> str:
+    if "/" in name or name in ("", ".", ".."):
+        raise Refusal(404, f"there is no {name[:80]!r} in {path}: a name with a slash is asked for by its id")
+    return f"{path}/{quote(name, safe='')}"
 
 
 def _spelled(value: object) -> str:

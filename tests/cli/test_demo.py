@@ -154,6 +154,22 @@ def test_one_is_told_when_a_job_would_start(demo: Demo) -> None:
 
 
 @pytest.mark.xdist_group("demo")
+def test_predictors_and_replays_from_python(demo: Demo) -> None:
+    client = Client(demo.socket)
+    predictors = client.predictors()
+    assert {each.name for each in predictors.predictors if each.in_charge} == {"lookahead"}
+    assert {each.name for each in predictors.predictors if each.shadow} == {"quantile", "average"}
+    assert {"reactive", "lookahead"} <= set(predictors.installed)
+    assert predictors.models == []
+    asked = client.start_replay("generated:demo:1", "2024-01-01", "2024-01-02", predictors=["reactive"])
+    assert asked.request["trace"] == "generated:demo:1"
+    assert client.replay(asked.id).by == getpass.getuser()
+    assert [each.id for each in client.replays()] == [asked.id]
+    client.delete_replay(asked.id)
+    assert client.replays() == []
+
+
+@pytest.mark.xdist_group("demo")
 def test_the_queue_is_squeues(demo: Demo) -> None:
     jobs = [line.split() for line in demo.mirage("queue", "-h", "-o", "%i %t %u", "--sort", "i").splitlines()]
     assert len(jobs) > 5
