@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.bootstrap.service import Service
+    from mirage.config.loading import Loaded
     from mirage.config.model import Config
 
 _PREFERRED_PORT = 8_642
@@ -69,7 +71,6 @@ class DemoWorld:
 
     def run(self) -> int:
         """Until it is told to end; the exit status. Raises ``MirageError`` where it cannot be set up."""
-        from mirage.config.loading import load_config
         from mirage.daemon.process import run_daemon
 
         _forget_variables()
@@ -77,7 +78,7 @@ class DemoWorld:
             file = Path(folder, "mirage.toml")
             file.write_text(self._configuration(folder), encoding="utf-8")
             prepare_simulator()
-            status = run_daemon(lambda: load_config(file), self._build)
+            status = run_daemon(loading_once(file), self._build)
         typer.echo("The demo has ended; nothing is left of it.", err=True)
         return status
 
@@ -111,6 +112,25 @@ class DemoWorld:
         assert service.interface is not None
         _announce(service.interface.login_link(own_user(), Scope.ADMIN), config, self.rate)
         return service
+
+
+def loading_once(file: Path) -> Callable[[], Loaded]:
+    """Reads the configuration; asked for it again, as for SIGHUP, ends the process instead.
+
+    A daemon outlives its terminal and reads its configuration again. A demo has nobody left to show anything to.
+    """
+    from mirage.config.loading import load_config
+
+    begun = False
+
+    def load() -> Loaded:
+        nonlocal begun
+        if begun:
+            signal.raise_signal(signal.SIGTERM)
+        begun = True
+        return load_config(file)
+
+    return load
 
 
 def prepare_simulator() -> None:

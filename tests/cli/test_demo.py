@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -205,6 +206,40 @@ def test_the_notebook_works(
     said = capsys.readouterr().out
     assert "404 there is no chain no-such-chain" in said
     assert "cycle {" in said
+
+
+def test_a_demo_whose_terminal_has_gone_ends(tmp_path: Path) -> None:
+    from mirage.cli.demoworld import loading_once
+
+    file, told = tmp_path / "mirage.toml", list[int]()
+    file.write_text('[loop]\npredictor = "reactive"\n')
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        load = loading_once(file)
+        assert load().config.loop.predictor == "reactive"
+        assert told == []
+        load()  # what a daemon does for SIGHUP
+        assert told == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.xdist_group("demo")
+def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [*COMMAND, "--port", str(port)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path)},
+        )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"127.0.0.1:{port} cannot be had" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.xdist_group("demo")
