@@ -35,7 +35,6 @@ class _File(BaseModel):
 
     everybody: Grade = "operate"
     anonymous: Literal["none", "read"] = "none"
-    others_job_names: bool = True
     users: dict[str, Grade] = {}
     groups: dict[str, Grade] = {}
 
@@ -48,8 +47,6 @@ class Policy:
     """Those of whom nothing is said."""
     anonymous: bool = False
     """Whether those who do not say who they are see the cluster and its queue."""
-    others_job_names: bool = True
-    """Whether users see the names of other users' jobs."""
     users: Mapping[str, Scope | None] = field(default_factory=dict)
     groups: Mapping[str, Scope | None] = field(default_factory=dict)
     """The greatest of a user's groups counts."""
@@ -74,7 +71,6 @@ class Policy:
         return cls(
             _scope(found.everybody),
             found.anonymous == "read",
-            found.others_job_names,
             {name: _scope(grade) for name, grade in found.users.items()},
             {name: _scope(grade) for name, grade in found.groups.items()},
         )

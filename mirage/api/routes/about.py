@@ -44,9 +44,10 @@ class Version(BaseModel):
 async def _somebody(request: Request) -> Caller | None:
     """Who asks, where they say so: these addresses answer anybody."""
     try:
-        return await caller_of(request)
+        caller = await caller_of(request)
     except MirageError:
         return None
+    return caller if caller.is_known else None
 
 
 Somebody = Annotated[Caller | None, Depends(_somebody)]

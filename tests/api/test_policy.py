@@ -1,0 +1,145 @@
+"""The policy: users before groups before everybody."""
+
+from __future__ import annotations
+
+import grp
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirage.api.access.policy import Policy, UnixGroups, granted
+from mirage.api.access.scope import Scope, lesser
+from mirage.api.access.sessions import Session, Sessions, Tickets, session_key
+from mirage.api.access.watchedfile import WatchedFile
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POLICY = b"""
+everybody = "read"
+[users]
+ada = "admin"
+eve = "none"
+[groups]
+students = "none"
+staff = "operate"
+chiefs = "admin"
+"""
+GROUPS = {
+    "ada": {"students"},
+    "eve": {"chiefs"},
+    "bob": {"staff", "students"},
+    "kim": {"students"},
+    "lea": {"staff", "chiefs"},
+    "joe": {"others"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("ada", Scope.ADMIN),
+        ("eve", None),
+        ("bob", Scope.OPERATE),
+        ("kim", None),
+        ("lea", Scope.ADMIN),
+        ("joe", Scope.READ),
+        ("who", Scope.READ),
+    ],
+)
+def test_the_nearest_word_counts(name: str, scope: Scope | None) -> None:
+    policy = Policy.read(POLICY)
+    assert policy.scope_of(name, lambda user: frozenset(GROUPS.get(user, ()))) == scope
+
+
+def test_a_policy_that_says_nothing_is_the_built_in_one() -> None:
+    assert Policy.read(b"") == Policy()
+    assert Policy().scope_of("ada", lambda name: frozenset()) is Scope.OPERATE
+    assert not Policy().anonymous
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"users = 1", b'[users]\nada = ["admin"]', b"everybody = true"])
+def test_what_is_no_policy_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"line|UTF-8"):
+        Policy.read(text)
+
+
+def test_scopes_are_ordered_and_the_lesser_of_two_counts() -> None:
+    order = [Scope.READ, Scope.OPERATE, Scope.ADMIN]
+    for one in order:
+        for other in order:
+            assert one.includes(other) is (order.index(one) >= order.index(other))
+            assert lesser(one, other) is order[min(order.index(one), order.index(other))]
+    assert granted(Scope.ADMIN, None) is None
+    assert granted(Scope.READ, Scope.ADMIN) is Scope.READ
+
+
+def test_groups_are_the_machines() -> None:
+    groups = UnixGroups()
+    assert grp.getgrgid(0).gr_name in groups("root")
+    assert groups("no-such-user-at-all") == frozenset()
+
+
+def test_a_policy_that_goes_wrong_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('everybody = "read"')
+    watched = WatchedFile(file, "api.policy", Policy.read)
+    for place, (text, expected) in enumerate(
+        [('everybody = "god"', Scope.READ), ('everybody = "admin"', Scope.ADMIN), ("", Scope.OPERATE)]
+    ):
+        file.write_text(text)
+        os.utime(file, ns=(place, place))
+        watched._looked = -10.0
+        assert watched.value.everybody is expected
+    file.unlink()
+    watched._looked = -10.0
+    assert watched.value.everybody is Scope.OPERATE
+
+
+# Sessions and tickets
+
+
+def test_a_session_ends_in_time_and_by_its_key() -> None:
+    now = [1_000.0]
+    sessions = Sessions(b"k" * 32, 100, lambda: now[0])
+    cookie = sessions.open(Session("ada", Scope.READ, "tok"))
+    found = sessions.read(cookie)
+    assert found is not None
+    assert (found.name, found.scope, found.token_id) == ("ada", Scope.READ, "tok")
+    assert Sessions(b"o" * 32, 100, lambda: now[0]).read(cookie) is None
+    short = sessions.open(Session("ada", Scope.READ), until=1_010)
+    now[0] = 1_011.0
+    assert sessions.read(short) is None
+    assert sessions.read(cookie) is not None
+    now[0] = 1_100.0
+    assert sessions.read(cookie) is None
+
+
+def test_tickets_count_once_and_for_ten_minutes() -> None:
+    now = [0.0]
+    tickets = Tickets(lambda: now[0])
+    one, two = (tickets.issue(Session(name, Scope.READ)) for name in ("ada", "bob"))
+    assert tickets.redeem(one) == Session("ada", Scope.READ)
+    assert tickets.redeem(one) is None
+    now[0] = 600.0
+    assert tickets.redeem(two) is None
+    assert tickets.redeem("") is None
+
+
+def test_the_key_of_sessions_is_made_once_and_nobody_elses(tmp_path: Path) -> None:
+    file = tmp_path / "session.key"
+    key = session_key(file)
+    assert len(key) == 32
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert session_key(file) == key
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="others can read it"):
+        session_key(file)
+    file.chmod(0o600)
+    file.write_bytes(b"short")
+    with pytest.raises(ConfigError, match="cut short"):
+        session_key(file)
+    with pytest.raises(ConfigError, match="cannot be had"):
+        session_key(tmp_path / "no" / "session.key")
