@@ -92,7 +92,7 @@ def build(config, alive, folder: Path):
     service = assemble(config, World(cluster, cluster, cluster, clock), alive)
     if (folder / "die-after-save").exists():
         _die_after_save(service.store.chains, folder / "die-after-save")
-    cluster.end_api = lambda: service.interface._server.handle_exit(signal.SIGTERM, None)
+    cluster.end_api = lambda: service.interface._servers[0].handle_exit(signal.SIGTERM, None)
     return service
 
 

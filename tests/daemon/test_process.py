@@ -245,6 +245,21 @@ def test_the_loop_goes_on_without_its_interface_which_comes_back(folder: DaemonF
     assert "Traceback" not in daemon.text
 
 
+def test_questions_are_answered_while_the_loop_waits(folder: DaemonFolder) -> None:
+    folder.add_chain()
+    with folder.start() as daemon:
+        wait_until((folder.folder / "run" / "api.sock").exists, "the socket")
+        wait_until(lambda: bool(folder.submissions()), "a look at the cluster")
+        status, found = asked(folder, "GET", "/api/v1/predictions?limit=1h&predictor=fixed:6h")
+        assert status == 200, found
+        waits = {each["predictor"]: each["wait_p50"] for each in found["predictions"]}
+        assert waits == {"reactive": 0, "fixed:6h": 21_600}
+        status, found = asked(folder, "GET", "/api/v1/configuration")
+        source = {each["key"]: each["source"] for each in found["settings"]}["loop.predictor"]
+        assert ".toml:" in source
+    assert "Traceback" not in daemon.text
+
+
 def test_a_command_is_not_left_hanging_when_the_daemon_ends(folder: DaemonFolder) -> None:
     """Asked after the last cycle: the one who asked is told."""
     from mirage.control.commands import CommandQueue
