@@ -81,7 +81,7 @@ def wait_until(condition: Callable[[], bool], what: Callable[[], str]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, what()
-        time.sleep(0.5)
+        time.sleep(1)
 
 
 def copied(sources: Iterable[str], to: Path) -> None:
