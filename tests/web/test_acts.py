@@ -76,18 +76,26 @@ def test_what_happens_shows_without_reloading(browser: Browser, loop: SeededLoop
         seen.go("/")
         seen.page.locator("#live-switch:not(.off)").wait_for()
         seen.page.evaluate("window.untouched = true")
-        details = seen.page.locator("#over")
-        details.locator("summary").click()
         link = seen.page.get_by_role("link", name="llm-pretrain", exact=True)
         link.focus()
         _submit_next(loop)
         seen.page.get_by_text("link 7, pending").wait_for()
         assert seen.page.evaluate("window.untouched"), "the page was not loaded anew"
-        assert details.get_attribute("open") is not None, "what was opened stays open"
         assert seen.page.evaluate("document.activeElement.id") == "to-llm-pretrain-k3q9", "the focus stays"
         assert "UTC" not in seen.page.locator("main time").first.inner_text(), "instants are the reader's, still"
         assert seen.page.locator("#news").inner_text() == "llm-pretrain: active, link 6 runs, link 7 waits"
         assert seen.complaints == []
+
+
+def test_what_is_opened_stays_open(browser: Browser, loop: SeededLoop, address: str) -> None:
+    with visit(browser, address) as seen:
+        seen.go("/chains/llm-pretrain-k3q9")
+        seen.page.locator("#live-switch:not(.off)").wait_for()
+        details = seen.page.locator("#as-table")
+        details.locator("summary").click()
+        _submit_next(loop)
+        details.get_by_role("rowheader", name="7", exact=True).wait_for()
+        assert details.get_attribute("open") is not None
 
 
 def test_updates_can_be_stopped(browser: Browser, loop: SeededLoop, address: str) -> None:

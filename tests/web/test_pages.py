@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAGES = {
     "/": "Overview",
+    "/over": "Chains that are over",
     "/chains/llm-pretrain-k3q9": "llm-pretrain",
     "/chains/chat-service-p2m4": "chat-service",
     "/chains/typo-run-c0de": "typo-run",

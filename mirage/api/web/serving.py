@@ -16,7 +16,7 @@ from mirage.api.web.views.admin import show_audit, show_configuration
 from mirage.api.web.views.allocation import show_allocation
 from mirage.api.web.views.chain import show_chain
 from mirage.api.web.views.login import show_login
-from mirage.api.web.views.overview import show_overview
+from mirage.api.web.views.overview import show_over, show_overview
 from mirage.api.web.views.predict import show_predict
 from mirage.api.web.views.predictors import show_predictors
 from mirage.api.web.views.queue import show_queue
@@ -37,6 +37,7 @@ def install_pages(app: FastAPI) -> None:
     """Serve people who come with a browser."""
     pages = APIRouter(route_class=PageRoute, include_in_schema=False)
     pages.add_api_route("/", show_overview)
+    pages.add_api_route("/over", show_over)
     pages.add_api_route("/chains/{chain_id}", show_chain)
     pages.add_api_route("/allocation", show_allocation)
     pages.add_api_route("/queue", show_queue)

@@ -1,10 +1,11 @@
-"""``/``: the cluster, its queue and the chains now."""
+"""``/``: the cluster, its queue and the chains now; ``/over``: those that are over."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 
 from mirage.api.documents.chains import ChainDocument, ChainList, LinkDocument
 from mirage.api.documents.cluster import ClusterDocument
@@ -16,9 +17,8 @@ from mirage.api.web.rendering import render
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
-MOST = 200
-"""Chains that go on, on the page."""
-MOST_OVER = 1_000
+MOST = 100
+"""Chains on one page."""
 _WAITING = ("planned", "submitted", "pending")
 
 
@@ -37,14 +37,13 @@ class ChainRow:
     strokes: tuple[Stroke, ...]
 
 
-async def show_overview(request: Request) -> Response:
-    """The page."""
+async def show_overview(request: Request, cursor: Annotated[str | None, Query(max_length=400)] = None) -> Response:
+    """The page; ``cursor``: with further chains."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
-    every = me.scope == "admin"
-    chains = await ask.get("/chains", ChainList, all=every, live=True, limit=MOST)
-    over = await ask.get("/chains", ChainList, all=every, status=("done", "stopped"), limit=MOST_OVER)
+    chains = await ask.get("/chains", ChainList, all=me.scope == "admin", live=True, limit=MOST, cursor=cursor)
     protection = await ask.get("/protected-mode", ProtectedMode)
+    cluster = await ask.get("/cluster", ClusterDocument)
     now = seconds_of(chains.time) or 0
     axis = _axis(chains.chains, now)
     return render(
@@ -52,14 +51,24 @@ async def show_overview(request: Request) -> Response:
         "overview.html.j2",
         me,
         chains=chains,
-        cluster=await ask.get("/cluster", ClusterDocument),
+        cluster=cluster,
         protection=protection,
         rows=[_row(chain, axis, now) for chain in chains.chains],
-        over=over.chains[::-1],
+        over=cluster.chains.get("done", 0) + cluster.chains.get("stopped", 0),
+        first=cursor is None,
         axis=axis,
         now_at=axis.at(now),
-        sums=_sums([*over.chains, *chains.chains]),
+        sums=_sums(chains.chains),
     )
+
+
+async def show_over(request: Request, cursor: Annotated[str | None, Query(max_length=400)] = None) -> Response:
+    """Chains that are done or stopped."""
+    ask = Inquiry(request)
+    me = await ask.get("/me", MeDocument)
+    over = ("done", "stopped")
+    chains = await ask.get("/chains", ChainList, all=me.scope == "admin", status=over, limit=MOST, cursor=cursor)
+    return render(request, "over.html.j2", me, chains=chains, first=cursor is None)
 
 
 def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:
@@ -85,8 +94,6 @@ def _axis(chains: list[ChainDocument], now: int) -> Axis:
 def _sums(chains: list[ChainDocument]) -> dict[str, int]:
     links = [link for chain in chains for link in chain.links]
     return {
-        "active": sum(chain.status == "active" for chain in chains),
-        "paused": sum(chain.status == "paused" for chain in chains),
         "running": sum(link.state == "running" for link in links),
         "waiting": sum(link.state in _WAITING for link in links),
         "handovers": sum(chain.handovers for chain in chains),
