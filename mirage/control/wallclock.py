@@ -145,7 +145,8 @@ class WallTicks:
 
     def _sleep_until(self, instant: float, earliest: float) -> None:
         while not self._stopped and (left := instant - time.monotonic()) > 0:
-            if not self._answer() and self._commands.wait(min(left, self._every)):
+            answered = self._answer()  # one at a time: commands come before the next
+            if self._commands.wait(0.0 if answered else min(left, self._every)):
                 instant = earliest
                 time.sleep(0.0 if self._stopped else max(0.0, earliest - time.monotonic()))
             self._alive()

@@ -18,6 +18,8 @@ from mirage.control.memory import MemoryStore
 from mirage.control.pace import Pace, Pacing
 from mirage.control.questions import MOST_WAITING, Foresight, Question, QuestionDesk, Role, TooManyQuestions
 from mirage.control.wallclock import WallClock, WallTicks
+from mirage.domain.chain import ChainId
+from mirage.domain.command import PauseChain
 from mirage.domain.decision import ActionScores, WaitForecast, Wants
 from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.domain.job import ABSENT, NEVER, JobRequest
@@ -168,3 +170,20 @@ def test_a_command_put_with_a_question_brings_the_cycle_all_the_same(asked: Aske
     asked.commands.wake()
     assert ticks.wait(NEVER, True)
     assert promise.result(0).said
+
+
+def test_questions_without_end_keep_no_command_waiting(asked: Asked) -> None:
+    answered: list[bool] = []
+
+    def one_more() -> bool:
+        answered.append(True)
+        if len(answered) == 3:
+            asked.commands.put(PauseChain(ChainId("svc"), "alice"))
+        return True
+
+    ticks = WallTicks(
+        WallClock(), Pace(Pacing(1_000_000), np.random.default_rng(1)), asked.commands, answer=one_more
+    )
+    assert ticks.wait(NEVER, True)
+    assert len(answered) == 3
+    assert asked.commands.take()
