@@ -234,6 +234,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> 
             [*COMMAND, "--port", str(port)],
             capture_output=True,
             text=True,
+            check=False,
             env=os.environ | {"TMPDIR": str(tmp_path)},
         )
     assert done.returncode == 1
