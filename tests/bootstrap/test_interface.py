@@ -13,6 +13,7 @@ from fakes import HOUR, FakeCluster
 from mirage.bootstrap.inquiries import NamedGuards
 from mirage.bootstrap.measurements import Measurements
 from mirage.bootstrap.models import ModelDesk
+from mirage.bootstrap.release import Release
 from mirage.bootstrap.service import Service, assemble
 from mirage.bootstrap.worlds import World
 from mirage.config.loading import load_config
@@ -157,3 +158,19 @@ def test_measuring_is_done_once_for_all_who_ask_at_once(service: Service) -> Non
         thread.join()
     assert measurements.errors(JOB) == ()
     assert measurements.comparison() == ()
+
+
+def test_slurms_version_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    scontrol = commands / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\necho slurm-wlm 22.05.8\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    (tmp_path / "mirage.toml").write_text("")
+    config = load_config(tmp_path / "mirage.toml").config
+    release = Release(config)
+    assert release() == release() == ("cli", "22.05.8")
+    assert (tmp_path / "asked").read_text() == "--version\n"
+    scontrol.write_text("#!/bin/sh\nexit 1\n")
+    assert Release(config)() == ("cli", None)
