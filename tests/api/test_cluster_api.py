@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from queues import NOW, columns, snapshot
 from serving import serving
+from shown_queues import NOW, columns, snapshot
 
 from mirage.api.documents.queue import Sought, queue_page
 from mirage.control.status import Status

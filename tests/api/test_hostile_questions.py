@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from queues import NOW, columns, snapshot
+from shown_queues import NOW, columns, snapshot
 from test_predictions_api import Desk
 from test_predictors_api import Desk as Models
 

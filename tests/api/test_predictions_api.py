@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from queues import NOW, columns, snapshot
 from serving import serving
+from shown_queues import NOW, columns, snapshot
 
 from mirage.api.port import Inquiries
 from mirage.control.guard import Guard
