@@ -81,7 +81,7 @@ def test_chains_live_on_the_real_slurm_and_the_page_answers(containers: Containe
     containers.run("kill", "mirage")
     containers.run("start", "mirage")
     wait_until(lambda: containers.health("mirage") == "healthy", lambda: containers.run("logs", "mirage"))
-    check_page()
+    check_page(containers)
     wait_until(lambda: over(containers, ids), lambda: f"{chains(containers)}\n{containers.run('logs', 'mirage')}")
     check_chains(containers, keepalive, ids)
     check_store(containers)
@@ -142,14 +142,20 @@ def check_chains(containers: Containers, keepalive: ModuleType, ids: dict[str, s
         assert expected[tag.split(":")[1]] == owner
 
 
-def check_page() -> None:
-    """On this machine's own port; who asks without a token learns nothing of the chains."""
+def check_page(containers: Containers) -> None:
+    """On this machine's own port; who asks without a token learns nothing, with one of the user's own chains."""
     address = f"http://127.0.0.1:{os.environ['MIRAGE_PORT']}"
     with urllib.request.urlopen(f"{address}/healthz") as answer:
         assert json.load(answer)["status"] == "ok"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
         urllib.request.urlopen(f"{address}/api/v1/chains")
     refused.value.close()
+    made = json.loads(containers.login("alice", "mirage", "mirage tokens create --json"))
+    asked = urllib.request.Request(
+        f"{address}/api/v1/chains", headers={"Authorization": f"Bearer {made['token']}"}
+    )
+    with urllib.request.urlopen(asked) as answer:
+        assert "train-v100" in {chain["name"] for chain in json.load(answer)["chains"]}
 
 
 def check_store(containers: Containers) -> None:
