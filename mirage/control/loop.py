@@ -14,6 +14,7 @@ from mirage.domain.chain import ChainStatus, LinkState, Steering
 from mirage.domain.command import AddChain, LiftProtection
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
@@ -173,7 +174,7 @@ class ControlLoop:
 
     def _attend(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         if snapshot.stale:
-            text = f"hold: the cluster has not answered since {snapshot.stale_since}"
+            text = f"hold: the cluster has not answered since {spell_instant(snapshot.stale_since)}"
             return self._explain(record, now, text, deciding=True)
         record = self._catch_up(record, snapshot, now)
         self._hands.cancel_leftovers(record, now)

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from mirage import __version__
 from mirage.domain.errors import ConfigError
+from mirage.domain.instants import spell_instant
 from mirage.domain.notice import NoticeKind
 from mirage.notifications.channel import Undeliverable
-from mirage.notifications.wording import heading, instant, sayable
+from mirage.notifications.wording import heading, sayable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -103,7 +104,7 @@ def _is_web_address(url: str) -> bool:
 def _facts(notice: Notice) -> dict[str, object]:
     return {
         "event": str(notice.kind),
-        "time": instant(notice.time),
+        "time": spell_instant(notice.time),
         "over": notice.over,
         "text": notice.text,
         "chain": notice.chain or None,

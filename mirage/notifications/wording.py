@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mirage.domain.instants import spell_instant
+
 if TYPE_CHECKING:
-    from mirage.domain.job import Seconds
     from mirage.domain.notice import Notice
 
 _LONGEST_HEADING = 120
@@ -38,7 +38,7 @@ def body(notice: Notice) -> str:
     return _BODY.format(
         text=sayable(notice.text),
         event=notice.kind,
-        time=instant(notice.time),
+        time=spell_instant(notice.time),
         chain=chain if notice.chain else "",
     )
 
@@ -50,8 +50,3 @@ def sayable(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in sayable(text)).split())
-
-
-def instant(time: Seconds) -> str:
-    """Epoch seconds as ``2026-11-21T14:36:00Z``."""
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

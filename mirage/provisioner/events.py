@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import LinkState
+from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class LinkStarted:
     end: Seconds
 
     def __str__(self) -> str:
-        return f"link {self.index} started at {self.start}, its limit ends it at {self.end}"
+        start, end = spell_instant(self.start), spell_instant(self.end)
+        return f"link {self.index} started at {start}, its limit ends it at {end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class LinkEnded:
     exit_code: int
 
     def __str__(self) -> str:
-        return f"link {self.index} ended at {self.end}: {self.state.name}, exit code {self.exit_code}"
+        return (
+            f"link {self.index} ended at {spell_instant(self.end)}: {self.state.name}, exit code {self.exit_code}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

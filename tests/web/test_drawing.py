@@ -104,7 +104,7 @@ def test_words_for_time() -> None:
 
 
 def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() -> None:
-    text = str(told("link 3 started at 1795365143, <b>job 1795365143x</b>"))
+    text = str(told("link 3 started at 2026-11-22T16:32:23Z, <b>job 1795365143x</b>"))
     first, _, rest = text.partition("</time>")
     assert first == 'link 3 started at <time datetime="2026-11-22T16:32:23Z">22 Nov 16:32 UTC'
     assert rest.startswith(", &lt;b&gt;job ")
@@ -114,4 +114,4 @@ def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() 
 @given(st.text())
 def test_no_sentence_brings_markup_of_its_own(text: str) -> None:
     assert "<" not in re.sub(r"</?time[^<>]*>", "", str(told(text)))
-    assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r" [12]\d{9}", text)
+    assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r"\d{4}-\d\d-\d\dT", text)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from mirage.domain.chain import NO_JOB
-from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.instants import spell_instant
 from mirage.provisioner.aims import spell_aim
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
-
-_LAST = 253_402_300_799  # the end of the year 9999
 
 
 class LinkDocument(BaseModel):
@@ -124,9 +121,8 @@ class Explanation(BaseModel):
 
 def instant(seconds: Seconds) -> str | None:
     """Epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for what is absent or never."""
-    if seconds in (ABSENT, NEVER) or not 0 <= seconds <= _LAST:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    spelt = spell_instant(seconds)
+    return spelt if spelt.endswith("Z") else None
 
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:

@@ -13,14 +13,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mirage import __version__
-from mirage.api.web.wording import calendar, iso, relative, seconds_of, span
+from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.domain.instants import spell_instant
 
 if TYPE_CHECKING:
     from fastapi import Request
 
     from mirage.api.documents.me import MeDocument
 
-_INSTANT = re.compile(r"(?:(?<=\bat )|(?<=\bsince ))([12]\d{9})(?!\d)")
+_INSTANT = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 UNKNOWN = "\N{EN DASH}"
 """Stands where nothing is known."""
 STATIC = Path(__file__).parent / "static"
@@ -35,7 +36,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"span": span, "seconds": seconds_of, "iso": iso, "percent": _percent}
+    environment.filters |= {"span": span, "seconds": seconds_of, "iso": _iso, "percent": _percent}
     environment.globals |= {"when": when, "since": since, "told": told, "asset": asset, "version": __version__}
     return environment
 
@@ -69,9 +70,9 @@ def since(text: str | None, now: str | None) -> Markup | str:
 
 
 def told(text: str) -> Markup:
-    """A sentence of the journal, its instants as ``<time>``: the loop writes them as epoch seconds."""
+    """A sentence of the journal, its instants as ``<time>``."""
     parts = _INSTANT.split(text)
-    return Markup("").join(when(iso(int(part))) if number % 2 else part for number, part in enumerate(parts))
+    return Markup("").join(when(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 @cache
@@ -79,6 +80,10 @@ def asset(name: str) -> str:
     """The address of a static file: it changes with the content, so that browsers may keep it for ever."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
+
+
+def _iso(seconds: float) -> str:
+    return spell_instant(int(seconds))
 
 
 def _percent(part: float | None) -> str:

@@ -12,11 +12,6 @@ def seconds_of(text: str | None) -> int | None:
     return int(datetime.fromisoformat(text).timestamp()) if text else None
 
 
-def iso(seconds: float) -> str:
-    """Epoch seconds as the interface writes them."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def calendar(seconds: float) -> str:
     """``21 Nov 14:36 UTC``: what stands on the page until a script knows the reader's own zone."""
     at = datetime.fromtimestamp(seconds, UTC)
