@@ -101,7 +101,8 @@ def test_with_making_way_it_submits_when_a_little_later_would_cost_more(
     """Costs written out for a sample of starts, and the slope taken between two instants."""
     starts, end = drawn(forecast), 1_000.0
     edges = np.array([end, end - together])
-    assume(np.abs(starts[:, None] - edges).min() > 0.5 or len(set(forecast.starts)) == len(forecast.starts) > 1)
+    # Where many starts are one instant, and that is an edge, the cost has a corner and no slope.
+    assume((np.abs(starts[:, None] - edges) <= 0.5).any(axis=1).mean() < 0.01)
 
     def cost(later: float) -> float:
         x = starts + later - end
@@ -110,7 +111,7 @@ def test_with_making_way_it_submits_when_a_little_later_would_cost_more(
         return float((level * np.maximum(x, 0) + both).mean())
 
     slope = (cost(0.1) - cost(-0.1)) / 0.2
-    assume(abs(slope) > 0.01)
+    assume(abs(slope) > 0.02)
     rule = DecisionRule(level=level, early=early, together=float(together))
     assert isinstance(weigh(at(0, int(end)), forecast, rule), Submit) == (slope > 0)
 
