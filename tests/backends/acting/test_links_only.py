@@ -181,7 +181,7 @@ def test_every_act_is_told_whatever_came_of_it() -> None:
     with pytest.raises(ClusterUnavailable):
         actuator.submit(LINK)
     assert told == [
-        Deed("alice", "submit mirage:svc:1", job_id, "done"),
+        Deed("alice", "submit mirage:svc:1", job_id, "done", submits=True),
         Deed("alice", "signal USR1 to job 100", job_id, "done"),
         Deed("alice", "cancel job 100", job_id, "done"),
         Deed("alice", "update job 100: held=False nice=3", job_id, "UnknownJob: 100"),
