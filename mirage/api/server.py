@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import logging
 import socket
-import sys
 import ssl
+import sys
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -36,8 +36,8 @@ _LOG = logging.getLogger(__name__)
 _LONGEST_PATH = 107
 _STOP = 5.0
 _SWITCH = 0.0005
-"""Seconds after which threads that want to run take turns. By Python's own 5 ms a request waits as long for the loop
-at each step, and the loop for a request after each look at a file."""
+"""Seconds after which threads that want to run take turns. By Python's own 5 ms a request waits so long for the
+loop at each step, and the loop for a request after each look at a file."""
 _MOST_CONNECTIONS = 512
 
 
