@@ -47,6 +47,9 @@ def project(tmp_path: Path) -> Path:
 def tree(project: Path, tmp_path: Path) -> Path:
     """Files to pack: all but the packages of the environment."""
     programs = tmp_path / "tree" / "opt" / "mirage" / "bin"
+    pages = programs.parent / "share" / "man" / "man1"  # the wheel brings them
+    pages.mkdir(parents=True)
+    (pages / "mirage.1").write_text(".TH mirage 1\n")
     programs.mkdir(parents=True)
     (programs / "python3").symlink_to(shutil.which("python3") or "")
     (programs / "mirage").write_text(
