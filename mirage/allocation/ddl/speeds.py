@@ -42,7 +42,7 @@ class Measurements:
     """File or folder, for messages."""
     runs: tuple[Measured, ...]
     throughput: Float64
-    """[M] In any unit that is one for all runs of a model; above 0."""
+    """[M] In any unit that is one for all runs of a model; 0 where the model turned out not to fit."""
     ratio: Float64
     """[M, M] What is left of a run's throughput beside another; ones where that was not measured."""
     reference_kind: str = ANY
@@ -59,12 +59,18 @@ class Measurements:
         return tuple(sorted({run.devices for run in self.runs if run.model == model}))
 
     def reference(self, model: str, devices: int) -> float:
-        """The throughput that counts as speed 1: of the narrowest spread measured, on the reference kind."""
+        """The throughput that counts as speed 1: of the narrowest spread measured, on the reference kind.
+
+        Raises ``ConfigError`` where no run of that model and size got anywhere.
+        """
         found = self._runs_of(model, devices, self.reference_kind) or self._runs_of(model, devices, None)
-        return float(self.throughput[min(found, key=lambda row: self.runs[row].spread)])
+        found = [row for row in found if self.throughput[row] > 0]
+        if not found:
+            raise ConfigError(self.source, f"{model!r} on {devices} devices never ran there")
+        return float(self.throughput[min(found, key=self._spread)])
 
     def fit(self, model: str, devices: int, spread: int, kind: str) -> int | None:
-        """The run that stands for a placement; ``None`` where nothing of that kind was measured.
+        """The run that stands for a placement; ``None`` where the model was not measured on that kind, or fails.
 
         Of the numbers of devices the nearest by their ratio (the smaller of two as near); of the spreads the
         placement's own, else the next wider, else the widest.
@@ -73,9 +79,12 @@ class Measurements:
             found = self._runs_of(model, size, kind)
             if found:
                 wide = [row for row in found if self.runs[row].spread >= spread]
-                narrowest = min(wide, key=lambda row: self.runs[row].spread, default=None)
-                return max(found, key=lambda row: self.runs[row].spread) if narrowest is None else narrowest
+                chosen = min(wide, key=self._spread) if wide else max(found, key=self._spread)
+                return chosen if self.throughput[chosen] > 0 else None
         return None
+
+    def _spread(self, row: int) -> int:
+        return self.runs[row].spread
 
     def _runs_of(self, model: str, devices: int, kind: str | None) -> list[int]:
         return [
@@ -161,10 +170,10 @@ def _refuse_unmeasured(measured: Measurements, tasks: TaskTable, pool: Pool, row
         lacking = np.flatnonzero(allowed & (row[:, k] < 0).any(axis=1))
         if lacking.size:
             name, model = tasks.name[lacking[0]], tasks.model[int(lacking[0])]
-            known = _listed({run.kind for run in measured.runs if run.model == model})
-            problem = f"task {name!r} may run on {pool.kinds[k]!r}, but {model!r} was measured on {known}"
+            known = _listed(run.kind for run in measured.runs if run.model == model and run.kind != pool.kinds[k])
+            problem = f"task {name!r} may run on {pool.kinds[k]!r}, but {model!r} ran only on {known}"
             raise ConfigError(measured.source, problem)
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    return ", ".join(sorted(set(names))) or "none"

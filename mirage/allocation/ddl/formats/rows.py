@@ -69,6 +69,17 @@ class Sheet:
                 self.path, 1, missing[0], f"there is no such column; those there are: {found}. Is it that format?"
             )
 
+    def names(self, column: str) -> tuple[str, ...]:
+        """A column of names; raises ``TraceError`` for an empty one and for the second of two that are alike."""
+        seen: dict[str, int] = {}
+        for row in self.rows:
+            name = row.text(column)
+            if not name:
+                raise row.fault(column, "missing")
+            if seen.setdefault(name, row.line) != row.line:
+                raise row.fault(column, f"{name!r} is also that of line {seen[name]}")
+        return tuple(seen)
+
 
 def read_bytes(path: str | Path) -> bytes:
     """A file's content, unpacked where it is gzip; raises ``TraceError``."""
