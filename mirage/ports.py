@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirage.domain.journal import Entry
     from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
+    from mirage.domain.task import TaskTable
 
 
 class Cluster(Protocol):
@@ -176,6 +177,12 @@ class Ordering(Protocol):
         """One number for each of ``view.pending``: the smallest is the first. Ties go by order of submission.
 
         With preemption the running tasks that can be preempted are among ``view.pending``.
+        """
+
+    def static_scores(self, tasks: TaskTable) -> NDArray[np.float64] | None:
+        """The scores of all tasks where they are the same at every instant before a task starts; else None.
+
+        Where they are, a simulation without preemption runs wholly in compiled code.
         """
 
 

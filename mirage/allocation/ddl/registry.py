@@ -1,0 +1,51 @@
+"""Orderings and placers by the names that users write: ``sjf``, ``best-fit``, ``das:models/das``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.ports import Ordering, Placer
+
+# Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
+# without arguments; where the name ends in a colon ("das:"), with what the user writes behind it.
+ORDERINGS: dict[str, str] = {
+    "fifo": "orderings.plain:Fifo",
+    "sjf": "orderings.plain:ShortestFirst",
+}
+PLACERS: dict[str, str] = {
+    "first-fit": "placers.compiled:first_fit",
+    "best-fit": "placers.compiled:best_fit",
+}
+
+
+class UnknownPolicy(MirageError):
+    """A name of an ordering or a placer that does not exist. Says which there are."""
+
+
+def ordering(name: str) -> Ordering:
+    """The ordering that a user calls ``name``. Raises ``UnknownPolicy``."""
+    made: Ordering = _make("ordering", ORDERINGS, name)
+    return made
+
+
+def placer(name: str) -> Placer:
+    """The placer that a user calls ``name``. Raises ``UnknownPolicy``."""
+    made: Placer = _make("placer", PLACERS, name)
+    return made
+
+
+def _make(what: str, makers: Mapping[str, str], name: str) -> Any:
+    kind, colon, argument = name.partition(":")
+    where = makers.get(kind + colon)
+    if where is None:
+        known = ", ".join(sorted(makers))
+        raise UnknownPolicy(f"there is no {what} {name!r}; there are: {known}")
+    module, _, maker = where.partition(":")
+    make = getattr(import_module(f"{__package__}.{module}"), maker)
+    return make(argument) if colon else make()
