@@ -180,7 +180,7 @@ def record(placed: Placed, draft: Draft, count: int, task: int) -> int:
 def place_in_order(
     site: Site, room: Room, draft: Draft, order: np.ndarray, strict: bool, code: int, placed: Placed
 ) -> int:
-    """Place as many of ``order`` as fit, each taking its room; how many. ``strict``: up to the first that fails."""
+    """Place as many of ``order`` as fit, each taking its room; how many. ``strict``: up to the first failure."""
     for likeness in range(draft.failed.shape[0]):
         draft.failed[likeness] = 0
     placed.devices_from[0] = placed.nodes_from[0] = 0
