@@ -10,6 +10,7 @@ its file and is passed over; an agent that is restarted is another life, so no f
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -98,18 +99,20 @@ class JournalWriter:
     """Appends to one life's file; each entry is on the disk before the next thing happens."""
 
     def __init__(self, folder: StateFolder, life: str) -> None:
-        self._file = (folder.journals / f"{life}.jsonl").open("x", encoding="utf-8")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(folder.journals / f"{life}.jsonl", flags, 0o644)
         _sync_folder(folder.journals)
 
     def write(self, entry: Entry) -> None:
         """Append one entry. Raises ``OSError``: whoever cannot write must not act."""
-        self._file.write(spell(entry) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = (spell(entry) + "\n").encode()
+        if os.write(self._file, line) != len(line):
+            raise OSError(errno.ENOSPC, "a line of the journal could not be written as a whole")
+        os.fsync(self._file)
 
     def close(self) -> None:
         """Write no more."""
-        self._file.close()
+        os.close(self._file)
 
 
 @dataclass(slots=True)
