@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
+    from rich.table import Table
 
     from mirage.allocation.ddl.replay import Compared, Pair, TaskReplay
 
@@ -147,23 +148,54 @@ def _write(name: str, text: str) -> None:
 
 
 def _show(console: Console, compared: Compared) -> None:
+    from mirage.allocation.ddl.comparison import describe
+
+    table = _table(compared)
+    fits = console.measure(table, options=console.options.update(width=10_000)).minimum <= console.width
+    console.print(describe(compared), markup=False, highlight=False)
+    console.print(table if fits else _turned(compared))
+
+
+def _table(compared: Compared) -> Table:
+    """A row for each pair."""
     from rich.table import Table
     from rich.text import Text
 
-    from mirage.allocation.ddl.comparison import COLUMNS, describe, lines
+    from mirage.allocation.ddl.comparison import COLUMNS, lines
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("pair", overflow="fold")
+    table.add_column("pair", no_wrap=True)
     for heading in (*(column.heading.replace(", ", "\n") for column in COLUMNS), "JCT vs\nfirst"):
-        table.add_column(heading, justify="right", vertical="top")
+        table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(compared):
-        cells = (
-            Text(cell.mean + (f"\n\N{PLUS-MINUS SIGN} {cell.spread}" if cell.spread else ""), "bold" * cell.best)
-            for cell in line.cells
+        cells = (Text(_stacked(cell.mean, cell.spread), "bold" * cell.best) for cell in line.cells)
+        table.add_row(Text(line.pair.name), *cells, _stacked(line.change, line.change_spread))
+    return table
+
+
+def _turned(compared: Compared) -> Table:
+    """A row for each figure: for narrow terminals."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from mirage.allocation.ddl.comparison import COLUMNS, lines
+
+    rows = lines(compared)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    for line in rows:
+        table.add_column(f"{line.pair.ordering}\n{line.pair.placer}", justify="right", overflow="fold")
+    for i, column in enumerate(COLUMNS):
+        cells = [line.cells[i] for line in rows]
+        table.add_row(
+            column.heading, *(Text(_stacked(cell.mean, cell.spread), "bold" * cell.best) for cell in cells)
         )
-        table.add_row(Text(line.pair.name), *cells, line.change)
-    console.print(describe(compared), markup=False, highlight=False)
-    console.print(table)
+    table.add_row("JCT against the first", *(_stacked(line.change, line.change_spread) for line in rows))
+    return table
+
+
+def _stacked(value: str, spread: str) -> str:
+    return f"{value}\n\N{PLUS-MINUS SIGN} {spread}" if spread else value
 
 
 @contextmanager

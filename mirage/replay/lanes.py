@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.replay.svg import POLICY_INKS
+from mirage.replay.svg import BASELINE, FLOOR, POLICY_INKS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,9 @@ _SPECK = 0.6
 """Bars narrower than this are drawn together: thousands of them would say no more."""
 _LETTER = 6.0
 _PALER = 0.5
+_INKS = (*POLICY_INKS, BASELINE, FLOOR)
+_LIGHT_INKS = POLICY_INKS[3:5]
+"""Those on which dark letters are readable in both themes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,12 @@ class _Frame:
 
 
 def choose_palette(tasks: TaskTable) -> Palette:
-    """One for all pictures of the same tasks; a seventh class is a paler first, and so on."""
+    """One for all pictures of the same tasks; where the inks do not suffice, the first come again, paler."""
     named = (tasks.model.codes >= 0).any()
     labels = tasks.model.decode() if named else [_size_class(count) for count in tasks.devices.tolist()]
     order = sorted(set(labels)) if named else [name for name in _SIZES if name in set(labels)]
     shades = tuple(
-        Shade(label or "no model", POLICY_INKS[i % len(POLICY_INKS)], _PALER ** (i // len(POLICY_INKS)))
+        Shade(label or "no model", _INKS[i % len(_INKS)], _PALER ** (i // len(_INKS)))
         for i, label in enumerate(order)
     )
     return Palette(shades, np.array([order.index(label) for label in labels]))
@@ -115,6 +118,8 @@ def _bars(outcome: Outcome, palette: Palette, frame: _Frame, drawn: NDArray[np.b
     """Neighbouring devices of one gang are one bar."""
     log, node = outcome.segments, outcome.pool.device_node
     rows = np.flatnonzero(drawn)
+    if not len(rows):
+        return []
     rows = rows[np.lexsort((log.device[rows], log.start[rows], log.task[rows]))]
     task, device, start = log.task[rows], log.device[rows], log.start[rows]
     new = np.ones(len(rows), dtype=bool)
@@ -143,7 +148,8 @@ def _bar(outcome: Outcome, palette: Palette, frame: _Frame, row: int, last_devic
     if width < _LETTER * len(tasks.name[task]) + 4 or height < 9:
         return bar
     middle = top + height / 2 + 3.5
-    return f'{bar}<text class="task" x="{x + 3:.1f}" y="{middle:.1f}">{escape(tasks.name[task])}</text>'
+    kind = "task dark" if shade.opacity < 1 or shade.ink in _LIGHT_INKS else "task"
+    return f'{bar}<text class="{kind}" x="{x + 3:.1f}" y="{middle:.1f}">{escape(tasks.name[task])}</text>'
 
 
 def _told(outcome: Outcome, task: int, row: int) -> str:

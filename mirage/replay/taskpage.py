@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.comparison import COLUMNS, describe, lines
+from mirage.allocation.ddl.comparison import COLUMNS, change_of, describe, lines
 from mirage.domain.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _headlines(table: tuple[Line, ...]) -> tuple[str, ...]:
         only = table[0]
         return (f"{only.pair.name}: a task is done {only.cells[0].mean} s after submission on average.",)
     winner = best[0]
-    against = f", {winner.change} against {table[0].pair.name}" if winner.change else ""
+    against = f", {change_of(winner)} against {table[0].pair.name}" if winner.change else ""
     return (
         f"{winner.pair.name} has the shortest completion time on average: {winner.cells[0].mean} s{against}.",
         *_shortest_makespan(table),

@@ -84,7 +84,9 @@ class Line:
     pair: Pair
     cells: tuple[Cell, ...]
     change: str
-    """Mean JCT against that of the first pair on the same tasks; empty for the first."""
+    """Mean JCT against that of the first pair on the same tasks, in percent; empty for the first."""
+    change_spread: str
+    """Standard deviation over the seeds, in percent; empty for one seed."""
 
 
 def lines(compared: Compared) -> tuple[Line, ...]:
@@ -95,7 +97,7 @@ def lines(compared: Compared) -> tuple[Line, ...]:
         Line(
             pair,
             tuple(_cell(column, compared, pair, best[column.figure]) for column in COLUMNS),
-            _change(compared, pair) if pair != pairs[0] else "",
+            *(_change(compared, pair) if pair != pairs[0] else ("", "")),
         )
         for pair in pairs
     )
@@ -105,7 +107,12 @@ def markdown(compared: Compared) -> str:
     """The table in Markdown, with what it is of."""
     headings = ("ordering", "placer", *(column.heading for column in COLUMNS), "JCT against the first")
     rows = [
-        (line.pair.ordering, line.pair.placer, *(_joined(cell) for cell in line.cells), line.change or _UNKNOWN)
+        (
+            line.pair.ordering,
+            line.pair.placer,
+            *(_joined(cell) for cell in line.cells),
+            change_of(line) or _UNKNOWN,
+        )
         for line in lines(compared)
     ]
     ruler = ("---", "---", *("---:" for _ in headings[2:]))
@@ -138,10 +145,11 @@ def describe(compared: Compared) -> str:
     replay, trace = compared.replay, compared.trace
     size = f"{len(trace.pool.node_names):,} nodes with {len(trace.pool.device_node):,} devices"
     tasks = f"{len(trace.tasks):,} tasks"
-    seeds = f"{len(replay.seeds)} sets of {tasks}" if replay.source.drawn else tasks
+    many = len(replay.seeds) > 1
+    seeds = f"{len(replay.seeds)} sets of {tasks}" if many else tasks
     preempt = "with preemption" if replay.rules.preempt else "without preemption"
     strict = ", nobody passes the first that does not fit" if replay.rules.strict else ""
-    said = f"{seeds} of {replay.source.trace} on {size}, {preempt}{strict}."
+    said = f"{seeds} {'drawn by' if replay.source.drawn else 'of'} {replay.source.trace} on {size}, {preempt}{strict}."
     return " ".join(
         [said, *(f"{count:,} of {trace.rows:,} rows {why} are left out." for why, count in trace.left_out)]
     )
@@ -178,14 +186,19 @@ def _best(column: Column, compared: Compared) -> float:
     return math.inf if undecided else min(known)
 
 
-def _change(compared: Compared, pair: Pair) -> str:
-    """Of the mean JCT, seed by seed: mean, and over several seeds the standard deviation."""
+def change_of(line: Line) -> str:
+    """How a pair's mean JCT compares with the first's, and with what spread; empty for the first."""
+    return f"{line.change} {_PLUS_MINUS} {line.change_spread}" if line.change_spread else line.change
+
+
+def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
+    """Seed by seed: the mean, and over several seeds the standard deviation."""
     first = compared.of(compared.replay.pairs[0])
     ratios = [
         100 * (mine.mean_jct / base.mean_jct - 1) for mine, base in zip(compared.of(pair), first, strict=True)
     ]
-    spread = f" {_PLUS_MINUS} {stdev(ratios):.1f}" if len(ratios) > 1 else ""
-    return f"{fmean(ratios):+.1f}{spread} %".replace("-", "\N{MINUS SIGN}")
+    spread = f"{stdev(ratios):.1f} %" if len(ratios) > 1 else ""
+    return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), spread
 
 
 def _joined(cell: Cell) -> str:
