@@ -103,10 +103,8 @@ def test_the_best_of_a_column_is_marked_and_the_change_is_that_of_the_means(mix:
         100 * (sjf / fifo - 1), abs=0.06
     )
     text = markdown(found)
-    assert (
-        text.splitlines()[0]
-        == f"1 sets of 30 tasks of {found.replay.source.trace} on 2 nodes with 16 devices, without preemption."
-    )
+    told = f"30 tasks drawn by {mix.trace} on 2 nodes with 16 devices, without preemption."
+    assert text.splitlines()[0] == told
     assert len({line.count("|") for line in text.splitlines()[2:]}) == 1
 
 

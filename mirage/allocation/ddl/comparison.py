@@ -149,7 +149,8 @@ def describe(compared: Compared) -> str:
     seeds = f"{len(replay.seeds)} sets of {tasks}" if many else tasks
     preempt = "with preemption" if replay.rules.preempt else "without preemption"
     strict = ", nobody passes the first that does not fit" if replay.rules.strict else ""
-    said = f"{seeds} {'drawn by' if replay.source.drawn else 'of'} {replay.source.trace} on {size}, {preempt}{strict}."
+    come = "drawn by" if replay.source.drawn else "of"
+    said = f"{seeds} {come} {replay.source.trace} on {size}, {preempt}{strict}."
     return " ".join(
         [said, *(f"{count:,} of {trace.rows:,} rows {why} are left out." for why, count in trace.left_out)]
     )
