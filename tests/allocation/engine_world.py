@@ -1,10 +1,9 @@
-"""A link without Slurm: a clock that is set, an engine that does what a test says, devices that are only counted."""
+"""A link without Slurm: a clock that is set, an engine that does as it is told, devices that are only counted."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +18,13 @@ from mirage.allocation.engine.journal import JournalReader, JournalWriter, State
 from mirage.allocation.engine.ledger import Ledger
 from mirage.allocation.engine.plan import TaskSpec, WorkPlan
 from mirage.allocation.engine.situation import Situation
-from mirage.allocation.engine.steps import EngineRefused, Ending, Step
+from mirage.allocation.engine.steps import Ending, EngineRefused, Step
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.pool import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from mirage.allocation.engine.steps import Launch
     from mirage.domain.pool import PoolView
@@ -132,7 +132,7 @@ class Site:
         folder.make()
         return cls(folder, WorkPlan(path / "tasks.toml", tasks))
 
-    def link(  # noqa: PLR0917
+    def link(
         self,
         job: int = 1,
         nodes: int = 1,

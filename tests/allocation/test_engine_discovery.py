@@ -96,7 +96,11 @@ def test_npus_have_a_variable_of_their_own() -> None:
     assert visible("gpu:a100", []) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
-SMI = "#!/bin/sh\necho '0, NVIDIA A100-SXM4-80GB'\necho '1, NVIDIA A100-SXM4-80GB'\necho '2, NVIDIA H100 80GB HBM3'\n"
+SMI = """#!/bin/sh
+echo '0, NVIDIA A100-SXM4-80GB'
+echo '1, NVIDIA A100-SXM4-80GB'
+echo '2, NVIDIA H100 80GB HBM3'
+"""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +29,7 @@ from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
+    from pathlib import Path
 
 
 def folder_in(path: Path) -> StateFolder:
@@ -91,7 +91,10 @@ entries: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Starting, numbers, names, st.integers(1, 3), st.just({"n": [0, 1]}), st.just(1.0)),
     st.builds(Started, numbers, names, st.integers(1, 3), st.integers(1, 9)),
     st.builds(Stopping, numbers, names, st.integers(1, 3), st.text(), st.booleans()),
-    st.builds(Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 255), st.text(), numbers),
+    st.builds(
+        Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 255), st.text(),
+        numbers,
+    ),
     st.builds(PoolSeen, numbers, st.none() | numbers, st.just({"n": [(0, "gpu")]})),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from mirage.allocation.engine.discovery import Allocation, Device, NodeFound
 from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles
 from mirage.allocation.engine.taskfile import read_plan
 from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WHOLE = """
 [defaults]
@@ -142,9 +145,11 @@ def test_whatever_the_bytes_they_are_read_or_refused(
     path = tmp_path_factory.mktemp("any") / "tasks.toml"
     path.write_bytes(b"[[task]]\nid = 'a'\n" + data)
     try:
-        assert read_plan(path).tasks
+        found = read_plan(path).tasks
     except ConfigError as error:
-        assert str(path) in str(error)
+        found = ()
+        said = str(error)
+    assert found or str(path) in said
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3).map(tuple)))

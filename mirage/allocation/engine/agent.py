@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Placement, PoolView
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks where nothing happens: for steps that no signal announces, and for other links."""
+"""Seconds between two looks where nothing happens: for what other links do."""
+LOOK_OFTEN = 1.0
+"""The same while an earlier agent's steps are followed: no signal announces their end."""
 
 _REFUSALS_OF_A_NODE = 3
 _KILL_AFTER = 10.0
@@ -82,6 +84,8 @@ class Running:
     kill_at: float = math.inf
     yields: bool = False
     """It makes room for another task."""
+    adopted: bool = False
+    """An earlier agent has started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,8 @@ class Agent:
         now = self.world.clock()
         pauses = [not_before(self.ledger, self.plan.tasks[row].name) for row in self._rows(TaskState.PENDING)]
         kills = [each.kill_at for each in self.running.values()]
-        return min([now + LOOK_EVERY, *(at for at in (*pauses, *kills) if at > now)])
+        look = LOOK_OFTEN if any(each.adopted for each in self.running.values()) else LOOK_EVERY
+        return min([now + look, *(at for at in (*pauses, *kills) if at > now)])
 
     def make_way(self, signal: str) -> None:
         """Start nothing more; tasks with a checkpoint save and end. The second time all others are ended too."""
@@ -231,7 +236,8 @@ class Agent:
             kill_at = now if attempt.stopping else math.inf
             start = now if attempt.start is None else attempt.start
             nodes = tuple(attempt.parts or {})
-            self.running[row] = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at)
+            each = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at, adopted=True)
+            self.running[row] = each
             self.book.adopt(row, self.plan.tasks[row], attempt.parts or {}, attempt.share)
             self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is followed on")
 
