@@ -100,9 +100,9 @@ def test_beyond_the_fewest_nodes_a_gang_is_spread() -> None:
 
 
 def test_even_speeds_know_no_neighbours() -> None:
-    speeds = even_speeds(task_table(("a", "b"), model=["x", "y"]))
+    speeds = even_speeds(task_table(("a", "b"), model=["x", "y"]), parse_pool("1x1:k80,1x1:v100"))
     assert not speeds.interferes
-    assert speeds.alone[speeds.row[:, 0, 0]].tolist() == [1.0, 1.0]
+    assert speeds.alone[speeds.row].tolist() == [[[1.0], [1.0]]] * 2
 
 
 def test_a_ratio_that_is_no_number_is_shown_with_its_place(tmp_path: Path, shared: Path) -> None:

@@ -130,6 +130,8 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
     folder = shared / "yardsticks" / "openb"
     pods, nodes = str(folder / "openb_pod_list_default.csv"), str(folder / "openb_node_list_gpu_node.csv")
     trace, _ = read_source(TaskSource(pods, TaskFormat.OPENB, nodes), 0)
+    played = compared(TaskSource(pods, TaskFormat.OPENB, nodes), "fifo+first-fit").runs[0].figures
+    assert played.ended == len(trace.tasks)
     assert len(trace.tasks) == 8152 - sum(count for _, count in trace.left_out)
     with pytest.raises(ConfigError, match="must be the csv file of openb's nodes"):
         read_source(TaskSource(pods, TaskFormat.OPENB, "8x8"), 0)

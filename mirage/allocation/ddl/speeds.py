@@ -95,9 +95,9 @@ class Measurements:
         ]
 
 
-def even_speeds(tasks: TaskTable) -> SpeedTable:
+def even_speeds(tasks: TaskTable, pool: Pool) -> SpeedTable:
     """Every task runs at speed 1 wherever it is, and no neighbour matters."""
-    return SpeedTable(np.zeros((len(tasks), 1, 1), dtype=np.int32), np.ones(1), np.ones((1, 1)))
+    return SpeedTable(np.zeros((len(tasks), len(pool.kinds), 1), dtype=np.int32), np.ones(1), np.ones((1, 1)))
 
 
 def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:

@@ -71,7 +71,8 @@ def read_source(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
     measured = read_speeds(source.speeds) if source.speeds else None
     trace = _read(source, measured, seed)
     if measured is None:
-        return playable(trace), even_speeds(playable(trace).tasks)
+        trace = playable(trace)
+        return trace, even_speeds(trace.tasks, trace.pool)
     narrowed = replace(trace.tasks, kinds=measured_kinds(measured, trace.tasks, trace.pool))
     trace = playable(replace(trace, tasks=narrowed))
     return trace, speed_table(measured, trace.tasks, trace.pool)
