@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
@@ -155,6 +156,55 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(MURI + "1,128,0,5,bert,100\n")
     with pytest.raises(TraceError, match="none of its 1 rows is a task for this pool: 1 that do not fit"):
         playable(read_muri(tmp_path / "t.csv", parse_pool("8x8")))
+
+
+CELLS = st.sampled_from(
+    ["", "0", "1", "-1", "1e400", "nan", "2147483648", "1.5", "a", '"', "T4", "é", "1000", "9" * 400]
+)
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=4, max_size=11), max_size=4), wanted=st.sampled_from([MURI, POD, NODE])
+)
+def test_whatever_is_in_a_file_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], wanted: str
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    width = wanted.splitlines()[0].count(",") + 1
+    text = wanted + "".join(",".join((row * width)[:width]) + "\n" for row in rows)
+    (folder / "t.csv").write_text(text)
+    (folder / "nodes.csv").write_text(NODE if wanted is not NODE else text)
+    (folder / "t.json").write_text(json.dumps({"v100": {f"('m', {row[0]})": {"null": row[1]} for row in rows}}))
+    for read in (
+        lambda: read_muri(folder / "t.csv", parse_pool("2x4")),
+        lambda: read_openb(folder / "t.csv", folder / "nodes.csv"),
+        lambda: read_gavel(folder / "t.json"),
+    ):
+        with contextlib.suppress(TraceError):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ("[1]", "must be an object of kinds of GPU"),
+        ('{"v100": {"(\'m\', 1)": {"null": -1}}}', "v100.*'null' must be a throughput of at least 0"),
+        ('{"v100": {"(\'m\', 1)": {"null": ' + "9" * 400 + "}}}", "'null' must be a throughput of at least 0"),
+        ('{"v100": {"m": {"null": 1}}}', r"the job must be \('MODEL', GPUS\)"),
+        ('{"v100": {}, "v100": {}}', "'v100' is there twice"),
+        ("{", "t.json:1: no JSON"),
+    ],
+)
+def test_throughputs_that_are_wrong_are_told_by_their_key(tmp_path: Path, document: str, told: str) -> None:
+    (tmp_path / "t.json").write_text(document)
+    with pytest.raises(TraceError, match=told):
+        read_gavel(tmp_path / "t.json")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(MURI.replace("iterations", "num_gpu") + "1,1,0,5,bert,100\n")
+    with pytest.raises(TraceError, match=r"t.csv:1: num_gpu: there are two columns of that name"):
+        read_muri(tmp_path / "t.csv", parse_pool("8x8"))
 
 
 @pytest.mark.parametrize("text", ["", "8", "0x8", "8x0", "8x8:", "8x8@", "8x8:a@-1", "8x8,,", "8*8"])

@@ -8,13 +8,11 @@ node: they are not ratios of neighbours, and are not read. Throughput 0 says tha
 from __future__ import annotations
 
 import ast
-import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.allocation.ddl.formats.rows import read_bytes
+from mirage.allocation.ddl.formats.rows import finite, read_json
 from mirage.allocation.ddl.speeds import Measured, Measurements
 from mirage.domain.errors import TraceError
 
@@ -42,26 +40,23 @@ def read_gavel(path: str | Path) -> Measurements:
 
 
 def _document(path: str | Path) -> dict[str, dict[str, Any]]:
-    try:
-        document = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise TraceError(str(path), getattr(error, "lineno", 0), "", f"no JSON: {error}") from error
+    document = read_json(path)
     if not isinstance(document, dict) or not all(isinstance(jobs, dict) for jobs in document.values()):
         raise TraceError(str(path), 0, "", "must be an object of kinds of GPU, each an object of jobs")
     return document
 
 
 def _alone(entry: object, field: str, path: str) -> float:
-    value = entry.get(_ALONE) if isinstance(entry, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    value = finite(entry.get(_ALONE)) if isinstance(entry, dict) else None
+    if value is None:
         raise TraceError(path, 0, field, f"{_ALONE!r} must be a throughput of at least 0")
-    return float(value)
+    return value
 
 
 def _job(key: str, field: str, path: str) -> tuple[str, int]:
     try:
         model, devices = ast.literal_eval(key)
-    except (ValueError, SyntaxError, TypeError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         model, devices = None, None
     if not isinstance(model, str) or not isinstance(devices, int) or devices < 1:
         raise TraceError(path, 0, field, "the job must be ('MODEL', GPUS)")

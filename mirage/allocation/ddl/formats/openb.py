@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mirage.allocation.ddl.formats.rows import Row
 
 _THOUSAND = 1000
+_MOST_DEVICES = 1024
+"""On one node; a mistyped number is no reason to fill the memory."""
 
 
 def read_openb(pods: str | Path, nodes: str | Path) -> TaskTrace:
@@ -52,7 +54,7 @@ def read_openb_nodes(path: str | Path) -> Pool:
     sheet = read_sheet(path)
     sheet.need("sn", "cpu_milli", "memory_mib", "gpu", "model")
     rows = sheet.rows
-    held = [row.whole("gpu") for row in rows]
+    held = [row.whole("gpu", most=_MOST_DEVICES) for row in rows]
     models = [row.text("model") for row in rows]
     kinds = tuple(dict.fromkeys(model for model, count in zip(models, held, strict=True) if count))
     if len(kinds) > 64:

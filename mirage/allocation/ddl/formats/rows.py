@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import TraceError
 from mirage.trace.lines import split_lines, unpack
@@ -90,18 +92,53 @@ def read_bytes(path: str | Path) -> bytes:
     return unpack(data, str(path))
 
 
+def read_json(path: str | Path) -> Any:
+    """A JSON document; raises ``TraceError``, also for an object that has a name twice."""
+    try:
+        return json.loads(read_bytes(path), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise TraceError(str(path), getattr(error, "lineno", 0), "", f"no JSON: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in read:
+            raise ValueError(f"{name!r} is there twice")
+        read[name] = value
+    return read
+
+
+def finite(value: object) -> float | None:
+    """A number of JSON as a float of at least 0; ``None`` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
 def read_sheet(path: str | Path) -> Sheet:
     """A file of comma-separated values with a line of names; raises ``TraceError``, also for ragged lines."""
     lines, _ = split_lines(read_bytes(path))
     read = csv.reader(lines, strict=True)
     try:
         columns = tuple(name.strip() for name in next(read))
+        _refuse_twice(columns, str(path))
         rows = tuple(_rows(read, columns, str(path)))
     except csv.Error as error:
         raise TraceError(str(path), read.line_num, "", f"no comma-separated values: {error}") from error
     if not rows:
         raise TraceError(str(path), 0, "", "there is no row below the names of the columns")
     return Sheet(str(path), columns, rows)
+
+
+def _refuse_twice(columns: tuple[str, ...], path: str) -> None:
+    twice = next((name for name, count in Counter(columns).items() if count > 1), None)
+    if twice is not None:
+        raise TraceError(path, 1, twice, "there are two columns of that name")
 
 
 def _rows(read: Iterator[list[str]], columns: tuple[str, ...], path: str) -> Iterator[Row]:
