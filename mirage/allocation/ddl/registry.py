@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 # Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
 # without arguments; where the name ends in a colon ("das:"), with what the user writes behind it.
 ORDERINGS: dict[str, str] = {
+    "das:": "das.policies:das_ordering",
     "fifo": "orderings.plain:Fifo",
     "sjf": "orderings.plain:ShortestFirst",
 }
 PLACERS: dict[str, str] = {
+    "das:": "das.policies:das_placer",
     "first-fit": "placers.compiled:first_fit",
     "best-fit": "placers.compiled:best_fit",
 }
