@@ -92,8 +92,8 @@ entries: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Started, numbers, names, st.integers(1, 3), st.integers(1, 9)),
     st.builds(Stopping, numbers, names, st.integers(1, 3), st.text(), st.booleans()),
     st.builds(
-        Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 255), st.text(),
-        numbers,
+        Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 9),
+        st.text(), numbers,
     ),
     st.builds(PoolSeen, numbers, st.none() | numbers, st.just({"n": [(0, "gpu")]})),
 )  # fmt: skip

@@ -50,8 +50,9 @@ class Runs:
         file.write_text(text)
         return file
 
-    def start(self, *options: str, devices: int = 2, **environment: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-c", MAIN, "allocation", "run", "tasks.toml", f"--devices={devices}", *options]
+    def start(self, *options: str, devices: int | None = 2, **environment: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", MAIN, "allocation", "run", "tasks.toml", *options]
+        argv += [] if devices is None else [f"--devices={devices}"]
         tests = str(Path(__file__).resolve().parents[1])
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "MIRAGE_"))}
         child = subprocess.Popen(

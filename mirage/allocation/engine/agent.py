@@ -196,6 +196,8 @@ class Agent:
     def _note_end(self, each: Running, ending: Ending) -> None:
         now, spec = self.world.clock(), self.plan.tasks[each.row]
         result, why = judge(ending, each.stopping, each.nodes)
+        if each.adopted and ending.code is None:
+            result, why = Result.LOST, "its agent was killed, and whoever could have told how it ended"
         self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, max(0.0, now - each.start)))
         del self.running[each.row]
         self.book.release(each.row)

@@ -32,6 +32,7 @@ printf '%s\\n' "$code" >"$0.exit.new" && mv "$0.exit.new" "$0.exit"
 exit "$code"
 """
 _SHELL = "/bin/sh"
+_ZOMBIE = "Z"
 
 
 class Keepers:
@@ -117,9 +118,9 @@ def kill_leftovers(path: Path) -> bool:
 
 
 def start_ticks(pid: int) -> int:
-    """When a process began, in the kernel's ticks since the boot; 0 where there is none."""
+    """When a process began, in the kernel's ticks since the boot; 0 where it runs no more."""
     fields = _fields(pid)
-    return int(fields[19]) if fields else 0
+    return int(fields[19]) if fields and fields[0] != _ZOMBIE else 0
 
 
 def boot_id() -> str:
@@ -131,7 +132,7 @@ def boot_id() -> str:
 
 def _keeps(pid: int, path: Path) -> bool:
     arguments = _content(pid, "cmdline").split(b"\0")
-    return len(arguments) > 3 and arguments[3] == os.fsencode(path) and (_fields(pid) or ["Z"])[0] != "Z"
+    return len(arguments) > 3 and arguments[3] == os.fsencode(path) and start_ticks(pid) != 0
 
 
 def _session(leader: int) -> list[int]:
