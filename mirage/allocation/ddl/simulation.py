@@ -19,6 +19,7 @@ from mirage.allocation.ddl.kernel.layout import (
     SIM,
     STATE,
     STUCK,
+    THRASHING,
     Queues,
     World,
 )
@@ -40,7 +41,7 @@ __all__ = ["Rules", "SimulatedPool", "Stalled"]
 
 
 class Stalled(MirageError):
-    """Tasks wait, nothing runs, and nothing will come: the policy starts none of them."""
+    """The policy never comes to an end: it starts none of the tasks that wait, or preempts them for ever."""
 
 
 class SimulatedPool:
@@ -169,6 +170,8 @@ class SimulatedPool:
         )
 
     def _refuse_stall(self, answer: int) -> None:
+        if answer == THRASHING:
+            raise Stalled("tasks preempt one another again and again before any work is done: decide less often")
         if answer == STUCK:
             pending = self._world.pending[: self._world.sim["pending"][0]]
             names = ", ".join(self.tasks.name[t] for t in pending[:5])

@@ -19,8 +19,9 @@ SLACK = 1e-9
 # Status of a task. WAITING: not yet submitted, or for others to end.
 WAITING, PENDING, RUNNING, ENDED = range(4)
 
-# What ``advance`` and ``play`` answer.
-OVER, DECIDE, NEED_SPACE, STUCK = range(4)
+# What ``advance`` and ``play`` answer. STUCK: tasks wait for which nothing will ever happen. THRASHING: tasks
+# preempt one another before any of them has done any work, and so for ever.
+OVER, DECIDE, NEED_SPACE, STUCK, THRASHING = range(5)
 
 # Codes of the built-in placers.
 FIRST_FIT, BEST_FIT = range(2)
@@ -71,6 +72,7 @@ SIM = np.dtype(
         ("waiting", "f8"),  # seconds in which something was pending
         ("log", "i8"),
         ("stamp", "i8"),
+        ("futile", "i8"),  # preemptions in a row before which no work was done
         ("events", "i8"),
     ],
     align=True,

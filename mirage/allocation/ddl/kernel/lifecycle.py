@@ -99,7 +99,9 @@ def finish(fixed: Fixed, site: Site, world: World, task: int) -> None:
 @compiled
 def preempt(fixed: Fixed, site: Site, world: World, task: int) -> None:
     """A running task gives up its devices and waits again."""
+    sim, left = world.sim[0], world.states[task].left
     _stop(fixed, site, world, task)
+    sim.futile = sim.futile + 1 if world.states[task].left == left else 0
     world.states[task].preemptions += 1
     queue(fixed, world, task)
 

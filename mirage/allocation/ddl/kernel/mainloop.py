@@ -10,6 +10,7 @@ from mirage.allocation.ddl.kernel.layout import (
     NEED_SPACE,
     OVER,
     STUCK,
+    THRASHING,
     Draft,
     Fixed,
     Queues,
@@ -17,6 +18,11 @@ from mirage.allocation.ddl.kernel.layout import (
     Site,
     World,
 )
+
+MOST_FUTILE = 10
+"""Preemptions for each task, in a row and for nothing, after which it is clear that it goes on like that."""
+ROUNDING = 1e-6
+"""Of the sum of all free shares, after very many changes."""
 
 
 @compiled
@@ -27,6 +33,8 @@ def advance(fixed: Fixed, site: Site, world: World) -> int:
     while True:
         if sim.log + sim.held > world.log.shape[0]:
             return NEED_SPACE
+        if sim.futile > MOST_FUTILE * fixed.tasks.shape[0]:
+            return THRASHING
         time = _next(fixed, world)
         if time == INFINITY:
             return OVER if sim.pending == 0 else STUCK
@@ -93,7 +101,9 @@ def _start_in_order(fixed: Fixed, site: Site, world: World, draft: Draft, lines:
         if likeness < 0:
             return
         task = queues.head(lines, likeness)
-        if placing.choose(site, room, draft, task, code):
+        need = site.needs[task]
+        enough = need.devices * need.share <= world.sim[0].free + ROUNDING
+        if enough and placing.choose(site, room, draft, task, code):
             queues.drop_head(lines, likeness)
             lifecycle.start(fixed, site, world, draft, task)
         elif fixed.config[0].strict == 1:
