@@ -15,6 +15,7 @@ from reference_pool import ReferencePool
 
 from mirage.allocation.ddl.encode import ImpossibleTasks
 from mirage.allocation.ddl.placers.compiled import CompiledPlacer
+from mirage.allocation.ddl.scores import LinearScores
 from mirage.allocation.ddl.simulation import Rules, SimulatedPool, Stalled
 from mirage.domain.pool import Placement, SpeedTable
 
@@ -45,6 +46,12 @@ class Scored:
             return tasks.submit
         return np.nan_to_num(tasks.expected, nan=LAST) if self.name == "sjf" else None
 
+    def linear_scores(self, tasks: TaskTable) -> LinearScores | None:
+        none = np.zeros(len(tasks))
+        if self.name == "las":
+            return LinearScores(none, none, tasks.devices.astype(np.float64))
+        return LinearScores(none, np.maximum(tasks.devices, 1.0), none) if self.name == "srsf" else None
+
     def score(self, view: PoolView) -> NDArray[np.float64]:
         static = self.static_scores(view.tasks)
         if static is None and self.name == "las":
@@ -56,6 +63,19 @@ class Scored:
 
 def _left(task: Task) -> Fraction:
     return Fraction(LAST) if task.remaining is None else task.remaining * max(task.devices, 1)
+
+
+class Opaque:
+    """An ordering of which the simulation knows nothing but its port."""
+
+    def __init__(self, inner: Scored) -> None:
+        self.name, self._inner = inner.name, inner
+
+    def static_scores(self, tasks: TaskTable) -> None:
+        return None
+
+    def score(self, view: PoolView) -> NDArray[np.float64]:
+        return self._inner.score(view)
 
 
 ORDERINGS = (
@@ -91,12 +111,13 @@ def worlds(draw: st.DrawFn) -> SimulatedPool:
 
 
 @settings(max_examples=300)
-@given(worlds(), st.sampled_from(ORDERINGS), st.sampled_from(("first-fit", "best-fit")), st.booleans())
+@given(worlds(), st.sampled_from(ORDERINGS), st.sampled_from(("first-fit", "best-fit")), st.integers(0, 2))
 def test_every_instant_is_that_of_the_plain_pool(
-    world: SimulatedPool, ordering: Scored, name: str, compiled: bool
+    world: SimulatedPool, ordering: Scored, name: str, port: int
 ) -> None:
-    placer: Placer = CompiledPlacer(name) if compiled else Uncompiled(name)
-    found = world.play(ordering, placer)
+    """Compiled as a whole, decision by decision, and with a placer behind its port alone."""
+    placer: Placer = Uncompiled(name) if port == 2 else CompiledPlacer(name)
+    found = world.play(Opaque(ordering) if port else ordering, placer)
     plain = ReferencePool(world.tasks, world.pool, world.speeds, world.rules, best_fit=name == "best-fit")
     plain.play(ordering.reference)
     for row, task in enumerate(plain.tasks):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.dispatch import Rules, dispatch
+from mirage.allocation.ddl.dispatch import Moves, Rules, dispatch
 from mirage.allocation.ddl.encode import encode, most_parts, new_draft, refuse_misfits
-from mirage.allocation.ddl.kernel import lifecycle, mainloop, operations, views
+from mirage.allocation.ddl.kernel import lifecycle, mainloop, operations, scored, views
 from mirage.allocation.ddl.kernel.layout import (
     DECIDE,
     NEED_SPACE,
@@ -21,18 +21,24 @@ from mirage.allocation.ddl.kernel.layout import (
     STUCK,
     THRASHING,
     Queues,
+    Room,
     World,
 )
+from mirage.allocation.ddl.kernel.scored import Desk, Ranking
 from mirage.allocation.ddl.kernel.views import Sight
 from mirage.allocation.ddl.outcome import Outcome, Segments
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer
+from mirage.allocation.ddl.placers.compiled import CompiledPlacer, new_placed
+from mirage.allocation.ddl.scores import linear_scores
 from mirage.domain.errors import MirageError
 from mirage.domain.pool import PoolView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from mirage.allocation.ddl.kernel.layout import Fixed, Site
+    from mirage.allocation.ddl.scores import LinearScores
     from mirage.domain.pool import Placement, Pool, SpeedTable
     from mirage.domain.task import TaskTable
     from mirage.ports import Ordering, Placer
@@ -79,10 +85,7 @@ class SimulatedPool:
 
         False when all is done. Raises ``Stalled`` where tasks wait for which nothing will ever change.
         """
-        while (answer := mainloop.advance(self._fixed, self._site, self._world)) == NEED_SPACE:
-            self._grow()
-        self._refuse_stall(answer)
-        return bool(answer == DECIDE)
+        return self._repeat(lambda: mainloop.advance(self._fixed, self._site, self._world)) == DECIDE
 
     def view(self) -> PoolView:
         """What a policy sees now. Its arrays are the pool's own, and change with it."""
@@ -126,30 +129,64 @@ class SimulatedPool:
         lifecycle.preempt(self._fixed, self._site, self._world, task)
 
     def play(self, ordering: Ordering, placer: Placer) -> Outcome:
-        """Run to the end by these. Raises ``Stalled`` where they leave tasks waiting for ever."""
-        scores = None if self.rules.preempt else ordering.static_scores(self.tasks)
-        if scores is not None and isinstance(placer, CompiledPlacer):
-            self._play_compiled(scores, placer.code)
-        else:
+        """Run to the end by these. Raises ``Stalled`` where they never come to one.
+
+        Compiled as a whole where the placer is built in and the scores are static or, with preemption, linear.
+        """
+        if not isinstance(placer, CompiledPlacer):
             self._play(ordering, placer)
+        elif self.rules.preempt:
+            self._play_with_preemption(ordering, placer)
+        else:
+            self._play_without(ordering, placer)
         return self.outcome()
 
     def _play(self, ordering: Ordering, placer: Placer) -> None:
-        while self.advance():
-            moves = dispatch(self.view(), ordering, placer, self.rules)
+        more = True
+        while more:
+            moves = (
+                dispatch(self.view(), ordering, placer, self.rules) if self._world.sim["pending"][0] else Moves()
+            )
             for task in moves.preemptions:
                 self.preempt(task)
             for placement in moves.starts:
                 self.start(placement)
+            more = self.advance()
 
-    def _play_compiled(self, scores: NDArray[np.float64], code: int) -> None:
+    def _play_without(self, ordering: Ordering, placer: CompiledPlacer) -> None:
+        scores = ordering.static_scores(self.tasks)
+        if scores is None:
+            self._play(ordering, placer)
+            return
         lines = _lines(self._fixed, self._site, scores)
-        while True:
-            answer = mainloop.play_in_order(self._fixed, self._site, self._world, self._draft, lines, code)
-            if answer != NEED_SPACE:
-                break
+        self._repeat(
+            lambda: mainloop.play_in_order(self._fixed, self._site, self._world, self._draft, lines, placer.code)
+        )
+
+    def _play_with_preemption(self, ordering: Ordering, placer: CompiledPlacer) -> None:
+        scores = linear_scores(ordering, self.tasks)
+        if scores is None:
+            self._play(ordering, placer)
+            return
+        ranking, desk = _ranking(scores), self._desk()
+        fixed, site, draft, sight, code = self._fixed, self._site, self._draft, self._sight, placer.code
+        self._repeat(lambda: scored.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
+
+    def _repeat(self, run: Callable[[], int]) -> int:
+        """Call ``run``, the log made larger as often as it takes; what it answers then."""
+        while (answer := run()) == NEED_SPACE:
             self._grow()
         self._refuse_stall(answer)
+        return answer
+
+    def _desk(self) -> Desk:
+        every = np.arange(len(self.tasks), dtype=np.int32)
+        return Desk(
+            room=Room(self._world.free.copy(), self._world.cpus.copy(), self._world.memory.copy()),
+            roomy=Room(self._world.free.copy(), self._world.cpus.copy(), self._world.memory.copy()),
+            kept=np.zeros(len(self.tasks), dtype=np.uint8),
+            placed=new_placed(self._site, every),
+        )
 
     def outcome(self) -> Outcome:
         """What has come of it so far."""
@@ -239,6 +276,17 @@ def _lines(fixed: Fixed, site: Site, scores: NDArray[np.float64]) -> Queues:
         first=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         size=np.zeros(len(sizes), dtype=np.int64),
         heap=np.zeros(count, dtype=np.int32),
+    )
+
+
+def _ranking(scores: LinearScores) -> Ranking:
+    count = len(scores.base)
+    return Ranking(
+        weights=np.stack([scores.base, scores.per_remaining, scores.per_served], axis=1),
+        scores=np.zeros(count),
+        order=np.zeros(count, dtype=np.int32),
+        listed=np.zeros(count, dtype=np.uint8),
+        size=np.zeros(1, dtype=np.int64),
     )
 
 
