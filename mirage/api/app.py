@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 def create_app(service: ApiService) -> FastAPI:
     """The interface to one daemon."""
-    service = replace(service, gate=replace(service.gate, admins=service.gate.admins | service.admins))
     app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)
