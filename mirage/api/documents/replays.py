@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -77,19 +78,7 @@ class ReplayList(BaseModel):
 
 def wish_of(request: ReplayRequest) -> Wish:
     """What the daemon is to play."""
-    return Wish(
-        trace=request.trace,
-        cluster=request.cluster,
-        predictors=tuple(request.predictors),
-        nodes=request.nodes,
-        limit=request.limit,
-        start=request.start,
-        end=request.end,
-        every=request.every,
-        tick=request.tick,
-        links=request.links,
-        partition=request.partition,
-    )
+    return Wish(**request.model_dump() | {"predictors": tuple(request.predictors)})
 
 
 def replay_document(run: Run) -> ReplayDocument:
@@ -103,7 +92,6 @@ def replay_result(run: Run, result: dict[str, Any] | None) -> ReplayResult:
 
 
 def _fields(run: Run) -> dict[str, Any]:
-    wish = run.wish
     return {
         "id": run.run_id,
         "by": run.by,
@@ -114,17 +102,5 @@ def _fields(run: Run) -> dict[str, Any]:
         "problem": run.problem,
         "done": run.done,
         "total": run.total or None,
-        "request": ReplayRequest(
-            trace=wish.trace,
-            cluster=wish.cluster,
-            predictors=list(wish.predictors),
-            nodes=wish.nodes,
-            limit=wish.limit,
-            start=wish.start,
-            end=wish.end,
-            every=wish.every,
-            tick=wish.tick,
-            links=wish.links,
-            partition=wish.partition,
-        ),
+        "request": ReplayRequest(**asdict(run.wish)),
     }
