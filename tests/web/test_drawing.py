@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from html import unescape
 from itertools import combinations
+from math import comb
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.api.documents.chains import EntryDocument
+from mirage.api.documents.predictors import CalibrationPoint
+from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.picture import Life, handovers
 from mirage.api.web.rendering import told
@@ -115,3 +119,26 @@ def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() 
 def test_no_sentence_brings_markup_of_its_own(text: str) -> None:
     assert "<" not in re.sub(r"</?time[^<>]*>", "", str(told(text)))
     assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r"\d{4}-\d\d-\d\dT", text)
+
+
+@given(st.integers(1, 400), st.floats(0.01, 0.99))
+def test_likely_shares_are_the_binomials(forecasts: int, level: float) -> None:
+    """Against the sum of the exact chances, in fractions."""
+    low, high = likely_shares(level, forecasts)
+    within = sum(
+        comb(forecasts, count) * Fraction(level) ** count * (1 - Fraction(level)) ** (forecasts - count)
+        for count in range(round(low * forecasts), round(high * forecasts) + 1)
+    )
+    assert within >= Fraction(9, 10) - Fraction(1, 10**6)
+    assert low <= level + 1 / forecasts
+    assert high >= level - 1 / forecasts
+
+
+def test_a_curve_is_drawn_where_its_points_say() -> None:
+    points = [CalibrationPoint(level=level, share=share, forecasts=20) for level, share in ((0, 0), (0.5, 1))]
+    curve = draw_curve(points)
+    assert curve is not None
+    assert curve.dots == ((LEFT, TOP + SIDE), (LEFT + SIDE / 2, TOP))
+    assert curve.words.endswith("P0: 0% of 20; P50: 100% of 20.")
+    assert curve.forecasts == 20
+    assert draw_curve([]) is None

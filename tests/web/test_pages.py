@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,25 @@ def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing
         assert "79% of 34" in row.inner_text()
         assert "foresees no start" in seen.page.get_by_role("row", name="dqn").inner_text()
         assert seen.complaints == []
+
+
+def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, standing: str) -> None:
+    """As a picture with its words, and as a table that has every figure of it."""
+    with visit(browser, standing) as seen:
+        seen.go("/predictors")
+        curves = seen.page.locator("figure.curve")
+        assert curves.locator("figcaption b").all_inner_texts() == ["lookahead", "xgboost"]
+        assert curves.locator("figcaption small").all_inner_texts() == ["34 forecasts", "34 forecasts"]
+        assert "P90: 91% of 34" in (curves.nth(0).get_by_role("img").get_attribute("aria-label") or "")
+        assert [curves.nth(each).locator("circle").count() for each in (0, 1)] == [5, 3]
+        one, other = (curves.nth(each).bounding_box() for each in (0, 1))
+        assert one
+        assert other
+        assert one["y"] == other["y"]
+        assert "dqn, quantile" in seen.page.get_by_text("Nothing to draw").inner_text()
+        seen.page.get_by_text("The same as a table").click()
+        row = seen.page.locator("#calibration-figures").get_by_role("row", name="xgboost")
+        assert re.findall(r"\d+%|\d+", row.inner_text()) == ["24%", "56%", "76%", "34"]
 
 
 def test_a_mistake_in_the_form_is_said_beside_it(browser: Browser, standing: str) -> None:

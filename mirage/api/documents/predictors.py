@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.predictors.artifacts.shelf import Version
-    from mirage.replay.shadows import Measured
+    from mirage.replay.shadows import Calibrated, Measured
+
+
+class CalibrationPoint(BaseModel):
+    """Real starts against what was promised at one level."""
+
+    level: float
+    """Of the promise: 0.9 is P90."""
+    share: float
+    """Of real starts no later than foreseen at the level; as much as the level is right."""
+    forecasts: int
+    """That gave this level."""
 
 
 class PredictorDocument(BaseModel):
@@ -31,6 +42,8 @@ class PredictorDocument(BaseModel):
     """Chains, not over, whose links it times."""
     past: PastError | None
     """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+    calibration: list[CalibrationPoint]
+    """On the same forecasts, at every level that one gave, ascending."""
 
 
 class ModelVersion(BaseModel):
@@ -76,6 +89,9 @@ class ShadowResult(BaseModel):
     cost: float | None
     gain: float | None
     gain_error: float | None
+    """Standard error of the gain."""
+    calibration: list[CalibrationPoint]
+    """At every level that a forecast gave, ascending."""
 
 
 class ShadowResults(BaseModel):
@@ -116,10 +132,16 @@ def predictor_documents(
             shadow=name in shadows,
             fallback=name == fallback,
             chains=chains.get(name, 0) + (chains.get("", 0) if name == charge else 0),
-            past=_past(name, past),
+            past=past_error(found) if found is not None else None,
+            calibration=[calibration_point(each) for each in found.calibration] if found is not None else [],
         )
-        for name in names
+        for name, found in ((name, _measured(name, past)) for name in names)
     ]
+
+
+def calibration_point(kept: Calibrated) -> CalibrationPoint:
+    """How promises at one level were kept."""
+    return CalibrationPoint(level=kept.level, share=kept.share, forecasts=kept.forecasts)
 
 
 def model_version(version: Version) -> ModelVersion:
@@ -147,9 +169,9 @@ def shadow_result(measured: Measured) -> ShadowResult:
     return ShadowResult.model_validate(known)
 
 
-def _past(name: str, past: Mapping[str, Measured]) -> PastError | None:
+def _measured(name: str, past: Mapping[str, Measured]) -> Measured | None:
     """Trained models are measured by the folders of their versions: ``xgboost:/path/xgboost``."""
     found = past.get(name) or next(
         (each for key, each in past.items() if key.startswith(f"{name}:") and key.endswith(f"/{name}")), None
     )
-    return past_error(found) if found is not None and found.forecasts else None
+    return found if found is not None and found.forecasts else None
