@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson
+
 if TYPE_CHECKING:
     from mirage.bench.section import Section
 
@@ -19,7 +21,6 @@ Traces = Annotated[
 Models = Annotated[
     str, typer.Option(metavar="DIR", help="predictors: the trained models below; by default those in use.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def bench_command(
