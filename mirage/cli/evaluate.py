@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema, Trace, Workers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,10 +42,6 @@ evaluate_app = typer.Typer(
     help="Compare all methods on a trace: mirage evaluate TRACE ... is short for mirage evaluate replay TRACE ...",
 )
 
-Trace = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
-]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Out = Annotated[
     Path,
     typer.Option("-o", "--out", help="Folder of tables, models, episodes and reports; what is there is used."),
@@ -53,7 +51,6 @@ ValidateFrom = Annotated[str, typer.Option(help="Hand-overs from here on choose 
 TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learnt from.")]
 TestTo = Annotated[str, typer.Option(help="No episode starts after this.")]
 Methods = Annotated[str, typer.Option(help="Predictors, commas between: name or name:parameter, and oracle.")]
-Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
 ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, commas between; its own by default.")]
 Also = Annotated[
     str,
@@ -70,13 +67,9 @@ Errors = Annotated[
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Models of each learned method.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
 Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
-Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 Html = Annotated[bool, typer.Option("--html", help="Write report.html to --out as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
 
@@ -92,7 +85,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     train_from: TrainFrom = "",
     validate_from: ValidateFrom = "",
     methods: Methods = METHODS,
-    nodes: Nodes = "1,8",
+    nodes: NodeCounts = "1,8",
     cluster_nodes: ClusterNodes = "",
     also_with_nodes: Also = "",
     planner_error: Errors = "",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -23,36 +25,23 @@ if TYPE_CHECKING:
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 
-Trace = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
-]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
 ]
 Nodes = Annotated[int, typer.Option(min=1, help="Nodes of each link.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="No episode starts after this.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 Links = Annotated[int, typer.Option(min=2, help="Links of each chain.")]
 Tick = Annotated[str, typer.Option(help="Between decisions.")]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 OverlapPrice = Annotated[
     float, typer.Option(min=0.0, help="Cost of overlap where interruption costs 1, for policies that weigh them.")
 ]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 ProgressOut = Annotated[
     str, typer.Option("--progress", metavar="OUT", help="Keep in this file, as JSON, how far it is.")
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named."
-    ),
 ]
 
 

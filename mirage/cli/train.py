@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -26,15 +28,12 @@ JOBS, CPUS = 8, 8
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained model with its manifest.")]
 Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
 ValidateFrom = Annotated[
     str, typer.Option(help="Later hand-overs choose, earlier ones teach; by default the last quarter of the span.")
 ]
-Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Every = Annotated[str, typer.Option(help="Between hand-overs.")]
 Grid = Annotated[str, typer.Option(help="Between the submit times that are tried.")]
 Sizes = Annotated[
@@ -45,8 +44,6 @@ Sizes = Annotated[
         "time of little load little is learnt of waits.",
     ),
 ]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
-Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
 Seed = Annotated[
     str,
     typer.Option(help="Seed of the training; several, commas between, make a model each: OUT/seed-0 and so on."),
@@ -77,7 +74,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     start: Start,
     end: End,
     validate_from: ValidateFrom = "",
-    nodes: Nodes = "1,8",
+    nodes: NodeCounts = "1,8",
     limit: Limit = "48h",
     every: Every = "4h",
     grid: Grid = "30m",
