@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mirage.domain.decision import Standing
+    from mirage.domain.joblabels import JobLabels
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
@@ -229,6 +230,10 @@ class Simulation:
             views.pending_columns(self._state.world, self._state.registry),
             views.running_columns(self._state.world, self._state.registry),
         )
+
+    def labels(self) -> JobLabels:
+        """What the jobs of ``columns`` are called, and their accounts; takes longer than those."""
+        return views.job_labels(self._state.world, self._state.registry)
 
     def partitions(self) -> tuple[PartitionState, ...]:
         """Nodes of each partition by state."""
