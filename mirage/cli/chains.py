@@ -28,7 +28,6 @@ from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
     from mirage.client.client import Client
-    from mirage.client.documents import ChainPage
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
@@ -74,6 +73,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
         typer.echo(json.dumps(document))
         return
     from mirage.cli.chaintables import chain_columns, goes_on
+    from mirage.cli.silence import tell_silence
     from mirage.client.documents import ChainPage
     from mirage.client.reading import read
 
@@ -89,15 +89,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     ]
     columns = chain_columns(page.time)
     columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
-    _warn_of_silence(page)
-
-
-def _warn_of_silence(page: ChainPage) -> None:
-    from mirage.cli.instants import clock
-
-    if page.stale_since:
-        since = clock(page.stale_since)
-        typer.echo(f"The cluster has not answered since {since}: this is what was known then.", err=True)
+    tell_silence(page.stale_since)
 
 
 @chain_app.command("show")

@@ -65,6 +65,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     if as_json:
         typer.echo(json.dumps(document))
         return
+    from mirage.cli.silence import tell_silence
     from mirage.client.documents import QueuePage
     from mirage.client.reading import read
 
@@ -78,8 +79,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     ]
     columns = queue_columns(page.snapshot)
     columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
-    if page.stale_since:
-        typer.echo(f"The cluster has not answered since {page.stale_since.astimezone()}.", err=True)
+    tell_silence(page.stale_since)
 
 
 def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
