@@ -21,7 +21,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
     def show_allocation(caller: Reader) -> AllocationDocument:
         """The nodes on which one's own links run or ran lately; administrators see everybody's."""
         status = service.status()
-        seen = (record for record in status.chains if caller.is_admin or record.chain.owner == caller.name)
+        seen = (record for record in status.chains if caller.may_touch(record.chain.owner))
         return allocation_document(seen, status)
 
     return routes
