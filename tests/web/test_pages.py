@@ -147,6 +147,20 @@ def test_the_queue_is_told_by_partition_and_state(browser: Browser, standing: st
         assert set(seen.page.locator("td[data-label=State]").all_inner_texts()) == {"running"}
 
 
+def test_names_in_the_queue_are_ones_own(browser: Browser, loop: SeededLoop) -> None:
+    with seeded(loop, Peer(4_321, "bob")) as address, visit(browser, address) as seen:
+        seen.go("/queue")
+        told = {
+            row.locator("td").nth(0).inner_text() == "\N{EN DASH}": row.locator("td").nth(1).inner_text().split()
+            for row in seen.page.locator("tbody tr").all()
+        }
+        assert told[False][0] == "bob"
+        assert len(told[False]) == 2, "with the account"
+        assert told[True] not in ([], ["bob"])
+        assert len(told[True]) == 1
+        assert "where the site's policy says so" in seen.page.locator("main").inner_text()
+
+
 def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) -> None:
     with seeded(loop, Peer(4_321, "bob")) as address, visit(browser, address) as seen:
         seen.go("/")

@@ -11,18 +11,24 @@ from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mirage.control.questions import Foresight
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import JobColumns, Snapshot
+
+    Labels = Mapping[int, tuple[str, str]]
 
 
 class JobDocument(BaseModel):
     """One job."""
 
     job_id: int
+    name: str | None
+    """``null``: not known, or not for the caller to see."""
     user: str
+    account: str | None
+    """``null``: as with the name."""
     partition: str
     qos: str
     state: str
@@ -75,16 +81,19 @@ class JobPrediction(BaseModel):
 
 
 def job_documents(
-    jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, *, running: bool
+    jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, labels: Labels, *, running: bool
 ) -> Iterator[JobDocument]:
-    """These rows of the pending or the running jobs."""
+    """These rows of the pending or the running jobs; names and accounts are told of those in ``labels``."""
     now = snapshot.time
     for row in rows:
+        name, account = labels.get(int(jobs.job_id[row]), ("", ""))
         start, submit, limit = int(jobs.start[row]), int(jobs.submit[row]), int(jobs.limit[row])
         until = start if running else now
         yield JobDocument(
             job_id=int(jobs.job_id[row]),
+            name=_told(name),
             user=_named(snapshot.users, jobs.user[row]),
+            account=_told(account),
             partition=_named(snapshot.partition_names, jobs.partition[row]),
             qos=_named(snapshot.qos_names, jobs.qos[row]),
             state="RUNNING" if running else "PENDING",
@@ -98,6 +107,17 @@ def job_documents(
             priority=int(jobs.priority[row]) if jobs.priority[row] != ABSENT else None,
             waited=max(0, until - submit) if ABSENT not in (until, submit) else None,
         )
+
+
+def labels_of(jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, shown: Callable[[str], bool]) -> Labels:
+    """Names and accounts of those of the rows whose users' are ``shown``."""
+    seen = [row for row in rows if shown(_named(snapshot.users, jobs.user[row]))]
+    return snapshot.labels.of(jobs.job_id[seen].tolist()) if seen else {}
+
+
+def _told(text: str) -> str | None:
+    """What no text can say, stray bytes of another encoding, becomes a question mark."""
+    return text.encode(errors="replace").decode() or None
 
 
 def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:

@@ -49,11 +49,13 @@ def cluster_routes(service: ApiService) -> APIRouter:
     ) -> QueueDocument:
         """Pending and running jobs as squeue shows them, by their numbers.
 
+        Names and accounts are told of one's own jobs, administrators' of all; of others' where the policy says so.
         Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.
         """
         status, after = service.status(), read_number(cursor) if cursor else 0
         sought = Sought(caller.name if user == "me" else user, partition, state)
-        page = queue_page(status.snapshot, sought, after, limit)
+        shown_of = service.gate.policy().names_shown_to(caller)
+        page = queue_page(status.snapshot, sought, after, limit, shown_of)
         return QueueDocument(
             snapshot=instant(status.snapshot.time) if status.cycles else None,
             stale_since=instant(status.stale_since),
