@@ -41,6 +41,8 @@ Id = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
+_PAGE = 1_000
+"""Chains at a time: the fewer pages, the less can change between two of them."""
 _STATES = ("active", "paused", "done", "stopped")
 
 
@@ -153,13 +155,13 @@ def _list(client: Client, *, every: bool) -> Any:
     from mirage.client.errors import Refusal
 
     if not every:
-        return whole(client, "/chains", "chains")
+        return whole(client, "/chains", "chains", limit=_PAGE)
     try:
-        return whole(client, "/chains", "chains", all=True)
+        return whole(client, "/chains", "chains", all=True, limit=_PAGE)
     except Refusal as refusal:
         if refusal.status != 403:
             raise
-        return whole(client, "/chains", "chains")
+        return whole(client, "/chains", "chains", limit=_PAGE)
 
 
 def _states(text: str) -> frozenset[str]:

@@ -51,7 +51,11 @@ class Problem(BaseModel):
 
 
 class DescribedApp(FastAPI):
-    """An application whose description is whole."""
+    """An application whose description is whole.
+
+    FastAPI's own telemetry is off: the daemon's is in ``/metrics`` and its log, and environment variables are not
+    to make it send more anywhere.
+    """
 
     def __init__(self, title: str, version: str) -> None:
         super().__init__(
@@ -62,6 +66,7 @@ class DescribedApp(FastAPI):
             license_info={"name": "MIT", "identifier": "MIT"},
             docs_url=None,
             redoc_url=None,
+            telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
             generate_unique_id_function=_name,
         )
 
