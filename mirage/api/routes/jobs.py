@@ -52,7 +52,7 @@ def job_routes(service: ApiService) -> APIRouter:
         A page asks about at most 8 different shapes of jobs; those of further shapes have Slurm's plan only.
         """
         name = caller.name if user == "me" else user
-        if name != caller.name and not caller.is_admin:
+        if not caller.may_touch(name):
             raise NotPermitted(f"{caller.name} may ask about own jobs; /queue shows those of others")
         snapshot = service.status().snapshot
         after = read_number(cursor) if cursor else 0
@@ -97,8 +97,7 @@ def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
 def _row_of(job_id: int, caller: Caller, snapshot: Snapshot) -> int:
     """Another's job is none: nothing tells that there is one."""
     for row in np.flatnonzero(snapshot.pending.job_id == job_id).tolist():
-        owner = snapshot.users[int(snapshot.pending.user[row])]
-        if caller.is_admin or owner == caller.name:
+        if caller.may_touch(snapshot.users[int(snapshot.pending.user[row])]):
             return int(row)
     raise HTTPException(404, f"job {job_id} is none of your pending jobs, as of the last look at the queue")
 
