@@ -87,10 +87,6 @@ class Simulation:
         """The simulated clock (s)."""
         return self._state.now
 
-    def next_event_time(self) -> int:
-        """When the next thing is due; ``NEVER`` if nothing is."""
-        return int(engine.next_time(self._state.fixed, self._state.world))
-
     def run_until(self, time: int) -> None:
         """Handle everything due at or before ``time``; the clock then shows ``time``."""
         state = self._state
