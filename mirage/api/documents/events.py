@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.timeline import foreseen_by
 from mirage.api.documents.visible import Visible
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from mirage.store.journal import JournalLine
 
 
-class EntryEvent(BaseModel):
+class EntryEvent(Described):
     """One line of the journal; the event's name is its kind."""
 
     cursor: int
@@ -36,7 +35,7 @@ class EntryEvent(BaseModel):
     overlap: int | None
 
 
-class CycleEvent(BaseModel):
+class CycleEvent(Described):
     """What one look at the cluster led to; the event's name is ``cycle``, and it has no id."""
 
     time: str | None

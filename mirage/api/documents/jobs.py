@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
@@ -20,22 +19,29 @@ if TYPE_CHECKING:
     Labels = Mapping[int, tuple[str, str]]
 
 
-class JobDocument(BaseModel):
+class JobDocument(Described):
     """One job."""
 
     job_id: int
+    """Slurm's number; the tasks of an array that still wait share one."""
     name: str | None
     """``null``: not known, or not for the caller to see."""
     user: str
+    """Whose job it is."""
     account: str | None
     """``null``: as with the name."""
     partition: str
+    """The first, where it would take any of several."""
     qos: str
+    """As Slurm calls it."""
     state: str
     """PENDING or RUNNING."""
     nodes: int
+    """How many it asks for, or holds."""
     limit: int | None
+    """Time limit; ``null``: the partition's."""
     submit: str | None
+    """When it was submitted."""
     eligible: str | None
     """``null``: not yet known, as for held jobs and those that depend on others."""
     start: str | None
@@ -45,6 +51,7 @@ class JobDocument(BaseModel):
     planned_start: str | None
     """Pending: Slurm's own plan."""
     priority: int | None
+    """As Slurm reckons it."""
     waited: int | None
     """Seconds from submission to start, or so far."""
 
@@ -56,26 +63,33 @@ class PendingJob(JobDocument):
     """Median of when such a job would start if it were submitted only now: this one should start no later.
     ``null``: nothing is foreseen, or it is held."""
     predicted_start_p10: str | None
+    """One in ten would start no later."""
     predicted_start_p90: str | None
+    """Nine in ten would."""
     predictor: str
+    """Who foresees it; empty: nobody."""
 
 
-class PendingJobs(BaseModel):
+class PendingJobs(Described):
     """Somebody's pending jobs."""
 
     snapshot: str | None
+    """When the queue was looked at."""
     stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
     user: str
+    """Whose jobs they are."""
     jobs: list[PendingJob]
     """In order of their numbers."""
     next: str | None
     """``cursor`` of the next page; ``null``: this is the last."""
 
 
-class JobPrediction(BaseModel):
+class JobPrediction(Described):
     """One pending job: Slurm's plan for it, and what the predictors foresee for another of its shape."""
 
     job: JobDocument
+    """As the last look at the queue showed it."""
     alike: PredictionList
     """As if such a job were submitted now: one that is queued already should start no later."""
 

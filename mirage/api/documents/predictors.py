@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.predictions import PastError, past_error
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mirage.replay.shadows import Calibrated, Measured
 
 
-class CalibrationPoint(BaseModel):
+class CalibrationPoint(Described):
     """Real starts against what was promised at one level."""
 
     level: float
@@ -29,13 +30,15 @@ class CalibrationPoint(BaseModel):
     """That gave this level."""
 
 
-class PredictorDocument(BaseModel):
+class PredictorDocument(Described):
     """One predictor that decides, watches or could be asked."""
 
     name: str
     """As the configuration or a chain names it."""
     in_charge: bool
+    """It times the links of chains that name nobody."""
     shadow: bool
+    """It is asked at each decision and decides nothing."""
     fallback: bool
     """It answers where another cannot."""
     chains: int
@@ -46,24 +49,30 @@ class PredictorDocument(BaseModel):
     """On the same forecasts, at every level that one gave, ascending."""
 
 
-class ModelVersion(BaseModel):
+class ModelVersion(Described):
     """One version of a trained model."""
 
     name: str
+    """Of the predictor."""
     version: str
+    """Names it among those of the same predictor."""
     current: bool
     """Whether it is the one in use where the predictor is named without a version."""
     cluster: str
+    """On which it was trained."""
     first: str | None
     """The first hand-over that it has learnt from; of traces without a calendar, in their own time."""
     last: str | None
+    """The last one, in the same time."""
     handovers: int
+    """How many it has learnt from."""
     metrics: dict[str, float]
     """How it did on the hand-overs kept for validation, as its training says."""
     manifest: dict[str, Any]
+    """All that its training has written down."""
 
 
-class PredictorList(BaseModel):
+class PredictorList(Described):
     """All of it."""
 
     installed: list[str]
@@ -71,50 +80,67 @@ class PredictorList(BaseModel):
     predictors: list[PredictorDocument]
     """Those at work."""
     models: list[ModelVersion]
+    """Trained models that are kept."""
 
 
-class ShadowResult(BaseModel):
+class ShadowResult(Described):
     """One predictor over all hand-overs of the last 30 days. Hours, as ``mirage models shadow`` tells them."""
 
     predictor: str
+    """As the configuration or a chain names it."""
     in_charge: bool
+    """Of at least one of the hand-overs."""
     forecasts: int
+    """Made as links were really submitted."""
     error: float | None
+    """Median of real start less foreseen median: above 0, jobs start later than foreseen."""
     absolute_error: float | None
+    """Mean."""
     pinball: float | None
+    """Mean quantile loss over levels and hand-overs."""
     coverage: float | None
+    """Share of real starts within P10 to P90; 0.8 is right."""
     handovers: int
+    """Those of which its own hand-over can be estimated."""
     interruption: float | None
+    """Estimated mean of its own hand-overs."""
     overlap: float | None
+    """Estimated mean of its own hand-overs."""
     cost: float | None
+    """Estimated, in weighted hours a hand-over."""
     gain: float | None
+    """By how much that is less than of the predictor in charge, on the same hand-overs."""
     gain_error: float | None
     """Standard error of the gain."""
     calibration: list[CalibrationPoint]
     """At every level that a forecast gave, ascending."""
 
 
-class ShadowResults(BaseModel):
+class ShadowResults(Described):
     """Predictors in charge and in shadow, compared: those in charge first, then by gain."""
 
     predictors: list[ShadowResult]
+    """Those in charge first, then by gain."""
 
 
-class Promotion(BaseModel):
+class Promotion(Described):
     """Which version to put in use."""
 
     model_config = ConfigDict(extra="forbid")
 
     version: str
+    """As the list of models names it."""
     force: bool = False
     """Also where it did worse in shadow."""
 
 
-class ModelAnswer(BaseModel):
+class ModelAnswer(Described):
     """What came of it."""
 
     sentence: str
+    """What came of it, for people."""
     model: ModelVersion
+    """The one in use now."""
 
 
 def predictor_documents(

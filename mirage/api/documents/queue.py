@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.jobs import JobDocument, code_of, job_documents, labels_of
 
 if TYPE_CHECKING:
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from mirage.domain.snapshot import JobColumns, Snapshot
 
 
-class QueueDocument(BaseModel):
+class QueueDocument(Described):
     """One page of it, in order of the jobs' numbers."""
 
     snapshot: str | None
+    """When the queue was looked at; ``null``: never yet."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     total: int
     """Jobs that the question is about, on all pages."""
     jobs: list[JobDocument]
+    """By their numbers."""
     next: str | None
     """``cursor`` of the next page; ``null``: this is the last."""
 
