@@ -104,7 +104,7 @@ def _document(version: Version) -> dict[str, Any]:
 def _table(versions: tuple[Version, ...]) -> Table:
     from rich.table import Table
 
-    from mirage.replay.plan import spell_instant
+    from mirage.domain.instants import spell_instant
 
     table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
     for version in versions:

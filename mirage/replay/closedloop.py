@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.decision import Wants
+from mirage.domain.instants import spell_instant
 from mirage.replay.episodes import Played, play_episode, policy_predictor
 from mirage.replay.opening import Background
 from mirage.replay.outcome import QueueHistory, ReplayResult
-from mirage.replay.plan import spell_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
