@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
+from mirage.backends.wholefile import write_anew
 from mirage.bootstrap.worlds import Lore, World
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
@@ -48,9 +49,7 @@ def _own_clock(file: Path, rate: float) -> AcceleratedClock:
     if file.exists() and (clock := read_clock(file)).rate == rate:
         return clock
     clock = AcceleratedClock(time.time(), rate)
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps({"t0": clock.t0, "rate": clock.rate}), encoding="utf-8")
-    new.replace(file)
+    write_anew(file, json.dumps({"t0": clock.t0, "rate": clock.rate}).encode())
     return clock
 
 

@@ -119,14 +119,9 @@ def _replay(
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
     """Writes the file anew with each episode; who reads it never finds half of it."""
-    path = Path(name)
+    from mirage.backends.wholefile import write_anew
 
-    def played(done: int, total: int) -> None:
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(json.dumps({"done": done, "total": total}), encoding="utf-8")
-        new.replace(path)
-
-    return played
+    return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
 
 
 def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
