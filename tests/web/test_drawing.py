@@ -16,7 +16,7 @@ from mirage.api.documents.predictors import CalibrationPoint
 from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.picture import Life, handovers
-from mirage.api.web.rendering import told
+from mirage.api.web.rendering import spoken, told
 from mirage.api.web.story import condense
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import calendar, relative, seconds_of, span
@@ -142,3 +142,33 @@ def test_a_curve_is_drawn_where_its_points_say() -> None:
     assert curve.words.endswith("P0: 0% of 20; P50: 100% of 20.")
     assert curve.forecasts == 20
     assert draw_curve([]) is None
+
+
+@given(st.text())
+def test_what_is_spoken_keeps_its_words_and_nothing_of_it_is_markup(text: str) -> None:
+    shown = str(spoken(text))
+    assert unescape(re.sub("</?code>", "", shown)).replace("`", "") == text.replace("`", "")
+    assert set(re.findall("<[^>]*>", shown)) <= {"<code>", "</code>"}
+
+
+def test_commands_in_a_sentence_look_so() -> None:
+    assert spoken("there is none; `mirage chains` lists `<b>`") == (
+        "there is none; <code>mirage chains</code> lists <code>&lt;b&gt;</code>"
+    )
+
+
+@given(st.integers(1, 900), st.text(min_size=1, max_size=60))
+def test_a_label_that_fits_a_phone_fits_everywhere(length: int, label: str) -> None:
+    (bar,) = draw_lane(Lane("n1", (Piece(0, length, label),)), Axis(0, 1_000)).bars
+    longer = draw_lane(Lane("n1", (Piece(0, 1_000, label),)), Axis(0, 1_000)).bars[0]
+    order = ("none", "wide", "all")
+    assert order.index(bar.fits) <= order.index(longer.fits)
+    assert (bar.fits == "none") == (6.8 * len(label) + 9 > 1_040 * bar.width / 100)
+
+
+@given(spans)
+def test_midnights_are_dates(ends: list[int]) -> None:
+    """Else nobody could tell on which day it is noon."""
+    axis = Axis(*ends)
+    assert all(tick.is_date == (tick.instant % 86_400 == 0) for tick in axis.ticks)
+    assert axis.by_days == all(tick.is_date for tick in axis.ticks)

@@ -52,6 +52,7 @@ def test_a_page_is_whole_on_every_screen_and_for_everybody(browser: Browser, sta
         for width in (1_024, 910, 768, PHONE[0]):
             seen.page.set_viewport_size({"width": width, "height": PHONE[1]})
             assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+            assert _squeezed(seen.page) == [], width
         assert _findings(seen.page) == []
         assert seen.complaints == []
         assert seen.strangers == []
@@ -185,6 +186,19 @@ def test_a_cluster_that_does_not_answer_is_told_above_all(browser: Browser, tmp_
 
 def _open_all(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+
+
+def _squeezed(page: Page) -> list[str]:
+    """Cells in which hardly a word has room on a line."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll('th, td')].filter(cell => {
+            const inside = document.createRange();
+            inside.selectNodeContents(cell);
+            const lines = inside.getBoundingClientRect().height / 20;
+            return cell.innerText.length > 4 && lines > 3 + cell.innerText.length / 6;
+        }).map(cell => cell.innerText)"""
+    )
+    return found
 
 
 def _findings(page: Page) -> list[str]:
