@@ -70,14 +70,15 @@ class _Source:
         self.load = Load()
         self._request, self._interval = request, 1 / rate
         self._loop = asyncio.get_running_loop()
-        self._free: list[_Asker] = []
+        self._free: deque[_Asker] = deque()
+        """Taken in turn: one that is idle for seconds is closed by the server."""
         self._due: deque[tuple[float, Load]] = deque()
         self._open = 0
         self._next: asyncio.TimerHandle | None = None
 
     def start(self, askers: list[_Asker]) -> None:
         """From now on."""
-        self._free = askers
+        self._free.extend(askers)
         self._schedule(self._loop.time())
 
     async def drain(self) -> None:
@@ -110,7 +111,7 @@ class _Source:
 
     def _send(self) -> None:
         while self._due and self._free:
-            self._free.pop().ask(self._request, self._due.popleft())
+            self._free.popleft().ask(self._request, self._due.popleft())
 
 
 class _Asker(asyncio.Protocol):
