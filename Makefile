@@ -1,18 +1,26 @@
-.PHONY: demo test lint types contract testbed reference openapi package package-test image screens man clean
+.PHONY: demo plugins test lint types contract testbed reference openapi package package-test image screens man clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
 PLUGINS := -e plugins/mirage-encoders $(foreach name,random-forest xgboost dqn policy-gradient,-e 'plugins/mirage-$(name)[train]')
 
-$(V)/.ready: pyproject.toml constraints.txt $(wildcard plugins/*/pyproject.toml)
+# All but the predictors that learn and what Mirage is tested with: those take gigabytes.
+$(V)/.installed: pyproject.toml constraints.txt
 	$(PY) -m venv .venv
 	$(V)/pip install --quiet --upgrade 'pip>=25.1'
-	$(V)/pip install --quiet -c constraints.txt -e '.[all,train,slurm]' $(PLUGINS) --group dev
+	$(V)/pip install --quiet -c constraints.txt -e '.[all]'
 	$(V)/mirage demo --prepare
 	touch $@
 
-demo: $(V)/.ready
+$(V)/.ready: $(V)/.installed $(wildcard plugins/*/pyproject.toml)
+	$(V)/pip install --quiet -c constraints.txt -e '.[all,train,slurm]' $(PLUGINS) --group dev
+	touch $@
+
+demo: $(V)/.installed
 	$(V)/mirage demo
+
+# The predictors that learn, and all that a developer needs.
+plugins: $(V)/.ready
 
 test: lint types contract
 	$(V)/pytest -n 2
@@ -49,9 +57,9 @@ reference: $(V)/.ready
 package:
 	deploy/package/build deb tar
 
-# The package on a clean machine; needs a container engine, and MIRAGE_BASE_IMAGE (tests/containers.py).
+# The packages on clean machines; needs a container engine, rpmbuild for the rpm, and MIRAGE_BASE_IMAGE (tests/containers.py).
 package-test: $(V)/.ready package
-	MIRAGE_PACKAGE=$$(ls -t dist/*.deb | head -1) $(V)/pytest -n 0 tests/deploy/test_installed_package.py -rs
+	MIRAGE_PACKAGE=$$(ls -t dist/*.deb | head -1) $(V)/pytest -n 0 tests/deploy/test_installed_package.py tests/deploy/test_installed_rpm.py -rs
 
 image:
 	docker build -f deploy/container/Dockerfile -t mirage $(if $(MIRAGE_BASE_IMAGE),--build-arg BASE=$(MIRAGE_BASE_IMAGE)) .

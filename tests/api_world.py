@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mirage.api.access.gate import Gate
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
 from mirage.backends.acting.orders import OrderDesk
@@ -145,7 +146,12 @@ def world() -> Iterator[World]:
     loop = HandLoop()
     desk = OrderDesk(lambda user, order_id, answer: None)
     service = ApiService(
-        lambda: loop.status, loop.commands.put, loop.entries, desk, frozenset({"bin"}), {"steering": "nice"}
+        lambda: loop.status,
+        loop.commands.put,
+        loop.entries,
+        desk,
+        {"steering": "nice"},
+        gate=Gate(frozenset({"bin"})),
     )
     server = ApiServer(service, folder / "api.sock")
     thread = threading.Thread(target=loop.run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
@@ -13,6 +12,7 @@ from mirage.api.conventions.bounds import Bounds
 from mirage.api.conventions.description import DescribedApp
 from mirage.api.conventions.faults import Faults
 from mirage.api.conventions.problems import install_problems
+from mirage.api.conventions.ready import ReadyAnswers, ReadyLayer
 from mirage.api.conventions.repeats import Repeats
 from mirage.api.conventions.requestlog import RequestLog
 from mirage.api.routes.about import about_routes
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 def create_app(service: ApiService) -> FastAPI:
     """The interface to one daemon."""
-    service = replace(service, gate=replace(service.gate, admins=service.gate.admins | service.admins))
     app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)
-    _install_conventions(app, service)
+    ready = ReadyAnswers(service.status)
+    _install_conventions(app, service, ready)
     routes = APIRouter(prefix="/api/v1")
-    routes.include_router(chain_routes(service))
+    routes.include_router(chain_routes(service, ready))
     routes.include_router(timeline_routes(service))
     routes.include_router(event_routes(service))
     routes.include_router(cluster_routes(service))
@@ -72,8 +72,9 @@ def create_app(service: ApiService) -> FastAPI:
     return app
 
 
-def _install_conventions(app: FastAPI, service: ApiService) -> None:
+def _install_conventions(app: FastAPI, service: ApiService, ready: ReadyAnswers) -> None:
     """What holds at all addresses, the innermost layer first."""
+    app.add_middleware(ReadyLayer, answers=ready)
     if service.audit is not None:
         app.add_middleware(Auditing, log=service.audit, now=service.now)
     if service.answers is not None:

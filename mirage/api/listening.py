@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirage.api.access.peer import PeerProtocol
+from mirage.api.access.protocol import PeerProtocol
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:

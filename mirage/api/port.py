@@ -113,8 +113,6 @@ class ApiService:
     """The last so many entries of the journal about a chain, newest first. May raise ``StoreUnavailable``."""
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders; ``None`` where links are submitted in another way."""
-    admins: frozenset[str] = frozenset()
-    """Users who see and change the chains of all; root does anyway."""
     chain_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What a new chain gets where its owner does not say, in the form of a chain's document."""
     patience: float = 60.0

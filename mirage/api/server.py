@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+import uvloop
 
 from mirage.api.access.caller import Caller
-from mirage.api.access.peer import PeerProtocol
+from mirage.api.access.protocol import PeerProtocol
 from mirage.api.app import create_app
 from mirage.api.routes.tokens import login_link
 from mirage.domain.errors import ConfigError
@@ -101,7 +102,7 @@ class ApiServer:
         config = uvicorn.Config(
             app,
             ws="none",
-            loop="asyncio",
+            loop="none",
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -127,7 +128,8 @@ class ApiServer:
     def _serve(self) -> None:
         """The thread: whatever happens here must not reach the loop."""
         try:
-            asyncio.run(self._serve_all())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve_all())
         except Exception:
             _LOG.exception("the interface on %s has ended; the loop goes on without it", self._path)
 

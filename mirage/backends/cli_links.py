@@ -127,6 +127,7 @@ class LinkMemory:
             links=links,
             rivals=self.rivals,
             unaccounted=self.unaccounted,
+            labels=queue.labels,
         )
 
 

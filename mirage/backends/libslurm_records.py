@@ -27,6 +27,7 @@ def job_record(job: Any) -> Record:
         "name": job.name,
         "user_name": job.user_name,
         "user_id": job.user_id,
+        "account": job.account,
         "partition": job.partition,
         "qos": job.qos,
         "node_count": set_number(job.num_nodes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NOTHING_EXPECTED
@@ -29,7 +30,9 @@ class PacedCluster:
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now."""
-        return self._present().snapshot(queue=queue, expected=expected)
+        cluster = self._present()
+        seen = cluster.snapshot(queue=queue, expected=expected)
+        return replace(seen, labels=cluster.simulation.labels()) if queue else seen
 
     def submit(self, request: JobRequest) -> JobId:
         """Submit a job. Raises ``SubmissionRejected``."""

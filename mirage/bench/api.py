@@ -1,8 +1,9 @@
 """How the interface answers under load, and what that costs the loop beside it.
 
-One process is the daemon: it cycles over a busy cluster and serves its socket. Another asks for the list of all
-chains at a steady rate, whether or not answers come: a request's time counts from when it was due. Blocks with and
-without load take turns, so that whatever else the machine does falls on both.
+One process is the daemon: it cycles over a busy cluster without a pause and serves its socket. Another asks for
+the list of all chains at a steady rate, whether or not answers come: a request's time counts from when it was due.
+Quiet and loaded slices of a few cycles take turns, now the one first, now the other; what is compared is each
+pair, so that whatever else the machine does falls on both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import statistics
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,83 +26,95 @@ from mirage.bench.section import Section
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
 SIZE = standin.Size(5_000, 500, 500, 500, 20)
 RATE = 200
 """Requests a second."""
-BLOCKS = 6
-"""Half of them under load."""
-CYCLES = 5
-"""In each block."""
-PAUSE = 0.5
-"""Seconds between two cycles of a block."""
+CYCLES = 2
+"""In a slice: the stand-in for Slurm has two answers by turns."""
+_TARGETS = (
+    ("GET /chains, the page that a client gets by default", "/api/v1/chains?all=true", 12),
+    ("GET /chains, all of them in one page", "/api/v1/chains?all=true&limit=1000", 6),
+)
+"""What is asked for, and for how many pairs of slices."""
 _PATIENCE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """What the loop's cycles of one block took, in seconds."""
+class Slice:
+    """What the loop's cycles took on average, in seconds."""
 
-    wall: tuple[float, ...]
-    cpu: tuple[float, ...]
+    wall: float
+    unhindered: float
+    """Of that, without the wait for a processor that had other work; what is left is work, files, and the wait for
+    the interpreter."""
+    cpu: float
     """Of the loop's own thread."""
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Quiet and loaded slices, each with its neighbour."""
+
+    quiet: list[Slice]
+    loaded: list[Slice]
+    loads: list[Load]
 
 
 def measure_api(say: Callable[[str], None]) -> tuple[Section, ...]:
     """``say`` is told what is measured next."""
+    sections: list[Section] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         now = int(time.time())
         standin.install(folder, SIZE, records(SIZE.chains, now), now, SEED)
-        idle, busy, loads = _measured(folder, now, say)
-    return (_answers(loads), _cycles(idle, busy))
+        with (
+            _process(_daemon, folder, now) as daemon,
+            _process(run_load, str(folder / "api.sock"), RATE) as client,
+        ):
+            _heard(daemon)  # it answers
+            for title, target, count in _TARGETS:
+                say(f"{title}: {count} pairs of slices, {RATE} requests/s in one of each")
+                pairs = _measured(daemon, client, target, count)
+                sections += [_answers(title, pairs.loads), _cycles(pairs)]
+            for process in (daemon, client):
+                process.send("")
+    return tuple(sections)
 
 
-def _measured(folder: Path, now: int, say: Callable[[str], None]) -> tuple[list[Block], list[Block], list[Load]]:
+@contextmanager
+def _process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """A process of its own, and the line to it."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    daemon = context.Process(target=_daemon, args=(folder, now, theirs), daemon=True)
-    daemon.start()
+    process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
+    process.start()
     theirs.close()
     try:
-        _heard(ours)  # it answers
-        blocks: tuple[list[Block], list[Block]] = ([], [])
-        loads: list[Load] = []
-        for turn in range(BLOCKS):
-            loaded = bool(turn % 2)
-            say(f"block {turn + 1} of {BLOCKS}, {f'{RATE} requests/s' if loaded else 'no load'}")
-            block, load = _block(ours, folder, loaded=loaded)
-            blocks[loaded].append(block)
-            loads += [load] if load else []
-        ours.send("end")
+        yield ours
+        process.join(10)
     finally:
-        daemon.join(10)
-        daemon.kill()
-    return (*blocks, loads)
+        process.kill()
 
 
-def _block(daemon: Connection, folder: Path, *, loaded: bool) -> tuple[Block, Load | None]:
-    if not loaded:
-        daemon.send("block")
-        idle: Block = _heard(daemon)
-        return idle, None
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=run_load, args=(str(folder / "api.sock"), RATE, theirs), daemon=True)
-    client.start()
-    theirs.close()
-    try:
-        _heard(ours)  # it asks
-        daemon.send("block")
-        block: Block = _heard(daemon)
-        ours.send("end")
-        load: Load = _heard(ours)
-    finally:
-        client.join(10)
-        client.kill()
-    return block, load
+def _measured(daemon: Connection, client: Connection, target: str, count: int) -> Pairs:
+    pairs = Pairs([], [], [])
+    for turn in range(count):
+        for loaded in (False, True) if turn % 2 else (True, False):
+            if loaded:
+                _ask(client, target)
+                pairs.loaded.append(_ask(daemon, "cycle"))
+                pairs.loads.append(_ask(client, "enough"))
+            else:
+                pairs.quiet.append(_ask(daemon, "cycle"))
+    return pairs
+
+
+def _ask(other: Connection, words: str) -> Any:
+    other.send(words)
+    return _heard(other)
 
 
 def _heard(other: Connection) -> Any:
@@ -116,6 +130,7 @@ def _heard(other: Connection) -> Any:
 def _daemon(folder: Path, now: int, parent: Connection) -> None:
     from mirage.bootstrap.service import build
     from mirage.config.model import Config
+    from mirage.daemon.settling import settle
 
     logging.basicConfig(filename=folder / "log", level=logging.WARNING)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
@@ -135,29 +150,32 @@ def _daemon(folder: Path, now: int, parent: Connection) -> None:
     interface.start()
     for _ in range(2):  # everything is read for the first time
         service.loop.cycle()
+    settle()
     parent.send(None)
-    while parent.recv() == "block":
+    while parent.recv():
         parent.send(_cycled(service.loop.cycle))
     interface.stop()
     service.close()
 
 
-def _cycled(cycle: Callable[[], object]) -> Block:
-    wall, cpu = [], []
+def _cycled(cycle: Callable[[], object]) -> Slice:
+    began, delayed, worked = time.perf_counter(), _delay(), time.thread_time()
     for _ in range(CYCLES):
-        began, worked = time.perf_counter(), time.thread_time()
         cycle()
-        wall.append(time.perf_counter() - began)
-        cpu.append(time.thread_time() - worked)
-        time.sleep(PAUSE)
-    return Block(tuple(wall), tuple(cpu))
+    wall, cpu = time.perf_counter() - began, time.thread_time() - worked
+    return Slice(wall / CYCLES, (wall - (_delay() - delayed)) / CYCLES, cpu / CYCLES)
 
 
-def _answers(loads: list[Load]) -> Section:
+def _delay() -> float:
+    """Seconds that this thread could have run and had no processor, by the kernel's count."""
+    return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+
+
+def _answers(title: str, loads: list[Load]) -> Section:
     times = sorted(seconds for load in loads for seconds in load.seconds)
     length = sum(load.length for load in loads)
     return Section(
-        f"GET /chains of {SIZE.chains} chains, {RATE} requests/s, beside the loop on one machine",
+        f"{title}: {SIZE.chains} chains, {RATE} requests/s, while the loop cycles on the same machine",
         (
             ("requests", f"{len(times):,} in {length:.0f} s ({len(times) / length:.0f}/s)"),
             ("not answered with 200", f"{sum(load.failed for load in loads)}"),
@@ -170,15 +188,25 @@ def _answers(loads: list[Load]) -> Section:
     )
 
 
-def _cycles(idle: list[Block], busy: list[Block]) -> Section:
-    wall = _compared([block.wall for block in idle], [block.wall for block in busy])
-    cpu = _compared([block.cpu for block in idle], [block.cpu for block in busy])
-    rows = (("real time", wall), ("processor time of the loop's thread", cpu))
-    return Section(f"One cycle, median of {len(idle) * CYCLES} each", rows)
-
-
-def _compared(idle: list[tuple[float, ...]], busy: list[tuple[float, ...]]) -> str:
-    without, under = (
-        statistics.median(seconds for block in blocks for seconds in block) for blocks in (idle, busy)
+def _cycles(pairs: Pairs) -> Section:
+    kinds = {
+        "real time": "wall",
+        "the same without waits for a processor": "unhindered",
+        "processor time of the loop's thread": "cpu",
+    }
+    rows = [
+        (label, _compared(*([getattr(each, kind) for each in half] for half in (pairs.quiet, pairs.loaded))))
+        for label, kind in kinds.items()
+    ]
+    return Section(
+        f"One cycle, {len(pairs.quiet)} pairs of {CYCLES} cycles without load and under it", tuple(rows)
     )
-    return f"{without:.3f} s without load, {under:.3f} s under it: x {under / without:.2f}"
+
+
+def _compared(quiet: list[float], loaded: list[float]) -> str:
+    ratios = [under / without for without, under in zip(quiet, loaded, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return (
+        f"{statistics.median(quiet):.3f} s without load, {statistics.median(loaded):.3f} s under it: "
+        f"x {middle:.2f}, half of the pairs within {low:.2f} and {high:.2f}"
+    )

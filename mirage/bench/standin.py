@@ -89,7 +89,7 @@ def _queue(
         times = (submit, submit, start, end, _LIMITS[limit])
         on = f"c[{k + 1}-{k + nodes}]" if runs else ""
         where = (nodes, f"part{partition}", "normal", priority, 0, 0, "", on, reason, f"run-{k}", "(null)")
-        rows.append(_row(1_000 + k, 1_000 + k, state, f"user{user}", *times, *where))
+        rows.append(_row(1_000 + k, 1_000 + k, state, f"user{user}", f"group{user % 20}", *times, *where))
     return rows + [_link_row(record) for record in records]
 
 
@@ -97,7 +97,7 @@ def _link_row(record: ChainRecord) -> str:
     link, chain = record.links[-1], record.chain
     times = (link.submit, link.submit, link.start, link.end, "2-00:00:00")
     where = (1, "part0", "normal", 1_000, 0, 0, "", "c1", "None", chain.name, link.tag)
-    return _row(link.job_id, link.job_id, "RUNNING", chain.owner, *times, *where)
+    return _row(link.job_id, link.job_id, "RUNNING", chain.owner, "group0", *times, *where)
 
 
 def _nodes(size: Size) -> list[str]:

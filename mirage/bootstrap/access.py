@@ -28,6 +28,7 @@ def build_gate(config: Config, tokens: TokenStore) -> Gate:
     built_in = Policy()
     key = session_key(Path(config.service.state, _KEY_FILE))
     return Gate(
+        admins=frozenset(section.admins),
         policy=lambda: policy.value if policy else built_in,
         tokens=TokenBook(tokens),
         slurm=slurm_tokens(section),

@@ -8,43 +8,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.estimates import WhereAllowed
-from mirage.bootstrap.worlds import World, command_environment
+from mirage.bootstrap.worlds import command_environment
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orders import Answer
-    from mirage.bootstrap.worlds import View
+    from mirage.bootstrap.worlds import World
     from mirage.config.model import Config
     from mirage.ports import Actuator
 
 _LOG = logging.getLogger(__name__)
 
 
-def act_as_configured(config: Config, view: View) -> World:
-    """The view with hands. Raises ``ConfigError``."""
-    return replace(_with_hands(config, view), lore=view.lore)
-
-
-def _with_hands(config: Config, view: View) -> World:
+def act_as_configured(config: Config, own: World) -> World:
+    """The world as ``own`` shows it, acted on in users' names. Raises ``ConfigError``."""
     match config.acting.mode:
         case "own":
-            return World(view.cluster, view.actuator, view.estimator, view.clock)
+            return own
         case "agent":
-            return _agents(config, view)
+            return _by_agents(config, own)
         case "release":
-            return _release(config, view)
+            return _by_release(config, own)
         case "sudo":
-            return World(view.cluster, _sudo(config), WhereAllowed(view.estimator), view.clock)
+            return _by_owners(own, _sudo(config))
         case "token":
-            return World(view.cluster, _tokens(config, view), WhereAllowed(view.estimator), view.clock)
+            return _by_owners(own, _tokens(config, own))
 
 
-def _agents(config: Config, view: View) -> World:
+def _by_owners(own: World, actuator: Actuator) -> World:
+    """The daemon's own user still asks Slurm when jobs would start, where that is permitted."""
+    return replace(own, actuator=actuator, estimator=WhereAllowed(own.estimator))
+
+
+def _by_agents(config: Config, own: World) -> World:
     from mirage.backends.acting.agent import AgentActuator
     from mirage.backends.acting.orders import OrderDesk, Patience
 
     desk = OrderDesk(_late, Patience(answer=config.acting.timeout))
-    return World(view.cluster, AgentActuator(desk), WhereAllowed(view.estimator), view.clock, desk)
+    return replace(_by_owners(own, AgentActuator(desk)), desk=desk)
 
 
 def _late(owner: str, order_id: str, answer: Answer) -> None:
@@ -52,14 +53,14 @@ def _late(owner: str, order_id: str, answer: Answer) -> None:
     _LOG.warning("%s's agent answers order %s too late: %s", owner, order_id, answer.verdict.name.lower())
 
 
-def _release(config: Config, view: View) -> World:
+def _by_release(config: Config, own: World) -> World:
     from mirage.backends.acting.operator import OperatorActuator
     from mirage.backends.acting.release import ReleaseCluster
     from mirage.backends.execution import Commands
 
     operator = OperatorActuator(Commands(command_environment(config.cluster), config.cluster.timeout))
-    both = ReleaseCluster(view.cluster, operator)
-    return World(both, both, WhereAllowed(view.estimator), view.clock)
+    both = ReleaseCluster(own.cluster, operator)
+    return replace(_by_owners(own, both), cluster=both)
 
 
 def _sudo(config: Config) -> Actuator:
@@ -70,7 +71,7 @@ def _sudo(config: Config) -> Actuator:
     return SudoActuator(Helper(config.acting.helper, answer=config.acting.timeout))
 
 
-def _tokens(config: Config, view: View) -> Actuator:
+def _tokens(config: Config, own: World) -> Actuator:
     from mirage.backends.restactuator import RestActuator, TokenDirectory
     from mirage.backends.restclient import Address
 
@@ -79,4 +80,4 @@ def _tokens(config: Config, view: View) -> Actuator:
     if not config.acting.tokens:
         raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
     address, directory = Address.parse(config.cluster.rest.url), TokenDirectory(Path(config.acting.tokens))
-    return RestActuator(address, directory, view.clock, timeout=config.acting.timeout)
+    return RestActuator(address, directory, own.clock, timeout=config.acting.timeout)

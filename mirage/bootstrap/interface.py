@@ -52,7 +52,6 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         ask=service.commands.put,
         entries=entries,
         desk=desk,
-        admins=frozenset(config.api.admins),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
         feed=views.feed,

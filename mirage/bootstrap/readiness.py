@@ -49,9 +49,7 @@ class Readiness:
 
     def _writable(self) -> str:
         try:
-            self._store.database.write(
-                lambda connection: connection.execute(text("DELETE FROM answers WHERE time < 0"))
-            )
+            self._store.database.write(lambda connection: connection.execute(_NOTHING))
         except StoreUnavailable as error:
             return str(error)
         return ""

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
     from mirage.api.server import ApiServer
     from mirage.backends.acting.audit import Deed
+    from mirage.backends.acting.orders import OrderDesk
     from mirage.bootstrap.worlds import Lore, World
     from mirage.config.model import Config
     from mirage.control.guard import Guards
     from mirage.control.status import Status
     from mirage.control.wallclock import RealTimeClock
+    from mirage.ports import Journal
     from mirage.replay.runs import ReplayRuns
     from mirage.store.opening import Store
 
@@ -141,11 +143,44 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
     policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url, backups=Path(config.service.state))
-    watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
-    deeds, jobs, windows = DeedLog(store.audit, world.clock), StoredJobs(store.jobs, world.clock), QueueWindows()
-    journal = LoggedJournal(store.journal, alive, [watching.hear])
+    jobs, windows = StoredJobs(store.jobs, world.clock), QueueWindows()
     refill(windows, store.snapshots, world.clock.now())
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
+    journal = LoggedJournal(store.journal, alive, [watching.hear])
+    watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
+    noted = _noted(world, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
+    loop = ControlLoop(_outside(noted, store, journal, commands, jobs, windows), guards, policy)
+    watching.watch(config.notifications, channels, loop.status)
+    watching.stand_on(Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved))
+    service = Service(
+        config=config,
+        loop=loop,
+        guards=guards,
+        store=store,
+        clock=world.clock,
+        pace=pace,
+        commands=commands,
+        questions=QuestionDesk(commands.nudge),
+        lore=world.lore if config.store.history else replace(world.lore, history=None),
+        jobs=jobs,
+        windows=windows,
+        watchers=(watching.seen,),
+        watching=watching,
+    )
+    if config.api.enabled:
+        _add_interface(service, world.desk)
+    return service
+
+
+def _noted(
+    world: World,
+    watch: SnapshotWatch,
+    deeds: DeedLog,
+    pace: Pace,
+    watching: Observability,
+    alive: Callable[[], None],
+) -> World:
+    """The same world, of which each look and each act is noted."""
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)
@@ -157,9 +192,21 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         watching.acted(deed)
         alive()
 
-    outside = Outside(
-        cluster=RecordingCluster(world.cluster, watch.seen, answered),
-        actuator=Audited(world.actuator, acted),
+    cluster = RecordingCluster(world.cluster, watch.seen, answered)
+    return replace(world, cluster=cluster, actuator=Audited(world.actuator, acted))
+
+
+def _outside(
+    world: World,
+    store: Store,
+    journal: Journal,
+    commands: CommandQueue,
+    jobs: StoredJobs,
+    windows: QueueWindows,
+) -> Outside:
+    return Outside(
+        cluster=world.cluster,
+        actuator=world.actuator,
         estimator=world.estimator,
         waits=store.waits,
         clock=world.clock,
@@ -171,31 +218,13 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         standings=world.lore.standings,
         windows=windows,
     )
-    loop = ControlLoop(outside, guards, policy)
-    watching.watch(config.notifications, channels, loop.status)
-    watching.stand_on(Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved))
+
+
+def _add_interface(service: Service, desk: OrderDesk | None) -> None:
+    config, store = service.config, service.store
     feed = build_feed(store)
-    readiness = Readiness(lambda: loop.status, world.clock.now, pace, store)
-    views = Views(feed, readiness, watching.telemetry(config.metrics.anonymous))
-    lore = world.lore if config.store.history else replace(world.lore, history=None)
-    watchers = (feed.cycled, watching.seen)
-    questions = QuestionDesk(commands.nudge)
-    service = Service(
-        config,
-        loop,
-        guards,
-        store,
-        world.clock,
-        pace,
-        commands,
-        questions,
-        lore,
-        jobs,
-        windows,
-        watchers,
-        watching,
-    )
-    if config.api.enabled:
-        service.replays = build_replays(service) if config.replays.most else None
-        service.interface = build_interface(service, world.desk, views)
-    return service
+    service.watchers = (feed.cycled, *service.watchers)
+    readiness = Readiness(lambda: service.loop.status, service.clock.now, service.pace, store)
+    views = Views(feed, readiness, service.watching.telemetry(config.metrics.anonymous))
+    service.replays = build_replays(service) if config.replays.most else None
+    service.interface = build_interface(service, desk, views)

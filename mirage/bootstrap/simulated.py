@@ -12,7 +12,8 @@ import numpy as np
 
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
-from mirage.bootstrap.worlds import Lore, View
+from mirage.backends.wholefile import write_anew
+from mirage.bootstrap.worlds import Lore, World
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT
@@ -33,14 +34,14 @@ _DAYS = 60
 """How long a generated load lasts."""
 
 
-def simulated_view(section: SimulatedSection, state: Path) -> View:
+def simulated_world(section: SimulatedSection, state: Path) -> World:
     """A simulation on a clock of its own, kept in the folder ``state``. Raises ``ConfigError``."""
     clock = _own_clock(state / "simulated-clock.json", section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, background(section.trace, now), start=now)), clock)
     lore = Lore(jobs=cluster, standings=cluster, description=lambda: config, copied=lambda _: section.cluster)
-    return View(cluster, cluster, cluster, clock, lore)
+    return World(cluster, cluster, cluster, clock, lore)
 
 
 def _own_clock(file: Path, rate: float) -> AcceleratedClock:
@@ -48,9 +49,7 @@ def _own_clock(file: Path, rate: float) -> AcceleratedClock:
     if file.exists() and (clock := read_clock(file)).rate == rate:
         return clock
     clock = AcceleratedClock(time.time(), rate)
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps({"t0": clock.t0, "rate": clock.rate}), encoding="utf-8")
-    new.replace(file)
+    write_anew(file, json.dumps({"t0": clock.t0, "rate": clock.rate}).encode())
     return clock
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
 """What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
 
-
 History = Callable[["Seconds", "Seconds"], "JobTable"]
 """Jobs that ran or ended between two instants, at most a day apart, by the accounting."""
 
@@ -59,40 +58,29 @@ class World:
     actuator: Actuator
     estimator: StartEstimator
     clock: RealTimeClock
+    lore: Lore = NOTHING_KNOWN
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
-    lore: Lore = NOTHING_KNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A cluster as the daemon's own user sees it and acts on it."""
-
-    cluster: Cluster
-    actuator: Actuator
-    estimator: StartEstimator
-    clock: RealTimeClock
-    lore: Lore = NOTHING_KNOWN
 
 
 def build_world(config: Config) -> World:
     """The cluster that the configuration names, acted on as it says. Raises ``ConfigError``, ``MissingExtra``."""
     from mirage.bootstrap.acting import act_as_configured
 
-    return act_as_configured(config, build_view(config))
+    return act_as_configured(config, build_own_world(config))
 
 
-def build_view(config: Config) -> View:
-    """The cluster that the configuration names. Raises ``ConfigError`` and ``MissingExtra``."""
+def build_own_world(config: Config) -> World:
+    """The same as the daemon's own user sees it and acts on it. Raises ``ConfigError`` and ``MissingExtra``."""
     match config.cluster.backend:
         case "cli":
             return _cli(config.cluster)
         case "rest":
             return _rest(config.cluster)
         case "simulated":
-            from mirage.bootstrap.simulated import simulated_view
+            from mirage.bootstrap.simulated import simulated_world
 
-            return simulated_view(config.cluster.simulated, Path(config.service.state))
+            return simulated_world(config.cluster.simulated, Path(config.service.state))
         case "pyslurm":
             return _pyslurm(config.cluster)
 
@@ -113,14 +101,14 @@ def command_environment(section: ClusterSection) -> dict[str, str]:
     return passed_on | ({"SLURM_CONF": section.slurm_conf} if section.slurm_conf else {})
 
 
-def _cli(section: ClusterSection) -> View:
+def _cli(section: ClusterSection) -> World:
     from mirage.backends.cli import CliCluster
     from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
 
     clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
     actuator = CliActuator(commands, own_user())
-    return View(CliCluster(commands, clock), actuator, actuator, clock, _lore(section, commands, clock))
+    return World(CliCluster(commands, clock), actuator, actuator, clock, _lore(section, commands, clock))
 
 
 def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
@@ -138,7 +126,7 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
     )
 
 
-def _rest(section: ClusterSection) -> View:
+def _rest(section: ClusterSection) -> World:
     from mirage.backends.rest import RestCluster, RestVersion
     from mirage.backends.restactuator import OwnToken, RestActuator
     from mirage.backends.restclient import Address, Credentials, RestClient
@@ -150,10 +138,10 @@ def _rest(section: ClusterSection) -> View:
     cluster = RestCluster(RestClient(address, credentials, section.timeout), clock, version)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
     # Not every version of slurmrestd tells fair shares, limits and how the cluster is set up: they are not known.
-    return View(cluster, actuator, cluster, clock, Lore(history=cluster.past_jobs))
+    return World(cluster, actuator, cluster, clock, Lore(history=cluster.past_jobs))
 
 
-def _pyslurm(section: ClusterSection) -> View:
+def _pyslurm(section: ClusterSection) -> World:
     from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
     from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
@@ -164,4 +152,4 @@ def _pyslurm(section: ClusterSection) -> View:
     commands = Commands(command_environment(section), section.timeout)
     actuator = LibslurmActuator(libslurm, user, clock)
     lore = _lore(section, commands, clock)
-    return View(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, lore)
+    return World(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, lore)

@@ -1,4 +1,4 @@
-"""What arguments of several commands name: traces and instants."""
+"""What arguments of several commands name: traces, clusters, instants, lists."""
 
 from __future__ import annotations
 
@@ -95,6 +95,19 @@ def parse_instant(text: str, option: str) -> int:
         problem = f"{text!r} is neither a date such as 2023-02-01 or 2023-02-01T12:00 nor epoch seconds"
         raise ConfigError(option, problem) from None
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """The words of a list with commas, in order."""
+    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
+
+
+def numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
+    """Those of a list with commas. Raises ``ConfigError`` naming ``option``."""
+    found = pieces(text)
+    if not all(piece.isascii() and piece.isdigit() and int(piece) >= least for piece in found):
+        raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
+    return tuple(int(piece) for piece in found)
 
 
 def check_writable(option: str, name: str) -> None:

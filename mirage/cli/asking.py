@@ -1,4 +1,4 @@
-"""Options that several commands about the daemon share, and lists that come page by page."""
+"""Options that several commands share, most of them about the daemon, and lists that come page by page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 Socket = Annotated[
     str, typer.Option("--socket", metavar="FILE", help="The daemon's socket, or its http(s):// address.")
 ]
+ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
 Layout = Annotated[
     str,
     typer.Option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson
+
 if TYPE_CHECKING:
     from mirage.bench.section import Section
 
@@ -22,7 +24,6 @@ Models = Annotated[
 Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 def bench_command(

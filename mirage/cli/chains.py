@@ -28,7 +28,6 @@ from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
     from mirage.client.client import Client
-    from mirage.client.documents import ChainPage
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
@@ -42,6 +41,8 @@ Id = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
+_PAGE = 1_000
+"""Chains at a time: the fewer pages, the less can change between two of them."""
 _STATES = ("active", "paused", "done", "stopped")
 
 
@@ -74,6 +75,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
         typer.echo(json.dumps(document))
         return
     from mirage.cli.chaintables import chain_columns, goes_on
+    from mirage.cli.silence import tell_silence
     from mirage.client.documents import ChainPage
     from mirage.client.reading import read
 
@@ -89,15 +91,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     ]
     columns = chain_columns(page.time)
     columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
-    _warn_of_silence(page)
-
-
-def _warn_of_silence(page: ChainPage) -> None:
-    from mirage.cli.instants import clock
-
-    if page.stale_since:
-        since = clock(page.stale_since)
-        typer.echo(f"The cluster has not answered since {since}: this is what was known then.", err=True)
+    tell_silence(page.stale_since)
 
 
 @chain_app.command("show")
@@ -161,13 +155,13 @@ def _list(client: Client, *, every: bool) -> Any:
     from mirage.client.errors import Refusal
 
     if not every:
-        return whole(client, "/chains", "chains")
+        return whole(client, "/chains", "chains", limit=_PAGE)
     try:
-        return whole(client, "/chains", "chains", all=True)
+        return whole(client, "/chains", "chains", all=True, limit=_PAGE)
     except Refusal as refusal:
         if refusal.status != 403:
             raise
-        return whole(client, "/chains", "chains")
+        return whole(client, "/chains", "chains", limit=_PAGE)
 
 
 def _states(text: str) -> frozenset[str]:

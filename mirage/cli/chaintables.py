@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mirage.cli.columns import Column, Columns
-from mirage.cli.instants import NOTHING, between, clock, span
+from mirage.cli.instants import NOTHING, between, clock, instant_of, span
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from mirage.cli.columns import Row
     from mirage.client.documents import Chain, Link
@@ -154,7 +154,7 @@ def entry_rows(entries: Sequence[dict[str, Any]]) -> list[Row]:
 
 def local_time(text: str | None) -> str:
     """An instant of the interface in the reader's time zone, as Slurm prints it; ``-`` where there is none."""
-    return clock(datetime.fromisoformat(text) if text else None)
+    return clock(instant_of(text))
 
 
 def _job(link: dict[str, Any]) -> str:

@@ -88,7 +88,7 @@ class Columns(Generic[T]):
             return
         pieces = self._named(layout or self.default)
         rows: list[Row] = [tuple(piece.column.heading for piece in pieces)] if heading else []
-        rows += [tuple(piece.column.show(item) for piece in pieces) for item in items]
+        rows += [tuple(printable(piece.column.show(item)) for piece in pieces) for item in items]
         print_table([tuple(_sized(cell, piece) for cell, piece in zip(row, pieces, strict=True)) for row in rows])
 
     def sorted(self, items: Sequence[T], keys: str) -> list[T]:
@@ -107,7 +107,7 @@ class Columns(Generic[T]):
         if heading:
             typer.echo("".join(piece.pad(piece.column.heading) for piece in pieces) + rest)
         for item in items:
-            typer.echo("".join(piece.pad(piece.column.show(item)) for piece in pieces) + rest)
+            typer.echo("".join(piece.pad(printable(piece.column.show(item))) for piece in pieces) + rest)
 
     def _spelled(self, layout: str) -> tuple[list[_Piece[T]], str]:
         pieces, at = list[_Piece[T]](), 0
@@ -136,6 +136,11 @@ class Columns(Generic[T]):
     def legend(self) -> str:
         """All of them for a reader."""
         return ", ".join(f"{each.name} (%{each.letter})" if each.letter else each.name for each in self.known)
+
+
+def printable(text: str) -> str:
+    """What users call their jobs is for no terminal to obey: control characters become question marks."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)
 
 
 def print_table(rows: Sequence[Row]) -> None:

@@ -11,7 +11,7 @@ def complete_chain(incomplete: str) -> list[tuple[str, str]]:
     from mirage.cli.connection import connect
 
     try:
-        document = connect().transport.ask("GET", "/chains", timeout=_PATIENCE)
+        document = connect().transport.ask("GET", "/chains?limit=1000", timeout=_PATIENCE)
         found = [(str(chain["id"]), f"{chain['status']}, {chain['name']}") for chain in document["chains"]]
     except Exception:  # a shell has no place for any error
         return []

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson, ConfigFile
+
 if TYPE_CHECKING:
     from mirage.config.loading import Loaded
 
 config_app = typer.Typer(help="Show or check the daemon's configuration.", no_args_is_help=True)
-
-ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 @config_app.command("show")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson, ConfigFile
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 db_app = typer.Typer(help="Look at the daemon's store, copy it, or bring it up to date.", no_args_is_help=True)
 
-ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 NoBackup = Annotated[bool, typer.Option("--no-backup", help="Make no copy first.")]
 To = Annotated[str, typer.Option("--to", metavar="FILE", help="Where the copy goes; else beside the store.")]
 

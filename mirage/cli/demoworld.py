@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -151,13 +153,22 @@ def _announce(link: str, config: Config, rate: float) -> None:
     typer.echo(f"""
   The page:       {link}
                   (once, within ten minutes; mirage tokens link makes another)
-  Another shell:  export MIRAGE_SOCKET={config.api.socket}
+  Another shell:  export MIRAGE_SOCKET={config.api.socket}{_path()}
                   mirage chains        mirage explain train-llm        mirage predict -n 2 -t 12h
                   mirage submit -t 6:00:00 --links 3 --wrap 'sleep 1d'      mirage tokens link
   Time:           an hour in {3_600 / rate:.3g} s
   The end:        Ctrl-C
 """)
     sys.stdout.flush()
+
+
+def _path() -> str:
+    """Where this program is, for a shell that finds none by its name, or another one."""
+    mine = Path(sys.executable).parent
+    found = shutil.which("mirage")
+    if not (mine / "mirage").exists() or (found and Path(found).resolve().parent == mine.resolve()):
+        return ""
+    return f" PATH={shlex.quote(str(mine))}:$PATH"
 
 
 def _forget_variables() -> None:

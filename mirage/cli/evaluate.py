@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema, Trace, Workers
 
+if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.cluster import ClusterConfig
     from mirage.training.evaluation.plan import EvaluationPlan
@@ -40,10 +39,6 @@ evaluate_app = typer.Typer(
     help="Compare all methods on a trace: mirage evaluate TRACE ... is short for mirage evaluate replay TRACE ...",
 )
 
-Trace = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
-]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Out = Annotated[
     Path,
     typer.Option("-o", "--out", help="Folder of tables, models, episodes and reports; what is there is used."),
@@ -53,7 +48,6 @@ ValidateFrom = Annotated[str, typer.Option(help="Hand-overs from here on choose 
 TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learnt from.")]
 TestTo = Annotated[str, typer.Option(help="No episode starts after this.")]
 Methods = Annotated[str, typer.Option(help="Predictors, commas between: name or name:parameter, and oracle.")]
-Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
 ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, commas between; its own by default.")]
 Also = Annotated[
     str,
@@ -70,13 +64,9 @@ Errors = Annotated[
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="Models of each learned method.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
 Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
-Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 Html = Annotated[bool, typer.Option("--html", help="Write report.html to --out as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
 
@@ -92,7 +82,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     train_from: TrainFrom = "",
     validate_from: ValidateFrom = "",
     methods: Methods = METHODS,
-    nodes: Nodes = "1,8",
+    nodes: NodeCounts = "1,8",
     cluster_nodes: ClusterNodes = "",
     also_with_nodes: Also = "",
     planner_error: Errors = "",
@@ -112,19 +102,20 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     Episodes, models and tables are kept in --out: the command goes on where it was stopped, and more methods,
     seeds or sizes only add to it. The comparison is written to report.json and report.md there as it grows.
     """
-    from mirage.cli.arguments import load_cluster, load_trace, parse_instant
+    from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
+    from mirage.cli.progress import sentences
     from mirage.slurm.duration import parse_human
     from mirage.training.evaluation.plan import EvaluationPlan, Setting, methods_of
     from mirage.training.evaluation.schedule import Evaluation, learned_names
 
-    names = _pieces(methods)
+    names = pieces(methods)
     learned = learned_names(names)
     instants = _Instants(train_from, validate_from, bool(learned))
     config = load_cluster(cluster)
-    sizes = _counts("--cluster-nodes", cluster_nodes) or (config.node_count,)
+    sizes = numbers("--cluster-nodes", cluster_nodes, least=1) or (config.node_count,)
     plan = EvaluationPlan(
-        methods=tuple(methods_of(names, learned, seeds, _pieces(planner_error))),
-        settings=tuple(Setting(size, count) for size in sizes for count in _counts("--nodes", nodes)),
+        methods=tuple(methods_of(names, learned, seeds, pieces(planner_error))),
+        settings=tuple(Setting(size, count) for size in sizes for count in numbers("--nodes", nodes, least=1)),
         train_from=instants.parsed("--train-from", train_from),
         validate_from=instants.parsed("--validate-from", validate_from),
         test_from=parse_instant(test_from, "--test-from"),
@@ -133,13 +124,13 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
         every=parse_human(every),
         teach_every=parse_human(teach_every or every),
         grid=parse_human(grid),
-        teach_sizes=_counts("--also-with-nodes", also_with_nodes),
+        teach_sizes=numbers("--also-with-nodes", also_with_nodes, least=1),
         partition=partition,
         schema=schema,
     )
     reporter = _Reporter(load_trace(trace), config, plan, out, html)
     evaluation = Evaluation(reporter.trace, config, plan, out, workers or os.cpu_count() or 1)
-    with _progress() as say:
+    with sentences() as say:
         found = evaluation.carry_out(say, reporter.write)
     reporter.show(found, as_json=as_json)
 
@@ -159,19 +150,6 @@ class _Instants:
         if not text and self.wanted:
             raise ConfigError(option, "is needed where a method learns, such as 2022-10-12")
         return parse_instant(text, option) if text else 0
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    return tuple(piece.strip() for piece in text.split(",") if piece.strip())
-
-
-def _counts(option: str, text: str) -> tuple[int, ...]:
-    from mirage.domain.errors import ConfigError
-
-    pieces = _pieces(text)
-    if not all(piece.isascii() and piece.isdigit() and int(piece) for piece in pieces):
-        raise ConfigError(option, f"must be numbers from 1 with commas between, not {text!r}")
-    return tuple(int(piece) for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +197,6 @@ class _Reporter:
         return json.dumps(told, indent=1) + "\n"
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr: one line that changes on a terminal, else a line each."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
-        return
-    with console.status("") as status:
-        yield status.update
-
-
 Traces = Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files with recorded waits.")]
 KnownCluster = Annotated[
     str, typer.Option("--cluster", help="The cluster of the one trace: a look-ahead forecasts as well.")
@@ -258,6 +223,7 @@ def waits_command(
     from rich.console import Console
 
     from mirage.cli.arguments import load_cluster, load_trace
+    from mirage.cli.progress import sentences
     from mirage.domain.errors import ConfigError
     from mirage.training.evaluation.results import write_whole
     from mirage.training.evaluation.waits.comparing import Choice, compare_waits
@@ -267,7 +233,7 @@ def waits_command(
         raise ConfigError("--cluster", "is that of one trace: compare its waits by themselves")
     config = load_cluster(cluster) if cluster else None
     choice = Choice(most, seeds, lookahead_jobs)
-    with _progress() as say:
+    with sentences() as say:
         figures = [compare_waits(load_trace(trace), choice, config, say) for trace in traces]
     text = json.dumps(waits_document(figures), indent=1) + "\n"
     if out:

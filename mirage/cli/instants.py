@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from mirage.slurm.duration import spell
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
 NOTHING = "-"
+
+
+def instant_of(text: str | None) -> datetime | None:
+    """As the interface writes it; ``None`` where there is none."""
+    return datetime.fromisoformat(text) if text else None
 
 
 def clock(instant: datetime | None) -> str:

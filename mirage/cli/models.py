@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.shadows import ConfigFile, objection, shadow_command
+from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,7 +25,6 @@ Models = Annotated[
     typer.Option("--models", metavar="DIR", help="Folder of the models; by default in the daemon's state folder."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also where it did worse in shadow.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
 models_app.command("shadow")(shadow_command)
@@ -104,7 +104,7 @@ def _document(version: Version) -> dict[str, Any]:
 def _table(versions: tuple[Version, ...]) -> Table:
     from rich.table import Table
 
-    from mirage.replay.plan import spell_instant
+    from mirage.domain.instants import spell_instant
 
     table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
     for version in versions:

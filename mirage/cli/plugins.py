@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson
 
-def plugins_command(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-) -> None:
+
+def plugins_command(as_json: AsJson = False) -> None:
     """List the predictors that --predictor knows."""
     from mirage.bootstrap.predictors import LOOKAHEAD
     from mirage.predictors.registry import predictor_names

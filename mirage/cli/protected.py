@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 
 protected_app = typer.Typer(help="Protected mode: submissions held back because Slurm refuses too much.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
 
 
 @protected_app.callback(invoke_without_command=True)

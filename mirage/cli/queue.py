@@ -55,9 +55,11 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     FORESEEN is the median of what the predictor in charge expects of such a job submitted now: one that is queued
     already should start no later.
 
-    Columns: jobid (%i), partition (%P), user (%u), state (%T, %t), qos (%q), nodes (%D), priority (%Q),
-    timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for those that
-    pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
+    The names and accounts of others' jobs are told to administrators, and where the site's policy says so.
+
+    Columns: jobid (%i), partition (%P), name (%j), user (%u), account (%a), state (%T, %t), qos (%q), nodes (%D),
+    priority (%Q), timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for
+    those that pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
     """
     wanted = _wanted(states)
     with exit_codes():
@@ -65,6 +67,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     if as_json:
         typer.echo(json.dumps(document))
         return
+    from mirage.cli.silence import tell_silence
     from mirage.client.documents import QueuePage
     from mirage.client.reading import read
 
@@ -78,8 +81,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     ]
     columns = queue_columns(page.snapshot)
     columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
-    if page.stale_since:
-        typer.echo(f"The cluster has not answered since {page.stale_since.astimezone()}.", err=True)
+    tell_silence(page.stale_since)
 
 
 def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
@@ -109,7 +111,9 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
         (
             Column("jobid", "i", "JOBID", text("job_id"), value("job_id")),
             Column("partition", "P", "PARTITION", text("partition")),
+            Column("name", "j", "NAME", text("name")),
             Column("user", "u", "USER", text("user")),
+            Column("account", "a", "ACCOUNT", text("account")),
             Column("state", "T", "STATE", text("state")),
             Column("statecompact", "t", "ST", lambda job: "R" if job.state == "RUNNING" else "PD"),
             Column("qos", "q", "QOS", text("qos")),
@@ -127,7 +131,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
             Column("latest", "", "LATEST", *instant("predicted_start_p90")),
             Column("by", "", "BY", text("predictor")),
         ),
-        "jobid,partition,user,statecompact,timeused,timelimit,nodes,starttime,foreseen,by",
+        "jobid,partition,name:12,user,statecompact,timeused,timelimit,nodes,starttime,foreseen,by",
     )
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from rich.console import Console
 
@@ -23,36 +23,23 @@ if TYPE_CHECKING:
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 
-Trace = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
-]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
 ]
 Nodes = Annotated[int, typer.Option(min=1, help="Nodes of each link.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="No episode starts after this.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 Links = Annotated[int, typer.Option(min=2, help="Links of each chain.")]
 Tick = Annotated[str, typer.Option(help="Between decisions.")]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 OverlapPrice = Annotated[
     float, typer.Option(min=0.0, help="Cost of overlap where interruption costs 1, for policies that weigh them.")
 ]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 ProgressOut = Annotated[
     str, typer.Option("--progress", metavar="OUT", help="Keep in this file, as JSON, how far it is.")
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named."
-    ),
 ]
 
 
@@ -84,14 +71,14 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     """
     from rich.console import Console
 
-    from mirage.cli.arguments import check_writable, load_trace, parse_instant
+    from mirage.cli.arguments import check_writable, load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
     from mirage.slurm.duration import parse_human
 
     plan = ReplayPlan(
-        policies=tuple(name.strip() for name in predictor.split(",") if name.strip()),
+        policies=pieces(predictor),
         nodes=nodes,
         limit=parse_human(limit),
         start=parse_instant(start, "--start"),
@@ -105,7 +92,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     )
     for option, name in (("--json", json_out), ("--html", html_out), ("--progress", progress)):
         check_writable(option, name)
-    told = _kept_in(progress) if progress else lambda total: None
+    told = _kept_in(progress) if progress else lambda done, total: None
     result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
     metrics = measure(result)
     _write_files(result, metrics, json_out, html_out)
@@ -114,31 +101,27 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
 
 def _replay(
-    table: JobTable, cluster: str, plan: ReplayPlan, workers: int, told: Callable[[int], None]
+    table: JobTable, cluster: str, plan: ReplayPlan, workers: int, told: Callable[[int, int], None]
 ) -> ReplayResult:
     from mirage.cli.arguments import load_cluster
+    from mirage.cli.progress import steps
     from mirage.replay.closedloop import replay
 
     config = load_cluster(cluster)
-    with _progress() as advance:
+    with steps("episodes") as advance:
 
-        def played(total: int) -> None:
-            advance(total)
-            told(total)
+        def played(done: int, total: int) -> None:
+            advance(done, total)
+            told(done, total)
 
         return replay(table, config, plan, workers=workers, on_episode=played)
 
 
-def _kept_in(name: str) -> Callable[[int], None]:
+def _kept_in(name: str) -> Callable[[int, int], None]:
     """Writes the file anew with each episode; who reads it never finds half of it."""
-    path, done = Path(name), itertools.count(1)
+    from mirage.backends.wholefile import write_anew
 
-    def played(total: int) -> None:
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(json.dumps({"done": next(done), "total": total}), encoding="utf-8")
-        new.replace(path)
-
-    return played
+    return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
 
 
 def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
@@ -162,16 +145,3 @@ def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> Non
     console.print(replay_table(metrics, console.width))
     for note in result.notes:
         console.print(f"note: {note}", markup=False, highlight=False)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, one step for each episode; nothing where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = ("episodes", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("episodes", total=None)
-        yield lambda total: bar.update(task, total=total, advance=1)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson, ConfigFile
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from mirage.config.model import Config
     from mirage.replay.shadows import Measured
 
-ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
 Since = Annotated[str, typer.Option(help="How far back hand-overs count, such as 30d.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 _SPAN = "30d"
 _EXPLAINED = (

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.traceoptions import Cluster, Strict, Trace
+
 if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig, Scheduling
     from mirage.simulator.run import Schedule
 
-Trace = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
-]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Mode = Annotated[
     str, typer.Option("--scheduling", help="slurm, or easy / fifo on one pool; the cluster file's own by default.")
 ]
@@ -27,12 +25,6 @@ JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the f
 ScheduleOut = Annotated[
     str,
     typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end."),
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict/--lenient", help="Whether a row that cannot be read is an error or left out and named."
-    ),
 ]
 
 

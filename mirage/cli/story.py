@@ -5,13 +5,13 @@ Made of what the daemon tells of it (the chain, and its timeline); pure.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.instants import between, clock, words
+from mirage.cli.instants import between, clock, instant_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
 _NEGLIGIBLE = 60
 """Seconds of gap or overlap that Slurm's own pace may cost."""
@@ -45,7 +45,7 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     if timeline.get("stale_since"):
         since = _at(timeline["stale_since"])
         yield f"The cluster has not answered since {since}: nothing is decided until it does."
-    now = _instant(timeline.get("now"))
+    now = instant_of(timeline.get("now"))
     yield from _present(timeline, now)
     if chain["status"] == "active":
         if chain["sentence"]:
@@ -64,7 +64,7 @@ def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
         raise KeyError(index)
     yield from _submission(link)
     yield from _forecast_of(link, timeline)
-    yield from _life(link, _instant(timeline.get("now")))
+    yield from _life(link, instant_of(timeline.get("now")))
     for handover in timeline["handovers"]:
         if handover["successor"] == index:
             yield f"As it took over from link {handover['predecessor']}, {_handover(handover)}."
@@ -87,7 +87,7 @@ def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]
     nothing = True
     for link in timeline["links"]:
         if link["state"] == "running":
-            left = between(now, _instant(link["end"]))
+            left = between(now, instant_of(link["end"]))
             until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
             yield f"Link {link['index']} runs as job {link['job_id']} since {_at(link['start'])}{until}."
             nothing = False
@@ -108,7 +108,7 @@ def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterato
     forecast = next((each for each in timeline["forecasts"] if not each["shadow"] and each["p50"]), None)
     if waiting or forecast is None:
         return
-    wait = between(_instant(forecast["time"]) or now, _instant(forecast["p50"]))
+    wait = between(instant_of(forecast["time"]) or now, instant_of(forecast["p50"]))
     yield (
         f"If link {forecast['link']} were submitted now it would start {_range(forecast)}: about "
         f"{words(wait or 0)} in the queue. So says {forecast['predictor']}."
@@ -146,16 +146,16 @@ def _submission(link: Mapping[str, Any]) -> Iterator[str]:
 
 def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
     """What was foreseen as it was submitted, and how that held."""
-    submit, start = _instant(link["submit"]), _instant(link["start"])
+    submit, start = instant_of(link["submit"]), instant_of(link["start"])
     said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
-    made = [each for each in said if submit is None or (_instant(each["time"]) or submit) <= submit]
+    made = [each for each in said if submit is None or (instant_of(each["time"]) or submit) <= submit]
     charge = next((each for each in made if not each["shadow"]), None)
     if charge is None:
         return
     yield f"{charge['predictor']} had foreseen that it would start {_range(charge)}."
     if start is None:
         return
-    p10, p50, p90 = (_instant(charge[name]) for name in ("p10", "p50", "p90"))
+    p10, p50, p90 = (instant_of(charge[name]) for name in ("p10", "p50", "p90"))
     assert p50 is not None
     off = round((start - p50).total_seconds())
     how = "later than" if off > 0 else "earlier than"
@@ -165,7 +165,7 @@ def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
 
 
 def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
-    submit, start, end = (_instant(link[name]) for name in ("submit", "start", "end"))
+    submit, start, end = (instant_of(link[name]) for name in ("submit", "start", "end"))
     if link["state"] == "lost":
         yield "The cluster no longer knows its job, and nobody saw how it ended."
         return
@@ -205,10 +205,6 @@ def _range(forecast: Mapping[str, Any]) -> str:
     return f"about {_at(forecast['p50'])}"
 
 
-def _instant(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
-
-
 def _at(text: str | None) -> str:
-    instant = _instant(text)
+    instant = instant_of(text)
     return clock(instant).replace("T", " ")[:16] if instant else "an unknown time"

@@ -8,12 +8,11 @@ from urllib.parse import quote
 
 import typer
 
+from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 
 tokens_app = typer.Typer(help="Tokens for programs and browsers that come over the network.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
 Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="What it is for.")]
 ScopeName = Annotated[
     str, typer.Option("--scope", metavar="SCOPE", help="What it allows: read, operate or admin.")

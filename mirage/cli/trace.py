@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.asking import AsJson
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -37,7 +39,6 @@ Zone = Annotated[
         "America/Chicago for mirage.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Capacity = Annotated[int, typer.Option("--capacity", min=0, help="Nodes of the machine; 0: not known.")]
 Like = Annotated[str, typer.Option("--like", metavar="NAME", help="A preset's name, or the file of a model.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same trace.")]
@@ -53,7 +54,7 @@ def import_command(
     format_name: Format = "",
     strict: Strict = True,
     tz: Zone = "",
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read a trace into Mirage's parquet table, and account for every row."""
     from mirage.cli.arguments import check_writable
@@ -101,7 +102,7 @@ def _say_import(result: ImportResult, output: Path) -> None:
 
 
 @trace_app.command("stats")
-def stats_command(file: File, *, as_json: Json = False, capacity: Capacity = 0, tz: Zone = "") -> None:
+def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0, tz: Zone = "") -> None:
     """Describe a trace: jobs, users, load, waits by class, sizes, limits, chains made by hand."""
     from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
@@ -125,7 +126,13 @@ def stats_command(file: File, *, as_json: Json = False, capacity: Capacity = 0, 
 
 @trace_app.command("generate")
 def generate_command(
-    output: Output, *, like: Like = "ls6", seed: Seed = 0, jobs: Jobs = 0, days: Days = 0.0, as_json: Json = False
+    output: Output,
+    *,
+    like: Like = "ls6",
+    seed: Seed = 0,
+    jobs: Jobs = 0,
+    days: Days = 0.0,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a workload from a model that was fitted to a real trace."""
     from mirage.cli.arguments import check_writable

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from mirage.domain.jobtable import JobTable
     from mirage.features.layout import FeatureSchema
@@ -26,15 +28,12 @@ JOBS, CPUS = 8, 8
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
-Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained model with its manifest.")]
 Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
 ValidateFrom = Annotated[
     str, typer.Option(help="Later hand-overs choose, earlier ones teach; by default the last quarter of the span.")
 ]
-Nodes = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
-Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
 Every = Annotated[str, typer.Option(help="Between hand-overs.")]
 Grid = Annotated[str, typer.Option(help="Between the submit times that are tried.")]
 Sizes = Annotated[
@@ -45,8 +44,6 @@ Sizes = Annotated[
         "time of little load little is learnt of waits.",
     ),
 ]
-PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
-Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
 Seed = Annotated[
     str,
     typer.Option(help="Seed of the training; several, commas between, make a model each: OUT/seed-0 and so on."),
@@ -77,7 +74,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     start: Start,
     end: End,
     validate_from: ValidateFrom = "",
-    nodes: Nodes = "1,8",
+    nodes: NodeCounts = "1,8",
     limit: Limit = "48h",
     every: Every = "4h",
     grid: Grid = "30m",
@@ -94,7 +91,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
 
     The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
     """
-    from mirage.cli.arguments import load_cluster, load_trace, parse_instant
+    from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant
     from mirage.features.schema import schema as schema_named
     from mirage.predictors.artifacts.writing import refuse_existing
     from mirage.predictors.registry import build_trainer
@@ -105,7 +102,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     from mirage.training.tables import TablePlan
 
     build_trainer(predictor)  # what is missing is said before the tables are built
-    outs = _outs(out, _numbers("--seed", seed))
+    outs = _outs(out, numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
     first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
@@ -113,27 +110,18 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
         parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
     )
     lessons = Lessons(first, chosen_by, last)
-    sizes = _numbers("--nodes", nodes, least=1)
+    sizes = numbers("--nodes", nodes, least=1)
     plan = TablePlan(first, last, sizes, parse_human(limit), parse_human(every), parse_human(grid), partition)
     place = _Place(launcher, workers)
     maker = _Maker(load_trace(trace), plan, schema_named(schema), place)
     config = load_cluster(cluster)
-    smaller = [with_nodes(config, count) for count in _numbers("--also-with-nodes", also_with_nodes, least=1)]
+    smaller = [with_nodes(config, count) for count in numbers("--also-with-nodes", also_with_nodes, least=1)]
     with place.folder(tables) as folder:
         whole = maker.table(config, folder)
         teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
         found = (whole, *(teaching.table(one, folder) for one in smaller))
         place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
-
-
-def _numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
-    from mirage.domain.errors import ConfigError
-
-    pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-    if not all(piece.isascii() and piece.isdigit() and int(piece) >= least for piece in pieces):
-        raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
-    return tuple(int(piece) for piece in pieces)
 
 
 def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
@@ -198,10 +186,11 @@ class _Maker:
 
     def table(self, config: ClusterConfig, folder: Path) -> Path:
         """Its own folder."""
+        from mirage.cli.progress import steps
         from mirage.training.tables import build_table
 
         name = f"{config.name}-{config.node_count}-nodes-{self.schema.name}"
-        with _progress(name) as advance:
+        with steps(name) as advance:
             build_table(
                 self.jobs,
                 config,
@@ -212,19 +201,6 @@ class _Maker:
                 on_progress=advance,
             )
         return folder / name
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, one step for each hand-over; nothing where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (name, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, total=total, completed=done)
 
 
 def _show(outs: tuple[Path, ...], *, as_json: bool) -> None:

@@ -192,7 +192,10 @@ class QueuedJob:
     """One job of the queue; what is foreseen of it where it is one's own, pending, and was asked for."""
 
     job_id: int
+    name: str | None = None
+    """``None``: not known, or not for the caller to see."""
     user: str = ""
+    account: str | None = None
     partition: str = ""
     qos: str = ""
     state: str = ""

@@ -10,16 +10,14 @@ from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRej
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner import handover, machine, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted
-from mirage.provisioner.limits import refusal_pause
-from mirage.provisioner.protection import protection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mirage.control.permits import Permits
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import Actuator, ChainStore, Files, Journal
-    from mirage.provisioner.limits import Limits
 
 _REFUSED = (ClusterUnavailable, NotPermitted, UnknownJob)
 
@@ -40,7 +38,7 @@ class Hands:
     store: ChainStore
     journal: Journal
     files: Files
-    limits: Limits
+    permits: Permits
 
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
@@ -150,8 +148,8 @@ class Hands:
 
     def _refused(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
         """A try in protected mode is for all chains: its refusal is not the chain's own."""
-        pause = refusal_pause(record.refusals + 1, self.limits)
-        own = protection(self.store.load(), self.limits) is None
+        pause = self.permits.pause_after(record.refusals + 1)
+        own = self.permits.protection() is None
         self.store.save(machine.apply(record, LinkRefused(link.index, error, pause, counts=own), now))
         return self._trouble(record, now, f"link {link.index} was refused: {error}")
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from mirage.control.commands import NoCommands
 from mirage.control.hands import Hands
+from mirage.control.judge import Judge
 from mirage.control.observing import Observer
+from mirage.control.permits import Permits
 from mirage.control.questions import Foreteller
 from mirage.control.status import Status
 from mirage.domain.chain import ChainStatus, LinkState, Steering
@@ -20,20 +22,18 @@ from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.features.window import QueueWindows
 from mirage.provisioner import handover, machine, requests, steering
-from mirage.provisioner.decide import DecisionRule, forced, weigh
+from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.events import PauseAsked, sightings
-from mirage.provisioner.limits import Limits, Permit, Usage, permit
-from mirage.provisioner.protection import protection
+from mirage.provisioner.limits import Limits, Permit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.control.guard import Guard, Guards
+    from mirage.control.guard import Guards
     from mirage.control.hands import Act
     from mirage.control.questions import Foresight, Question
     from mirage.domain.chain import ChainId, ChainRecord, Link
     from mirage.domain.command import Asked
-    from mirage.domain.decision import Decision, Observation
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import (
         Actuator,
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
         WaitHistory,
     )
     from mirage.provisioner.protection import Protection
-
-_HOUR = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +107,15 @@ class ControlLoop:
             outside.waits, outside.estimator, outside.history, outside.standings, outside.windows
         )
         self._foreteller = Foreteller(self._observer)
-        self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, policy.limits)
+        self._judge = Judge(self._observer, guards, policy.rule, outside.journal)
+        self._permits = Permits(outside.store, policy.limits)
+        self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, self._permits)
         now = outside.clock.now()
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
-        chains = outside.store.load()
-        self.status = Status(now, "no cycle yet", self._last, chains, protection=protection(chains, policy.limits))
+        chains, protected = outside.store.load(), self._permits.protection()
+        self.status = Status(now, "no cycle yet", self._last, chains, protection=protected)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
@@ -126,7 +126,9 @@ class ControlLoop:
     def reconfigure(self, guards: Guards, policy: Policy) -> None:
         """Decide otherwise from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
-        self._hands = replace(self._hands, limits=policy.limits)
+        self._judge = replace(self._judge, guards=guards, rule=policy.rule)
+        self._permits = replace(self._permits, limits=policy.limits)
+        self._hands = replace(self._hands, permits=self._permits)
 
     def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
         """What the predictors say of a job that nobody has submitted; to be called between cycles.
@@ -142,7 +144,8 @@ class ControlLoop:
         2. freeze the world        5. observe            8. obtain a permit, store the intent, submit
         3. note what happened      6. predict            9. write it down
 
-        What goes wrong with one chain keeps no other from its turn; it is raised when all have had theirs.
+        5 to 7 are the ``Judge``'s. What goes wrong with one chain keeps no other from its turn; it is raised when
+        all have had theirs.
         """
         now = self._outside.clock.now()
         self._obey(now)
@@ -186,7 +189,7 @@ class ControlLoop:
         match machine.need(record, now, self._policy.settle, self._contact):
             case machine.Rest(reason):
                 return self._explain(record, now, reason, deciding=False)
-            case machine.Resubmit(link) if now < self._next_try():
+            case machine.Resubmit(link) if now < self._permits.next_try():
                 text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
                 return self._explain(record, now, text, deciding=True)
             case machine.Resubmit(link):
@@ -202,14 +205,13 @@ class ControlLoop:
                 return self._consider(record, predecessor, snapshot, now)
 
     def _consider(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds) -> Cycle:
-        observation = self._observe(record, predecessor, snapshot)
-        decision = self._decide(record, observation)
+        decision = self._judge.decide(record, _job(record, predecessor, snapshot), snapshot)
         if isinstance(decision, Hold):
             return Cycle(f"hold: {decision.reason}", self._wake(record, now), deciding=True)
         return self._plan(record, decision.reason, now)
 
     def _plan(self, record: ChainRecord, reason: str, now: Seconds, behind: Job | None = None) -> Cycle:
-        granted = self._permit(record, now)
+        granted = self._permits.obtain(record, now)
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
@@ -293,69 +295,7 @@ class ControlLoop:
             )
         return record
 
-    # 5. observe
-
-    def _observe(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot) -> Observation:
-        request = record.chain.link_request(record.next_index)
-        wants = self._guards.wants_of(record.chain.predictor)
-        return self._observer.observe(snapshot, _job(record, predecessor, snapshot), request, wants)
-
-    # 6. predict, 7. decide
-
-    def _decide(self, record: ChainRecord, observation: Observation) -> Decision:
-        """The decision, written down with the prediction that led to it."""
-        if (decision := forced(observation)) is not None:
-            index = record.next_index
-            self._hands.write(record, observation.time, EntryKind.DECISION, _said(decision), index)
-            return decision
-        guard = self._guards.of(record.chain.predictor)
-        decision = self._weigh(record, observation, guard, EntryKind.DECISION)
-        for shadow in self._guards.shadows:
-            if shadow is not guard:
-                self._weigh(record, observation, shadow, EntryKind.SHADOW)
-        return decision
-
-    def _weigh(self, record: ChainRecord, observation: Observation, guard: Guard, kind: EntryKind) -> Decision:
-        answer = guard.predict(observation)
-        if answer.trouble:
-            text = (
-                answer.trouble
-                if kind is EntryKind.DECISION
-                else f"{guard.predictor.name}, in shadow: {answer.trouble}"
-            )
-            self._hands.write(record, observation.time, EntryKind.TROUBLE, text)
-        decision = weigh(observation, answer.prediction, self._policy.rule.of(record.chain))
-        entry = Entry(
-            observation.time,
-            record.chain.chain_id,
-            kind,
-            _said(decision),
-            link=record.next_index,
-            predictor=answer.by,
-            prediction=answer.prediction,
-            asked=guard.predictor.name if answer.by != guard.predictor.name else "",
-            model=answer.model,
-        )
-        if not (answer.trouble and kind is EntryKind.SHADOW):  # the fallback's answer says nothing of a shadow
-            self._outside.journal.write(entry)
-        return decision
-
     # 8. obtain a permit
-
-    def _permit(self, record: ChainRecord, now: Seconds) -> Permit:
-        links = [link for other in self._outside.store.load() for link in other.links]
-        usage = Usage(
-            live_links=sum(not link.final for link in links),
-            submissions_last_hour=sum(link.planned > now - _HOUR for link in links),
-            refusals=record.refusals,
-            not_before=record.not_before,
-            next_try=self._next_try(),
-        )
-        return permit(now, usage, self._policy.limits)
-
-    def _next_try(self) -> Seconds:
-        protected = protection(self._outside.store.load(), self._policy.limits)
-        return protected.next_try if protected is not None else 0
 
     def _refrain(self, record: ChainRecord, granted: Permit, now: Seconds) -> Cycle:
         if granted.pause:
@@ -368,7 +308,7 @@ class ControlLoop:
 
     def _protected(self, now: Seconds) -> Protection | None:
         """Whether protected mode is on after this cycle; said where that is new."""
-        protected = protection(self._outside.store.load(), self._policy.limits)
+        protected = self._permits.protection()
         if protected is not None and self.status.protection is None:
             text = f"protected mode: {protected}; but for a try now and then nothing is submitted"
             self._hands.write(None, now, EntryKind.TROUBLE, text)
@@ -393,10 +333,6 @@ class ControlLoop:
 
 def _job(record: ChainRecord, link: Link | None, snapshot: Snapshot) -> Job | None:
     return snapshot.link(link.tag, record.chain.owner) if link is not None else None
-
-
-def _said(decision: Decision) -> str:
-    return f"{'hold' if isinstance(decision, Hold) else 'submit'}: {decision.reason}"
 
 
 def _joined(cycles: list[Cycle]) -> Cycle:

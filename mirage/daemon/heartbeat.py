@@ -9,6 +9,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from mirage.backends.wholefile import write_anew
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,11 +37,9 @@ class Heartbeat:
 
     def beat(self, cycles: int, sentence: str) -> None:
         """A cycle is complete."""
-        new = self._file.with_suffix(".new")
         beat = Beat(os.getpid(), int(time.time()), cycles, sentence)
         try:
-            new.write_text(json.dumps(asdict(beat)), encoding="utf-8")
-            new.replace(self._file)
+            write_anew(self._file, json.dumps(asdict(beat)).encode())
         except OSError as error:
             if not self._failed:
                 _LOG.warning("no heartbeat: %s cannot be written: %s", self._file, error.strerror)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mirage.backends.wholefile import write_anew
 from mirage.domain.job import ABSENT
 from mirage.store.waits import StartedJobs
 
@@ -139,10 +140,8 @@ class AccountingImport:
         return known if known.first <= known.until <= now else Imported(now, now)
 
     def _note(self, done: Imported) -> None:
-        new = self._marker.with_suffix(".new")
         try:
-            new.write_text(json.dumps({"from": done.first, "until": done.until}), encoding="utf-8")
-            new.replace(self._marker)
+            write_anew(self._marker, json.dumps({"from": done.first, "until": done.until}).encode())
         except OSError as error:
             _LOG.warning("%s cannot be written, so the import begins anew each time: %s", self._marker, error)
 

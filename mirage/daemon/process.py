@@ -22,6 +22,7 @@ from mirage.daemon.lock import single_instance
 from mirage.daemon.logs import set_up_logging
 from mirage.daemon.notify import Notifier
 from mirage.daemon.reload import plan_reload
+from mirage.daemon.settling import settle
 from mirage.daemon.signals import SignalWatch
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.errors import MirageError
@@ -103,6 +104,7 @@ class _Daemon:
         )
         self._open(closing)
         cycle = self._cycle()
+        settle()
         closing.callback(Housekeeping(self._chores()).close)
         closing.callback(self._ended.set)
         self._notifier.ready()

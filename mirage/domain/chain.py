@@ -53,6 +53,7 @@ class FailurePolicy:
     """What to do about one kind of failure."""
 
     recovery: Recovery
+    """What follows."""
     retries: int = 3
     """RETRY only: failures in a row that are still followed by another link."""
     backoff: Seconds = 60
@@ -76,8 +77,11 @@ class FailurePolicies:
     """One policy for each kind of failure."""
 
     exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
+    """Where its script failed."""
     node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
+    """Where the cluster failed it."""
     cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
+    """Where somebody cancelled it."""
 
     def of(self, kind: FailureKind) -> FailurePolicy:
         """The policy for one kind."""
@@ -114,6 +118,7 @@ class Handover:
     """How a predecessor that still runs is told to end: a signal, a grace, then the end."""
 
     policy: HandoverPolicy = HandoverPolicy.NONE
+    """When the predecessor makes way."""
     signal: WarnSignal = field(default_factory=lambda: WarnSignal("TERM", 60))
     """``lead``: seconds between the signal and the cancellation."""
     max_overlap: Seconds = 0
@@ -156,19 +161,27 @@ class Chain:
     """A service as its owner described it; never changes."""
 
     chain_id: ChainId
+    """Its own, never given twice."""
     name: str
+    """As its owner calls it."""
     owner: str
+    """Whose links they are."""
     request: JobRequest
     """Every link is this request with its own tag and the owner as user."""
     done: DoneCondition = DoneCondition()
+    """When it has done its work."""
     failures: FailurePolicies = FailurePolicies()
+    """What to do where a link fails."""
     handover: Handover = Handover()
+    """How a predecessor that still runs makes way."""
     steering: Steering = Steering.OFF
+    """How a successor that waits in the queue is held back."""
     lead: Seconds = 600
     """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0."""
     predictor: str = ""
     """Which predictor times its links; empty: the daemon's."""
     aim: Aim = CHEAPEST
+    """What its hand-overs are to be like."""
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""

@@ -59,7 +59,9 @@ class Dependency:
     """One condition of ``--dependency``; all conditions of a job must hold (Slurm's comma)."""
 
     kind: DependencyKind
+    """What has to have happened."""
     job_id: JobId = JobId(0)
+    """To which job; 0 where the kind names none."""
     delay: Seconds = 0
     """``after:ID+minutes``, here in seconds; counted from the start of ``job_id``."""
 
@@ -69,6 +71,7 @@ class WarnSignal:
     """``sbatch --signal``: Slurm warns the job before its limit ends it (up to a minute earlier than asked)."""
 
     name: str = "USR1"
+    """Such as USR1 or TERM."""
     lead: Seconds = 300
     """How long before the limit."""
     batch_only: bool = False
@@ -99,31 +102,45 @@ class JobRequest:
     """What a user asks of Slurm with ``sbatch``. Resources are per node; names are the cluster's own."""
 
     name: str
+    """What the job is called."""
     user: str
+    """Whose job it is."""
     limit: Seconds
+    """Time limit."""
     nodes: int = 1
+    """How many."""
     partition: str = ""
     """Empty: the cluster's default partition."""
     account: str = ""
+    """Empty: the user's default one."""
     qos: str = ""
+    """Empty: the default one."""
     cpus_per_node: int = 0
     """0: whole nodes where the partition allocates whole nodes, else one CPU."""
     memory_mb_per_node: int = 0
+    """0: what the partition gives."""
     gres_per_node: tuple[tuple[str, int], ...] = ()
     """(name, count) pairs such as ``("gpu:a100", 4)`` or ``("npu", 2)``."""
     features: tuple[str, ...] = ()
     """Node features that must all be present (``--constraint=a&b``)."""
     exclusive: bool = False
+    """No other job on its nodes."""
     begin: Seconds = 0
     """Not eligible before this instant; 0 means now."""
     held: bool = False
+    """Until somebody releases it."""
     nice: int = 0
+    """What is taken off its priority."""
     dependencies: tuple[Dependency, ...] = ()
+    """All of them have to hold."""
     reservation: str = ""
+    """Which to run in; empty: none."""
     node_list: str = ""
     """Slurm's host list of nodes that must all be among the job's (``--nodelist``); empty: any."""
     requeue: bool = True
+    """Whether Slurm may start it anew after a failure of its node."""
     warn: WarnSignal | None = None
+    """A signal before its limit."""
     tag: str = ""
     """Deterministic mark carried as the job's comment; links use ``mirage:<chain>:<n>``."""
     batch: BatchScript | None = None

@@ -43,6 +43,7 @@ class Aim:
     """What a chain's hand-overs are to be like."""
 
     kind: AimKind = AimKind.CHEAPEST
+    """What they are to be measured by."""
     value: float = 0.0
     """NO_INTERRUPTION: a chance, within 0 and 1. OVERLAP: seconds."""
 

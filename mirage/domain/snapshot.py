@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT, Job, Seconds
+from mirage.domain.joblabels import JobLabels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,8 @@ class Snapshot:
     """Jobs with a Mirage tag that their owners hold until the loop asks for them; none of them is in ``links``."""
     stale_since: Seconds = ABSENT
     """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
+    labels: JobLabels = field(default_factory=JobLabels.none)
+    """Never stored, and of no weight to any decision: what people call their jobs is theirs."""
 
     @classmethod
     def unseen(cls, time: Seconds) -> Snapshot:

@@ -47,7 +47,9 @@ class Courier:
             self._waiting.put_nowait(notice)
         except queue.Full:
             self._told(self.channel.name, "dropped")
-            _LOG.warning("%s: %d messages wait already; dropped: %s", self.channel.name, _ROOM, notice.text)
+            _LOG.warning(
+                "%s: %d messages wait already; dropped: %s", self.channel.name, self._waiting.maxsize, notice.text
+            )
 
     def close(self) -> None:
         """Begin no further attempt; what still waits is lost."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.decision import Wants
+from mirage.domain.instants import spell_instant
 from mirage.replay.episodes import Played, play_episode, policy_predictor
 from mirage.replay.opening import Background
 from mirage.replay.outcome import QueueHistory, ReplayResult
-from mirage.replay.plan import spell_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,13 +79,13 @@ def replay(
     plan: ReplayPlan,
     *,
     workers: int = 1,
-    on_episode: Callable[[int], None] = lambda total: None,
+    on_episode: Callable[[int, int], None] = lambda done, total: None,
 ) -> ReplayResult:
     """Play every episode of the plan with every policy.
 
-    The result does not depend on ``workers`` (processes). ``on_episode`` is told the number of episodes in all
-    each time one is finished. Raises ``ConfigError`` for a plan that does not fit the trace, ``PluginNotFound``
-    for an unknown policy and ``SubmissionRejected`` where the cluster refuses the service's job.
+    The result does not depend on ``workers`` (processes). Each time an episode is finished ``on_episode`` is told
+    how many are, and of how many. Raises ``ConfigError`` for a plan that does not fit the trace,
+    ``PluginNotFound`` for an unknown policy and ``SubmissionRejected`` where the cluster refuses its job.
     """
     plan.check(trace)
     for policy in plan.policies:
@@ -93,7 +93,7 @@ def replay(
     total, episodes = len(plan.episode_starts()), []
     for episode in _episodes(trace, cluster, plan, min(workers, total)):
         episodes.append(episode)
-        on_episode(total)
+        on_episode(len(episodes), total)
     return _result(trace, cluster, plan, episodes)
 
 

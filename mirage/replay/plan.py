@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Chain, ChainId, DoneCondition, Steering
 from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.domain.instants import spell_instant
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.slurm.duration import parse_human
@@ -20,11 +20,6 @@ SERVICE_USER = "mirage-service"
 """The user who runs the service: one without history or other jobs in the trace."""
 
 MINUTE = 60
-
-
-def spell_instant(seconds: Seconds) -> str:
-    """An instant as people write it, UTC: ``2023-02-01T12:00:00Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)

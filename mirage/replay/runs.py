@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from mirage.backends.background import last_line, run_aside
+from mirage.backends.wholefile import write_anew
 from mirage.domain.errors import BadSpelling, MirageError
 from mirage.domain.job import ABSENT, Seconds
 
@@ -237,9 +238,7 @@ class ReplayRuns:
         self._runs[run.run_id] = run
         folder = self._folder / run.run_id
         folder.mkdir(parents=True, exist_ok=True)
-        new = folder / f"{_RUN}.new"
-        new.write_bytes(_STORED.dump_json(run))
-        new.replace(folder / _RUN)
+        write_anew(folder / _RUN, _STORED.dump_json(run))
 
     def _forget_oldest(self) -> None:
         over = [run for run in self._runs.values() if run.over]

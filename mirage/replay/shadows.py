@@ -136,6 +136,17 @@ def _forecast(entry: Entry) -> WaitForecast | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Real starts against what was promised at one level."""
+
+    level: float
+    share: float
+    """Of real starts no later than foreseen at the level; as much as the level is right."""
+    forecasts: int
+    """That gave this level."""
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """A predictor over all hand-overs; hours, ``nan`` where nothing is known."""
 
@@ -160,6 +171,8 @@ class Measured:
     """By how much it is less than that of the predictor in charge, on the same hand-overs."""
     gain_error: float
     """Standard error of the gain."""
+    calibration: tuple[Calibrated, ...] = ()
+    """At every level that a forecast gave, ascending."""
 
 
 def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:
@@ -193,7 +206,16 @@ def _measured(name: str, rounds: Sequence[tuple[Judged, ...]], weights: Weights)
         cost=_mean([-objective(outcome, weights) / HOUR for outcome in outcomes]),
         gain=_mean(gains),
         gain_error=stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan,
+        calibration=_calibration(foreseen),
     )
+
+
+def _calibration(foreseen: Iterable[tuple[WaitForecast, Seconds]]) -> tuple[Calibrated, ...]:
+    kept: dict[float, list[bool]] = {}
+    for forecast, start in foreseen:
+        for level, promised in zip(forecast.levels, forecast.starts, strict=True):
+            kept.setdefault(level, []).append(start <= promised)
+    return tuple(Calibrated(level, fmean(kept[level]), len(kept[level])) for level in sorted(kept))
 
 
 def _gain(name: str, judged: tuple[Judged, ...], weights: Weights) -> float | None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mirage.domain.decision import Standing
+    from mirage.domain.joblabels import JobLabels
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
@@ -85,10 +86,6 @@ class Simulation:
     def now(self) -> int:
         """The simulated clock (s)."""
         return self._state.now
-
-    def next_event_time(self) -> int:
-        """When the next thing is due; ``NEVER`` if nothing is."""
-        return int(engine.next_time(self._state.fixed, self._state.world))
 
     def run_until(self, time: int) -> None:
         """Handle everything due at or before ``time``; the clock then shows ``time``."""
@@ -229,6 +226,10 @@ class Simulation:
             views.pending_columns(self._state.world, self._state.registry),
             views.running_columns(self._state.world, self._state.registry),
         )
+
+    def labels(self) -> JobLabels:
+        """What the jobs of ``columns`` are called, and their accounts; takes longer than those."""
+        return views.job_labels(self._state.world, self._state.registry)
 
     def partitions(self) -> tuple[PartitionState, ...]:
         """Nodes of each partition by state."""

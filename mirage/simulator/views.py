@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import UnknownJob
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import Names
 from mirage.domain.snapshot import JobColumns, PartitionState
 from mirage.simulator.kernel.layout import (
     FIRST_LIMIT,
@@ -73,6 +75,19 @@ def running_columns(world: World, registry: Registry) -> JobColumns:
     """Running jobs in the order in which their limits end."""
     rows = _taken(world.jobs, world.running[: int(world.sim["running"][0])])
     return _columns(rows, rows["start"], registry)
+
+
+def job_labels(world: World, registry: Registry) -> JobLabels:
+    """Names and accounts of the pending and the running jobs."""
+    ends = int(world.sim["pending"][0]), int(world.sim["running"][0])
+    rows = _taken(world.jobs, np.concatenate([world.pending[: ends[0]], world.running[: ends[1]]]))
+    accounts = tuple(row.account for row in registry.accounts.rows)
+    names = (*registry.trace_names, *registry.names)
+    return JobLabels(rows["id"], _named(rows["name"], names), _named(rows["association"], accounts))
+
+
+def _named(numbers: NDArray[np.int64], vocabulary: tuple[str, ...]) -> Names:
+    return Names(np.where(numbers < len(vocabulary), numbers, -1).astype(np.int32), vocabulary)
 
 
 def own_job(model: Model, world: World, requests: Sequence[JobRequest], accounts: Accounts, job_id: JobId) -> Job:

@@ -9,7 +9,7 @@ started are rows with ids of their own.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import rows
@@ -36,6 +37,7 @@ FIELDS = (
     "JobArrayID",
     "State",
     "UserName",
+    "Account",
     "SubmitTime",
     "EligibleTime",
     "StartTime",
@@ -98,6 +100,7 @@ class Queue:
     """Jobs with a tag as comment, and those asked for by id; ended ones too."""
     unreadable: tuple[str, ...]
     """Text of the rows that are not what Slurm writes; nothing else is known of those jobs."""
+    labels: JobLabels = field(default_factory=JobLabels.none)
 
 
 def queue_arguments(mark: str) -> list[str]:
@@ -149,6 +152,7 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
         qualities,
         ours,
         tuple(unreadable),
+        JobLabels.of_texts(read["JobID"], map(_text, cells["Name"]), map(_text, cells["Account"])),
     )
 
 

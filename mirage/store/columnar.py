@@ -36,12 +36,14 @@ _LEVEL = 1
 
 _HINTS = get_type_hints(Snapshot, localns={"Mapping": Mapping})
 _TABLES = tuple(name for name, hint in _HINTS.items() if hint is JobColumns)
+_NOT_KEPT = ("labels",)
+"""Names that people give their jobs."""
 _COLUMNS = tuple(column.name for column in fields(JobColumns))
 
 
 def _header_type() -> type[Any]:
-    """A dataclass of a snapshot's fields without its columns, whatever fields it has."""
-    rest = [f for f in fields(Snapshot) if f.name not in _TABLES]
+    """A dataclass of a snapshot's fields that are kept, without its columns."""
+    rest = [f for f in fields(Snapshot) if f.name not in (*_TABLES, *_NOT_KEPT)]
     return make_dataclass(
         "Header",
         [(f.name, _HINTS[f.name], _same_default(f.default, f.default_factory)) for f in rest],

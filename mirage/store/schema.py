@@ -75,7 +75,8 @@ def upgrade(database: Database, keep: Callable[[str], None]) -> str | None:
     steps are one transaction, and what ``keep`` raises calls them off. Returns that number, ``None`` where nothing
     older was there. Raises ``ConfigError`` where the schema is newer, and ``StoreUnavailable``.
     """
-    if look_at(database).found == _scripts(_config()).get_current_head():
+    schema = look_at(database)
+    if schema.found == schema.wanted:
         return None
     return database.write(lambda connection: _upgrade(connection, keep, database.where))
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage import __version__
+from mirage.backends.wholefile import write_anew
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
@@ -81,7 +82,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
     """Make the folder, or find that it holds this very table. Raises ``ConfigError`` if it holds another."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).exists():
-        _replace(folder / MANIFEST, manifest.text().encode())
+        write_anew(folder / MANIFEST, manifest.text().encode())
         return
     kept = read_manifest(folder)
     if kept != manifest:
@@ -146,9 +147,3 @@ def _joined(folder: Path, manifest: Manifest) -> Arrays:
             whole[name][done:following] = array
         done = following
     return {name: array[:done] for name, array in whole.items()}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.write_bytes(content)
-    new.replace(path)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
+from mirage.domain.instants import spell_instant
 from mirage.predictors.artifacts.stacking import stacked_tables
-from mirage.replay.plan import spell_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

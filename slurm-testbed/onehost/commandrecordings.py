@@ -23,8 +23,8 @@ PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
 # What Mirage asks is written down again, as this has to run where what Mirage depends on is not installed: a test
 # of the recordings (tests/slurm/test_recorded_text.py) compares every argument with those that Mirage sends.
 MIRAGE_QUEUE = (
-    "JobID JobArrayID State UserName SubmitTime EligibleTime StartTime EndTime TimeLimit NumNodes Partition QOS"
-    " PriorityLong Nice exit_code ReqNodes NodeList Reason Name Comment"
+    "JobID JobArrayID State UserName Account SubmitTime EligibleTime StartTime EndTime TimeLimit NumNodes"
+    " Partition QOS PriorityLong Nice exit_code ReqNodes NodeList Reason Name Comment"
 )
 QUEUE = (
     "JobID JobArrayID ArrayJobID ArrayTaskID HetJobID HetJobOffset State StateCompact Reason ReasonList UserName"

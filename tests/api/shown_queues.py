@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.job import ABSENT
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 
 NOW = 1_700_000_000
@@ -36,6 +37,8 @@ def columns(*rows: dict[str, Any]) -> JobColumns:
 
 
 def snapshot(pending: JobColumns, running: JobColumns, users: tuple[str, ...] = USERS) -> Snapshot:
-    """Two partitions of 10 and 4 nodes; a third name is of jobs that go to either."""
+    """Two partitions of 10 and 4 nodes; a third name is of jobs that go to either. Job 7 is called ``job-7``."""
+    ids = np.concatenate([pending.job_id, running.job_id])
+    labels = JobLabels.of_texts(ids, (f"job-{each}" for each in ids), (f"account-{each % 2}" for each in ids))
     parts = (PartitionState("batch", 10, 2, 7, 1), PartitionState("gpu", 4, 4, 0, 0))
-    return Snapshot(NOW, pending, running, parts, users, ("batch", "gpu", "batch,gpu"), ("normal",))
+    return Snapshot(NOW, pending, running, parts, users, ("batch", "gpu", "batch,gpu"), ("normal",), labels=labels)

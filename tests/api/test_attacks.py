@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from network_world import CHAINS, TOKENS, slurm_token
 
-from mirage.api.access import peer
+from mirage.api.access import peer, protocol
 from mirage.api.app import create_app
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_headers_without_end_are_not_kept(network: Network) -> None:
 def test_who_does_not_say_what_they_want_is_cut_off_and_blocks_nobody(
     network: Network, monkeypatch: pytest.MonkeyPatch, start: bytes
 ) -> None:
-    monkeypatch.setattr(peer, "HEADERS_WITHIN", 0.3)
+    monkeypatch.setattr(protocol, "HEADERS_WITHIN", 0.3)
     path = str(network.server._path)
     with socket.socket(socket.AF_UNIX) as slow:
         slow.connect(path)
@@ -157,7 +157,7 @@ def _impatient(self: Any, receive: Any, largest: int, within: float) -> None:
 def test_one_user_cannot_take_all_connections(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.getuid() != 0:
         pytest.skip("speaking as several users needs root")
-    monkeypatch.setattr(peer, "MOST_OF_ONE", 5)
+    monkeypatch.setattr(protocol, "MOST_OF_ONE", 5)
     monkeypatch.setattr(peer.Peer, "is_root", property(lambda self: False))
     path = str(network.server._path)
     held = [socket.socket(socket.AF_UNIX) for _ in range(8)]

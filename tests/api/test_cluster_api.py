@@ -9,17 +9,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving import serving
 from shown_queues import NOW, columns, snapshot
 
+from mirage.api.access.policy import Policy
 from mirage.api.documents.queue import Sought, queue_page
 from mirage.control.status import Status
 from mirage.domain.job import NEVER
+from mirage.domain.joblabels import JobLabels
 
 if TYPE_CHECKING:
     from api_world import World
+
+    from mirage.api.access.gate import Gate
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 QUEUE = "/api/v1/queue"
@@ -27,6 +32,10 @@ QUEUE = "/api/v1/queue"
 
 def shown(world: World, status: Status) -> World:
     return replace(world, service=replace(world.service, status=lambda: status))
+
+
+def telling_names(world: World) -> Gate:
+    return replace(world.service.gate, policy=lambda: Policy(queue_names=True))
 
 
 PENDING = columns(
@@ -84,13 +93,15 @@ def test_a_cluster_that_does_not_answer_is_shown_as_it_was(world: World) -> None
 
 
 def test_the_queue_as_squeue_shows_it(world: World) -> None:
-    with serving(world, status=lambda: STATUS) as served:
+    with serving(world, status=lambda: STATUS, gate=telling_names(world)) as served:
         status, found = served.call("GET", QUEUE)
         assert status == 200
         assert [job["job_id"] for job in found["jobs"]] == [3, 7, 9, 11, 12]
         assert found["jobs"][0] == {
             "job_id": 3,
+            "name": "job-3",
             "user": "bob",
+            "account": "account-1",
             "partition": "batch",
             "qos": "normal",
             "state": "RUNNING",
@@ -118,6 +129,31 @@ def test_the_queue_as_squeue_shows_it(world: World) -> None:
             found = served.call("GET", f"{QUEUE}?{query}")[1]
             assert [job["job_id"] for job in found["jobs"]] == ids, query
             assert found["total"] == len(ids)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="speaking as another user needs root")
+def test_whose_names_are_told(world: World) -> None:
+    status = replace(STATUS, snapshot=snapshot(PENDING, RUNNING, ("nobody", "bob")))
+    own = {9: "job-9", 11: None, 12: "job-12", 3: None, 7: None}
+    every = {number: f"job-{number}" for number in own}
+    for gate, user, expected in (
+        (world.service.gate, "nobody", own),
+        (world.service.gate, "", every),
+        (telling_names(world), "nobody", every),
+    ):
+        with serving(world, status=lambda: status, gate=gate) as served:
+            _, found = served.call("GET", QUEUE, user=user)
+            assert {job["job_id"]: job["name"] for job in found["jobs"]} == expected
+            assert all((job["name"] is None) == (job["account"] is None) for job in found["jobs"])
+
+
+def test_bytes_of_no_text_are_told_as_question_marks(world: World) -> None:
+    labels = JobLabels.of_texts(np.array([3]), ["caf\udce9 \x1b[2J"], [""])
+    status = replace(STATUS, snapshot=replace(STATUS.snapshot, labels=labels))
+    with serving(world, status=lambda: status, gate=telling_names(world)) as served:
+        code, found = served.call("GET", f"{QUEUE}?limit=1")
+    assert code == 200
+    assert (found["jobs"][0]["name"], found["jobs"][0]["account"]) == ("caf? \x1b[2J", None)
 
 
 def test_pages_of_the_queue(world: World) -> None:
@@ -158,7 +194,8 @@ def test_pages_hold_every_job_once(
     found: list[tuple[int, str]] = []
     after = 0
     while True:
-        page = queue_page(seen, Sought(user=user), after, most)
+        page = queue_page(seen, Sought(user=user), after, most, lambda owner: owner == "bob")
+        assert all((job.name == f"job-{job.job_id}") == (job.user == "bob") for job in page.jobs)
         assert len(page.jobs) <= most
         found += [(job.job_id, job.state) for job in page.jobs]
         if not page.more:
@@ -181,5 +218,5 @@ def test_a_long_queue_is_not_copied(world: World) -> None:
     many = columns({"job_id": 1})
     many = many.take(np.zeros(count, dtype=np.int64))
     many = replace(many, job_id=np.arange(1, count + 1))
-    page = queue_page(snapshot(many, columns()), Sought(), 0, 50)
+    page = queue_page(snapshot(many, columns()), Sought(), 0, 50, lambda owner: True)
     assert (page.total, len(page.jobs), page.more) == (count, 50, True)

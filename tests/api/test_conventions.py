@@ -6,6 +6,7 @@ import logging
 import os
 import pwd
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,19 @@ def test_pages_show_every_chain_once_in_order(network: Network) -> None:
     assert [chain for page in seen for chain in page] == ids
     gone = get(network, f"{CHAINS}?cursor={quote('Z29uZQ')}")
     assert (gone.status, "begin without one" in gone.body["detail"]) == (422, True)
+
+
+def test_a_page_has_a_hundred_chains_where_nobody_says(network: Network) -> None:
+    post(network, CHAINS, definition())
+    (record,) = network.loop.records
+    ids = [f"c{place}" for place in range(130)]
+    network.loop.records = [replace(record, chain=replace(record.chain, chain_id=each)) for each in ids]
+    while len(network.loop.status.chains) < len(ids):
+        time.sleep(0.01)
+    first = get(network, CHAINS)
+    second = get(network, first.headers["link"].removeprefix("<").partition(">")[0])
+    assert [chain["id"] for page in (first, second) for chain in page.body["chains"]] == ids
+    assert (len(first.body["chains"]), second.body["next"]) == (100, None)
 
 
 def test_lists_are_filtered(network: Network) -> None:

@@ -44,6 +44,22 @@ def test_every_operation_has_a_name_a_tag_and_words(described: dict[str, Any]) -
         assert operation["description"], where
 
 
+def test_every_field_and_every_parameter_says_what_it_is(described: dict[str, Any]) -> None:
+    fields = {
+        f"{name}.{field}": schema
+        for name, document in described["components"]["schemas"].items()
+        for field, schema in document.get("properties", {}).items()
+    }
+    assert len(fields) > 300
+    assert [field for field, schema in fields.items() if not schema.get("description")] == []
+    assert [
+        f"{where} {parameter['name']}"
+        for where, operation in operations(described)
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    ] == []
+
+
 def test_every_answer_has_a_form_and_every_problem_is_one(described: dict[str, Any]) -> None:
     for where, operation in operations(described):
         for code, answer in operation["responses"].items():

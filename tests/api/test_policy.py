@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mirage.api.access.caller import ANONYMOUS, Caller
 from mirage.api.access.policy import Policy, UnixGroups, granted
 from mirage.api.access.scope import Scope, lesser
 from mirage.api.access.sessions import Session, Sessions, Tickets, session_key
@@ -60,10 +61,29 @@ def test_a_policy_that_says_nothing_is_the_built_in_one() -> None:
     assert not Policy().anonymous
 
 
-@pytest.mark.parametrize("text", [b"\xff", b"users = 1", b'[users]\nada = ["admin"]', b"everybody = true"])
+@pytest.mark.parametrize(
+    "text", [b"\xff", b"users = 1", b'[users]\nada = ["admin"]', b"everybody = true", b"queue_names = true"]
+)
 def test_what_is_no_policy_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"line|UTF-8"):
         Policy.read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "caller", "others"),
+    [
+        (b"", Caller("ada", Scope.OPERATE), False),
+        (b"", Caller("ada", Scope.ADMIN), True),
+        (b'queue_names = "own"', Caller("ada", Scope.READ), False),
+        (b'queue_names = "all"', Caller("ada", Scope.READ), True),
+        (b'queue_names = "all"', Caller(ANONYMOUS, Scope.READ), False),
+        (b'queue_names = "all"', Caller("uid:4711", Scope.READ), False),
+    ],
+)
+def test_whose_jobs_are_told_by_name(text: bytes, caller: Caller, others: bool) -> None:
+    shown = Policy.read(text).names_shown_to(caller)
+    assert shown("bob") is others
+    assert shown(caller.name)
 
 
 def test_scopes_are_ordered_and_the_lesser_of_two_counts() -> None:

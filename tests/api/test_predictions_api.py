@@ -186,6 +186,7 @@ def test_ones_own_pending_jobs_are_flat_and_ask_once_a_shape(predicting: World, 
         (22, None, "2023-11-15T00:13:20Z", "quantile"),
         (23, None, None, ""),
     ]
+    assert [job["name"] for job in found["jobs"]] == ["job-21", "job-22", "job-23"]
     assert len(desk.asked) == 1
     assert desk.asked[0].only_charge
     page = predicting.call("GET", "/api/v1/jobs?limit=2")[1]
@@ -197,6 +198,7 @@ def test_ones_own_pending_jobs_are_flat_and_ask_once_a_shape(predicting: World, 
 def test_one_pending_job_and_others_like_it(predicting: World, desk: Desk) -> None:
     status, found = predicting.call("GET", "/api/v1/jobs/21/prediction")
     assert status == 200, found
+    assert (found["job"]["name"], found["job"]["account"]) == ("job-21", "account-1")
     assert found["job"]["planned_start"] == "2023-11-14T22:28:20Z"
     assert found["alike"]["shape"]["nodes"] == 2
     assert found["alike"]["predictions"][0]["wait_p50"] == 7_200

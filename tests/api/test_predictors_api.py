@@ -16,7 +16,7 @@ from mirage.domain.errors import ConfigError
 from mirage.predictors.artifacts.answers import Scores
 from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
 from mirage.predictors.artifacts.shelf import Version
-from mirage.replay.shadows import Measured
+from mirage.replay.shadows import Calibrated, Measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +37,11 @@ MANIFEST = Manifest(
     {},
     {},
 )
+KEPT = (Calibrated(0.1, 0.25, 12), Calibrated(0.9, 0.75, 12))
+CALIBRATION = [
+    {"level": 0.1, "share": 0.25, "forecasts": 12},
+    {"level": 0.9, "share": 0.75, "forecasts": 12},
+]
 OLD, NEW = "0123456789ab", "ba9876543210"
 
 
@@ -68,7 +73,8 @@ class Desk:
 
 
 def measured(name: str, in_charge: bool) -> Measured:
-    return Measured(name, in_charge, 12, 0.5, 1.0, 0.25, 0.8, 0, math.nan, math.nan, math.nan, math.nan, math.nan)
+    unknown = (math.nan,) * 5
+    return Measured(name, in_charge, 12, 0.5, 1.0, 0.25, 0.8, 0, *unknown, KEPT if in_charge else ())
 
 
 @pytest.fixture
@@ -93,6 +99,8 @@ def test_what_is_installed_at_work_and_kept(modelled: World) -> None:
     ]
     assert found["predictors"][0]["past"]["absolute_error"] == 3_600
     assert found["predictors"][2]["past"] is None
+    assert found["predictors"][0]["calibration"] == CALIBRATION
+    assert [each["calibration"] for each in found["predictors"][1:]] == [[], []]
     assert [(model["version"], model["current"]) for model in found["models"]] == [(OLD, True), (NEW, False)]
     assert found["models"][0]["first"] == "2020-09-13T12:26:40Z"
     assert found["models"][0]["manifest"]["cluster"]["nodes"] == [4, 8]
@@ -105,6 +113,7 @@ def test_shadows_are_compared(modelled: World) -> None:
         (True, 1.0, None),
         (False, 1.0, None),
     ]
+    assert [each["calibration"] for each in found["predictors"]] == [CALIBRATION, []]
 
 
 def test_a_model_is_promoted_by_force_only_and_rolled_back(modelled: World) -> None:

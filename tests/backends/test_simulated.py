@@ -8,17 +8,24 @@ import numpy as np
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, trace
 
+from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import Run, SimulatedCluster
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobChange, JobId, JobRequest, JobState
+from mirage.domain.jobtable import JobTable, Names
 from mirage.simulator.simulation import Simulation
 
 NOON = 1_000_000 + 6 * DAY
 
 
+def named_trace() -> JobTable:
+    table = trace()
+    return replace(table, name=Names.encode([f"job-{number}" for number in range(len(table.name))]))
+
+
 @pytest.fixture(scope="module")
 def warm() -> Simulation:
-    simulation = Simulation(CLUSTER, trace())
+    simulation = Simulation(CLUSTER, named_trace())
     simulation.run_until(NOON)
     return simulation
 
@@ -38,6 +45,18 @@ def test_a_submission_is_seen_under_its_tag_until_its_end_and_after(cluster: Sim
     job = cluster.snapshot().links[LINK.tag]
     assert job.state is JobState.TIMEOUT
     assert job.end - job.start == LINK.limit
+
+
+def test_whoever_looks_in_real_time_sees_what_jobs_are_called(cluster: SimulatedCluster) -> None:
+    job_id = cluster.submit(LINK)
+    seen = PacedCluster(cluster, cluster).snapshot()
+    table = named_trace()
+    names = {int(each): name for each, name in zip(table.job_id, table.name.decode(), strict=True)}
+    labels = seen.labels.of([*seen.pending.job_id.tolist(), *seen.running.job_id.tolist()])
+    assert labels.pop(job_id) == (LINK.name, "root")
+    assert labels
+    assert {found: name for found, (name, _) in labels.items()}.items() <= names.items()
+    assert not len(cluster.snapshot().labels.job_id), "replays look thousands of times, and nobody reads names"
 
 
 def test_the_script_says_how_a_job_goes(warm: Simulation) -> None:

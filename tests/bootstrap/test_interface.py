@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes import HOUR, FakeCluster
 
+from mirage.api.access.scope import Scope
 from mirage.bootstrap.inquiries import NamedGuards
 from mirage.bootstrap.measurements import Measurements
 from mirage.bootstrap.models import ModelDesk
@@ -41,13 +42,20 @@ def service(tmp_path: Path) -> Iterator[Service]:
     file = tmp_path / "mirage.toml"
     file.write_text(
         f'[service]\nstate = "{tmp_path}"\nruntime = "{tmp_path}"\n[loop]\nshadows = ["fixed:6h"]\n'
-        '[store]\nurl = "sqlite:///' + f'{tmp_path}/mirage.db"\n'
+        '[api]\nadmins = ["chief"]\n[store]\nurl = "sqlite:///' + f'{tmp_path}/mirage.db"\n'
     )
     loaded = load_config(file)
     made = assemble(loaded.config, World(cluster, cluster, cluster, cluster), lambda: None)  # type: ignore[arg-type]
     made.origin = loaded.origin
     yield made
     made.close()
+
+
+def test_the_admins_of_the_configuration_may_do_everything(service: Service) -> None:
+    assert service.interface is not None
+    gate = service.interface.service.gate
+    assert gate.scope_of("chief") is Scope.ADMIN
+    assert gate.scope_of("alice") is not Scope.ADMIN
 
 
 def test_a_question_goes_through_the_daemon(service: Service) -> None:

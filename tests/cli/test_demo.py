@@ -27,6 +27,7 @@ PATIENCE = 300.0
 """Seconds after which a test gives up: it may have to compile the simulator first. Nothing is asserted of them."""
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "notebooks" / "client.ipynb"
 COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
+NEWCOMER = {"PATH": "/usr/bin:/bin"}
 
 
 class Demo:
@@ -42,7 +43,7 @@ class Demo:
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
-                env=os.environ | misleading | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | misleading | NEWCOMER | {"PYTHONUNBUFFERED": "1"},
             )
         self.greeting = self._read_greeting()
         self.link = urlsplit(self._found(r"The page:\s+(http://\S+)"))
@@ -69,6 +70,14 @@ class Demo:
         body = response.read().decode()
         connection.close()
         return response.status, dict(response.getheaders()), body
+
+    def shell(self, command: str) -> str:
+        """What ``command`` says in a shell that knows of this demo what it has said."""
+        [line] = [line for line in self.greeting.splitlines() if "export" in line]
+        script = f"{line[line.index('export') :]}; {command}"
+        return subprocess.run(
+            ["sh", "-c", script], capture_output=True, text=True, check=True, env=NEWCOMER
+        ).stdout
 
     def mirage(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -121,6 +130,12 @@ def test_the_page_is_on_this_machine_only_and_the_link_opens_it_once(demo: Demo)
     assert demo.get("/", cookie)[0] == 200
     demo.wait_until(lambda: "train-llm" in demo.get("/", cookie)[2], "a chain on the page")
     assert demo.get(target)[0] == 401
+
+
+@pytest.mark.xdist_group("demo")
+def test_what_it_says_to_type_in_another_shell_finds_it(demo: Demo) -> None:
+    demo.wait_until(lambda: demo.get("/healthz")[0] == 200, "an answer")
+    assert "train-llm" in demo.shell("mirage chains")
 
 
 @pytest.mark.xdist_group("demo")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import itertools
 import os
 import sys
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ class Work:
     def submit(self, script: str, *options: str) -> int:
         """As the one who runs the tests; the script's words go to ``out``."""
         argv = ["sbatch", "--parsable", f"--output={self.folder}/out", "--open-mode=append", *options]
-        done = self.testbed.run(getpass.getuser(), argv, f"#!/bin/bash\n{script}\n", env={"PATH": os.environ["PATH"]})
+        environment = {"PATH": os.environ["PATH"]}
+        done = self.testbed.run(getpass.getuser(), argv, f"#!/bin/bash\n{script}\n", env=environment)
         return int(done.stdout)
 
     def ledger(self) -> Ledger:
@@ -72,6 +74,6 @@ class Work:
         assert max(most_at_once(bars(ledger)).values()) <= 1.0
         for task in ledger.attempts:
             tries = [each for each in ledger.of(task) if each.start is not None]
-            for before, after in zip(tries, tries[1:], strict=False):
+            for before, after in itertools.pairwise(tries):
                 assert before.ended is not None
                 assert before.ended.at <= (after.start or 0.0), f"{task}: {before} {after}"

@@ -110,6 +110,8 @@ def test_figures_are_those_of_their_formulas() -> None:
     assert new.coverage == 0.5
     losses = [0.1 * 2 + 0.5 * 1 + 0.1 * 1, 0.9 * 1 + 0.5 * 2 + 0.1 * 3]
     assert new.pinball == pytest.approx(sum(losses) / 3 / 2)
+    kept = [(each.level, each.share, each.forecasts) for each in new.calibration]
+    assert kept == [(0.1, 0.5, 2), (0.5, 0.5, 2), (0.9, 1.0, 2)], "it started in the 103rd hour"
     assert (new.interruption, new.overlap) == (0.0, 0.5)
     assert (old.gain, new.gain) == (0.0, -0.5), "an hour of overlap once in two, at a price of 1"
     assert new.gain_error == pytest.approx(0.5)

@@ -38,6 +38,7 @@ ROW = {
     "NodeList": "",
     "Reason": "Priority",
     "Name": "svc",
+    "Account": "research",
     "Comment": "mirage:svc:1",
 }
 

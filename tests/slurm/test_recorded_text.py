@@ -108,6 +108,17 @@ def test_jobs_are_as_scontrol_shows_them(recorded: Recordings) -> None:
         assert job.state.name == state, name
 
 
+def test_names_and_accounts_are_scontrols(recorded: Recordings) -> None:
+    queue, shown = recorded.queue(), recorded.shown()
+    waiting = {*queue.pending.job_id.tolist(), *queue.running.job_id.tolist()}
+    labels = queue.labels.of(waiting)
+    assert labels.keys() == waiting
+    for job_id, (name, account) in labels.items():
+        assert account == shown[JobId(job_id)]["Account"], job_id
+        assert name.split()[:1] == [shown[JobId(job_id)]["JobName"]][: len(name.split())], job_id
+    assert len({account for _, account in labels.values()}) > 1
+
+
 def test_running_jobs_have_a_start_and_the_end_of_their_limit(recorded: Recordings) -> None:
     shown = recorded.shown()
     for name, found in recorded.ours().items():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stored_values import any_snapshots, same
 
 from mirage.domain.errors import ConfigError, StoreUnavailable
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.store import columnar
 from mirage.store.columnar import packed, unpacked
@@ -99,7 +100,15 @@ def test_what_an_older_version_did_not_have_is_absent() -> None:
 
 def test_every_field_is_stored_whatever_fields_there_are() -> None:
     stored = set(columnar._Header.__dataclass_fields__) | set(columnar._TABLES)
-    assert stored == set(Snapshot.__dataclass_fields__)
+    assert stored | {"labels"} == set(Snapshot.__dataclass_fields__)
+
+
+def test_what_people_call_their_jobs_is_not_stored() -> None:
+    labels = JobLabels.of_texts(np.array([0, 1]), ["secret-plan", ""], ["physics", "physics"])
+    named = replace(snapshot(7), labels=labels)
+    assert named.labels.of([0, 1, 5]) == {0: ("secret-plan", "physics"), 1: ("", "physics")}
+    assert packed(named) == packed(snapshot(7))
+    assert unpacked(packed(named), "here").labels.of([0, 1]) == {}
 
 
 def test_the_archive_gives_a_span_in_order(store: Store) -> None:

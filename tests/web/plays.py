@@ -48,13 +48,17 @@ def _row(policy: str) -> PolicyMetrics:
         interruption_p90=_about(3 * gap),
         overlap_mean=_about(overlap),
         distance_mean=_about(gap + overlap),
-        uninterrupted_share=_about(1 / (1 + gap)),
-        close_share=_about(0.4),
+        uninterrupted_share=_share(1 / (1 + gap)),
+        close_share=_share(0.4),
         costs=(),
-        reduction=None if policy == "reactive" else _about(1 - gap / 3.1),
+        reduction=None if policy == "reactive" else _share(1 - gap / 3.1),
         regret=None,
         gap_closed=None,
     )
+
+
+def _share(value: float) -> Estimate:
+    return Estimate(value, 0.85 * value, min(1.0, 1.15 * value))
 
 
 def _about(value: float) -> Estimate:

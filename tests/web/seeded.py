@@ -32,10 +32,11 @@ from mirage.domain.chain import (
 from mirage.domain.decision import WaitForecast
 from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.provisioner import requests
-from mirage.replay.shadows import Measured
+from mirage.replay.shadows import Calibrated, Measured
 from mirage.store.audit import AuditEntry
 from mirage.store.opening import open_store
 
@@ -56,6 +57,9 @@ EXPLAINED = (
     "hold: it would most likely start in 6 h 30 min, 11 h before its predecessor ends",
 )
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+KEPT = tuple(Calibrated(level, count / 34, 34) for level, count in zip(LEVELS, (4, 10, 18, 25, 31), strict=True))
+TOO_SURE = (*(Calibrated(level, count / 34, 34) for level, count in ((0.1, 8), (0.5, 19), (0.9, 26))),)
+"""Too many starts before P10, too many after P90."""
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}"
 
 
@@ -151,17 +155,28 @@ def everything() -> tuple[ChainRecord, ...]:
 
 def snapshot(records: tuple[ChainRecord, ...], *, stale: bool = False) -> Snapshot:
     jobs = {link.tag: _job(record, link) for record in records for link in record.links if link.job_id}
+    pending, running = _columns(37, 1, running=False), _columns(21, 2, running=True)
     return Snapshot(
         NOW,
-        pending=_columns(37, 1, running=False),
-        running=_columns(21, 2, running=True),
+        pending=pending,
+        running=running,
         partitions=(PartitionState("gpu", 32, 3, 27, 2), PartitionState("cpu", 96, 41, 54, 1)),
         users=("alice", "bob", "carol", HOSTILE if _has_hostile(records) else "dave"),
         partition_names=("gpu", "cpu"),
         qos_names=("normal",),
+        labels=_labels(pending, running, HOSTILE if _has_hostile(records) else "sweep-3"),
         links=jobs,
         stale_since=NOW - 400 if stale else ABSENT,
     )
+
+
+def _labels(pending: JobColumns, running: JobColumns, last: str) -> JobLabels:
+    names = ("train-vit", "eval", "lammps-nvt-300K", "preprocess", last)
+    series = np.concatenate([pending.series, running.series]) % len(names)
+    user = np.concatenate([pending.user, running.user])
+    ids = np.concatenate([pending.job_id, running.job_id])
+    accounts = ("research", "research", "teaching", "physics")
+    return JobLabels.of_texts(ids, (names[each] for each in series), (accounts[each] for each in user))
 
 
 def _has_hostile(records: tuple[ChainRecord, ...]) -> bool:
@@ -310,6 +325,7 @@ def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> M
         cost=1.23 if in_charge else 1.13,
         gain=0.0 if in_charge else 0.11,
         gain_error=0.0 if in_charge else 0.09,
+        calibration=KEPT if in_charge else TOO_SURE,
     )
 
 

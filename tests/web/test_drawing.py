@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from html import unescape
 from itertools import combinations
+from math import comb
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.api.documents.chains import EntryDocument
+from mirage.api.documents.predictors import CalibrationPoint
+from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.picture import Life, handovers
-from mirage.api.web.rendering import told
+from mirage.api.web.rendering import spoken, told
 from mirage.api.web.story import condense
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import calendar, relative, seconds_of, span
@@ -115,3 +119,56 @@ def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() 
 def test_no_sentence_brings_markup_of_its_own(text: str) -> None:
     assert "<" not in re.sub(r"</?time[^<>]*>", "", str(told(text)))
     assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r"\d{4}-\d\d-\d\dT", text)
+
+
+@given(st.integers(1, 400), st.floats(0.01, 0.99))
+def test_likely_shares_are_the_binomials(forecasts: int, level: float) -> None:
+    """Against the sum of the exact chances, in fractions."""
+    low, high = likely_shares(level, forecasts)
+    within = sum(
+        comb(forecasts, count) * Fraction(level) ** count * (1 - Fraction(level)) ** (forecasts - count)
+        for count in range(round(low * forecasts), round(high * forecasts) + 1)
+    )
+    assert within >= Fraction(9, 10) - Fraction(1, 10**6)
+    assert low <= level + 1 / forecasts
+    assert high >= level - 1 / forecasts
+
+
+def test_a_curve_is_drawn_where_its_points_say() -> None:
+    points = [CalibrationPoint(level=level, share=share, forecasts=20) for level, share in ((0, 0), (0.5, 1))]
+    curve = draw_curve(points)
+    assert curve is not None
+    assert curve.dots == ((LEFT, TOP + SIDE), (LEFT + SIDE / 2, TOP))
+    assert curve.words.endswith("P0: 0% of 20; P50: 100% of 20.")
+    assert curve.forecasts == 20
+    assert draw_curve([]) is None
+
+
+@given(st.text())
+def test_what_is_spoken_keeps_its_words_and_nothing_of_it_is_markup(text: str) -> None:
+    shown = str(spoken(text))
+    assert unescape(re.sub("</?code>", "", shown)).replace("`", "") == text.replace("`", "")
+    assert set(re.findall("<[^>]*>", shown)) <= {"<code>", "</code>"}
+
+
+def test_commands_in_a_sentence_look_so() -> None:
+    assert spoken("there is none; `mirage chains` lists `<b>`") == (
+        "there is none; <code>mirage chains</code> lists <code>&lt;b&gt;</code>"
+    )
+
+
+@given(st.integers(1, 900), st.text(min_size=1, max_size=60))
+def test_a_label_that_fits_a_phone_fits_everywhere(length: int, label: str) -> None:
+    (bar,) = draw_lane(Lane("n1", (Piece(0, length, label),)), Axis(0, 1_000)).bars
+    longer = draw_lane(Lane("n1", (Piece(0, 1_000, label),)), Axis(0, 1_000)).bars[0]
+    order = ("none", "wide", "all")
+    assert order.index(bar.fits) <= order.index(longer.fits)
+    assert (bar.fits == "none") == (6.8 * len(label) + 9 > 1_040 * bar.width / 100)
+
+
+@given(spans)
+def test_midnights_are_dates(ends: list[int]) -> None:
+    """Else nobody could tell on which day it is noon."""
+    axis = Axis(*ends)
+    assert all(tick.is_date == (tick.instant % 86_400 == 0) for tick in axis.ticks)
+    assert axis.by_days == all(tick.is_date for tick in axis.ticks)

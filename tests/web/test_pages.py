@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def test_a_page_is_whole_on_every_screen_and_for_everybody(browser: Browser, sta
         for width in (1_024, 910, 768, PHONE[0]):
             seen.page.set_viewport_size({"width": width, "height": PHONE[1]})
             assert seen.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+            assert _squeezed(seen.page) == [], width
         assert _findings(seen.page) == []
         assert seen.complaints == []
         assert seen.strangers == []
@@ -112,6 +114,25 @@ def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing
         assert seen.complaints == []
 
 
+def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, standing: str) -> None:
+    """As a picture with its words, and as a table that has every figure of it."""
+    with visit(browser, standing) as seen:
+        seen.go("/predictors")
+        curves = seen.page.locator("figure.curve")
+        assert curves.locator("figcaption b").all_inner_texts() == ["lookahead", "xgboost"]
+        assert curves.locator("figcaption small").all_inner_texts() == ["34 forecasts", "34 forecasts"]
+        assert "P90: 91% of 34" in (curves.nth(0).get_by_role("img").get_attribute("aria-label") or "")
+        assert [curves.nth(each).locator("circle").count() for each in (0, 1)] == [5, 3]
+        one, other = (curves.nth(each).bounding_box() for each in (0, 1))
+        assert one
+        assert other
+        assert one["y"] == other["y"]
+        assert "dqn, quantile" in seen.page.get_by_text("Nothing to draw").inner_text()
+        seen.page.get_by_text("The same as a table").click()
+        row = seen.page.locator("#calibration-figures").get_by_role("row", name="xgboost")
+        assert re.findall(r"\d+%|\d+", row.inner_text()) == ["24%", "56%", "76%", "34"]
+
+
 def test_a_mistake_in_the_form_is_said_beside_it(browser: Browser, standing: str) -> None:
     with visit(browser, standing) as seen:
         assert seen.go("/predict?limit=soon&nodes=4") == 422
@@ -125,6 +146,20 @@ def test_the_queue_is_told_by_partition_and_state(browser: Browser, standing: st
         assert seen.page.locator("tbody tr").count() == 12
         assert set(seen.page.locator("td[data-label=Partition]").all_inner_texts()) == {"gpu"}
         assert set(seen.page.locator("td[data-label=State]").all_inner_texts()) == {"running"}
+
+
+def test_names_in_the_queue_are_ones_own(browser: Browser, loop: SeededLoop) -> None:
+    with seeded(loop, Peer(4_321, "bob")) as address, visit(browser, address) as seen:
+        seen.go("/queue")
+        told = {
+            row.locator("td").nth(0).inner_text() == "\N{EN DASH}": row.locator("td").nth(1).inner_text().split()
+            for row in seen.page.locator("tbody tr").all()
+        }
+        assert told[False][0] == "bob"
+        assert len(told[False]) == 2, "with the account"
+        assert told[True] not in ([], ["bob"])
+        assert len(told[True]) == 1
+        assert "where the site's policy says so" in seen.page.locator("main").inner_text()
 
 
 def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) -> None:
@@ -151,6 +186,19 @@ def test_a_cluster_that_does_not_answer_is_told_above_all(browser: Browser, tmp_
 
 def _open_all(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+
+
+def _squeezed(page: Page) -> list[str]:
+    """Cells in which hardly a word has room on a line."""
+    found: list[str] = page.evaluate(
+        """[...document.querySelectorAll('th, td')].filter(cell => {
+            const inside = document.createRange();
+            inside.selectNodeContents(cell);
+            const lines = inside.getBoundingClientRect().height / 20;
+            return cell.innerText.length > 4 && lines > 3 + cell.innerText.length / 6;
+        }).map(cell => cell.innerText)"""
+    )
+    return found
 
 
 def _findings(page: Page) -> list[str]:

@@ -50,6 +50,10 @@ class Caller:
         """Whether the chains of all are theirs to see and command."""
         return self.scope is Scope.ADMIN
 
+    def may_touch(self, owner: str) -> bool:
+        """Whether what belongs to this user is theirs to see and command."""
+        return self.is_admin or self.name == owner
+
 
 async def caller_of(request: Request) -> Caller:
     """The user who asks, found out once a request.

@@ -53,7 +53,7 @@ class Gate:
     """All that decides who somebody is and what they may do."""
 
     admins: frozenset[str] = frozenset()
-    """Users who may do everything, whatever the policy says."""
+    """Users who may do everything, whatever the policy says; root may anyway."""
     policy: Callable[[], Policy] = Policy
     tokens: TokenBook = field(default_factory=lambda: TokenBook(NoStorage()))
     slurm: SlurmTokens | None = None

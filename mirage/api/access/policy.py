@@ -20,6 +20,8 @@ from mirage.simulator.configuration.tomlplaces import line_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mirage.api.access.caller import Caller
+
 _LOG = logging.getLogger(__name__)
 
 _GROUPS_HOLD = 120.0
@@ -35,6 +37,7 @@ class _File(BaseModel):
 
     everybody: Grade = "operate"
     anonymous: Literal["none", "read"] = "none"
+    queue_names: Literal["own", "all"] = "own"
     users: dict[str, Grade] = {}
     groups: dict[str, Grade] = {}
 
@@ -50,6 +53,8 @@ class Policy:
     users: Mapping[str, Scope | None] = field(default_factory=dict)
     groups: Mapping[str, Scope | None] = field(default_factory=dict)
     """The greatest of a user's groups counts."""
+    queue_names: bool = False
+    """Whether users see what the queue's jobs of others are called, and their accounts."""
 
     @classmethod
     def read(cls, content: bytes) -> Policy:
@@ -73,7 +78,13 @@ class Policy:
             found.anonymous == "read",
             {name: _scope(grade) for name, grade in found.users.items()},
             {name: _scope(grade) for name, grade in found.groups.items()},
+            found.queue_names == "all",
         )
+
+    def names_shown_to(self, caller: Caller) -> Callable[[str], bool]:
+        """Whose jobs are told to a caller by name: their own; all where the policy or their scope says so."""
+        every = caller.is_admin or (self.queue_names and caller.is_known)
+        return lambda owner: every or owner == caller.name
 
     def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str]]) -> Scope | None:
         """What the user may do: by their own line, else by their groups', else as everybody."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, TypeAdapter
+from pydantic import create_model
 
 from mirage.api.access.sessions import COOKIE
+from mirage.api.conventions.described import Described
 from mirage.backends.acting.orders import Answer
 from mirage.domain.chain import Chain
 
@@ -40,18 +41,50 @@ _WRONG = {
 }
 
 
-class Problem(BaseModel):
+_PARAMETERS = {
+    "account": "On which it would run; empty: the user's default one.",
+    "all": "Everybody's; for administrators.",
+    "chain_id": "Of the chain, or one's own name for it.",
+    "command": "What to do with the chain.",
+    "job_id": "Slurm's number.",
+    "limit": "At most so many.",
+    "name": "Of the predictor.",
+    "nodes": "How many.",
+    "order_id": "As the order has it.",
+    "partition": "Empty: whichever it is.",
+    "qos": "Empty: the default one.",
+    "replay_id": "Of the run.",
+    "state": "Empty: both.",
+    "ticket": "What the link that logs in has at its end.",
+    "token_id": "Of the token; not the token itself.",
+    "wait": "Seconds to wait for an order where there is none yet.",
+}
+"""What parameters mean that say nothing themselves."""
+
+
+class Problem(Described):
     """What went wrong (RFC 9457)."""
 
     type: str
+    """What kind of problem it is; about:blank: its status says all."""
     title: str
+    """The same in a few words."""
     status: int
+    """As the answer's own."""
     detail: str
     """For the reader: what, where, what to do."""
 
 
+_Bodies = create_model("Bodies", __base__=Described, chain=(Chain, ...), answer=(Answer, ...))
+"""Forms of what operations read by themselves."""
+
+
 class DescribedApp(FastAPI):
-    """An application whose description is whole."""
+    """An application whose description is whole.
+
+    FastAPI's own telemetry is off: the daemon's is in ``/metrics`` and its log, and environment variables are not
+    to make it send more anywhere.
+    """
 
     def __init__(self, title: str, version: str) -> None:
         super().__init__(
@@ -62,6 +95,7 @@ class DescribedApp(FastAPI):
             license_info={"name": "MIT", "identifier": "MIT"},
             docs_url=None,
             redoc_url=None,
+            telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
             generate_unique_id_function=_name,
         )
 
@@ -83,11 +117,14 @@ def _completed(found: Document) -> Document:
     schemas["Problem"] = Problem.model_json_schema()
     found["components"]["securitySchemes"] = _SECURITY
     for path, method, operation in _operations(found):
+        for parameter in operation.get("parameters", ()):
+            parameter.setdefault("description", _PARAMETERS.get(parameter["name"], ""))
         operation.setdefault("responses", {}).update(_problems(path, method, operation))
         if not path.startswith(_OPEN):
             operation["security"] = [{name: []} for name in _SECURITY] + [{}]
-    for name, kind in {"create_chain": Chain, "answer_order": Answer}.items():
-        _add_body(found, name, TypeAdapter(kind))
+    schemas.update(_body_schemas())
+    for name, title in {"create_chain": "Chain", "answer_order": "Answer"}.items():
+        _add_body(found, name, title)
     return dict(sorted(found.items()))
 
 
@@ -107,16 +144,17 @@ def _problems(path: str, method: str, operation: Document) -> Document:
     return {code: {"description": _WRONG[code], "content": content} for code in sorted(codes)}
 
 
-def _add_body(found: Document, name: str, adapter: TypeAdapter[Any]) -> None:
-    """The body of an operation that reads it by itself; what its caller need not say is optional."""
-    schema = adapter.json_schema(ref_template=_REF)
-    schemas = found["components"]["schemas"]
-    schemas.update(schema.pop("$defs", {}))
-    for document in (schema, schemas.get("JobRequest", {})):
-        if "required" in document:
-            document["required"] = [each for each in document["required"] if each not in ("owner", "user")]
-    schemas[schema["title"]] = schema
-    body = {"application/json": {"schema": {"$ref": _REF.format(model=schema["title"])}}}
+def _add_body(found: Document, name: str, title: str) -> None:
+    """The body of an operation that reads it by itself."""
+    body = {"application/json": {"schema": {"$ref": _REF.format(model=title)}}}
     for _, _, operation in _operations(found):
         if operation.get("operationId") == name:
             operation["requestBody"] = {"required": True, "content": body}
+
+
+def _body_schemas() -> Document:
+    """The bodies' own; what a chain's owner need not say is optional."""
+    schemas: Document = _Bodies.model_json_schema(ref_template=_REF)["$defs"]
+    for name in ("Chain", "JobRequest"):
+        schemas[name]["required"] = [each for each in schemas[name]["required"] if each not in ("owner", "user")]
+    return schemas

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import secrets
 from http import HTTPStatus
+from itertools import count
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 
 from mirage.api.conventions.problems import problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
@@ -27,32 +29,35 @@ class Faults:
     def __init__(self, app: ASGIApp, frame_ancestors: tuple[str, ...] = ()) -> None:
         self._app = app
         framing = " ".join(("'self'", *frame_ancestors)) if frame_ancestors else "'none'"
-        self._headers = {
-            "Content-Security-Policy": (
+        headers = {
+            "content-security-policy": (
                 "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; "
                 f"object-src 'none'; frame-ancestors {framing}"
             ),
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cross-Origin-Opener-Policy": "same-origin",
-            "Cross-Origin-Resource-Policy": "same-origin",
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "cache-control": "no-cache, private",
         }
         if not frame_ancestors:
-            self._headers["X-Frame-Options"] = "DENY"
+            headers["x-frame-options"] = "DENY"
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._process, self._numbers = secrets.token_hex(4), count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer whatever happens."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        number = scope[REQUEST_ID] = secrets.token_hex(8)
+        number = scope[REQUEST_ID] = f"{self._process}{next(self._numbers):08x}"
         begun = False
 
         async def careful(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                self._add(MutableHeaders(scope=message), number)
+                message = {**message, "headers": self._added(message["headers"], number)}
             await send(message)
 
         try:
@@ -66,8 +71,12 @@ class Faults:
             text = f"the daemon has failed to answer; its log says why under {number}"
             await problem(HTTPStatus.INTERNAL_SERVER_ERROR, text)(scope, receive, careful)
 
-    def _add(self, headers: MutableHeaders, number: str) -> None:
-        headers["X-Request-ID"] = number
-        for name, value in self._headers.items():
-            headers.setdefault(name, value)
-        headers.setdefault("Cache-Control", "no-cache, private")
+    def _added(self, headers: Iterable[tuple[bytes, bytes]], number: str) -> list[tuple[bytes, bytes]]:
+        """``headers``, whose names ASGI has in small letters, and of ours those that are not among them."""
+        given = list(headers)
+        names = {name for name, _ in given}
+        return [
+            *given,
+            (b"x-request-id", number.encode()),
+            *(pair for pair in self._headers if pair[0] not in names),
+        ]

@@ -18,11 +18,18 @@ UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As the tag i
 
 def tagged(request: Request, body: bytes, tag: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """A JSON document with its tag, or 304 where the client has it. ``tag``: where it is known already."""
-    tag = tag or tag_of(body)
-    sent = {**(headers or {}), "ETag": tag}
-    if _has(request.headers.get("if-none-match", ""), tag):
-        return Response(status_code=304, headers=sent)
-    return Response(body, media_type="application/json", headers=sent)
+    sent = {**(headers or {}), "ETag": tag or tag_of(body)}
+    whole = Response(body, media_type="application/json", headers=sent)
+    return not_modified(request, whole) or whole
+
+
+def not_modified(request: Request, answer: Response) -> Response | None:
+    """304 in place of ``answer``, which has a tag, where the client has that already."""
+    said = request.headers.get("if-none-match", "")
+    if not said or not _has(said, answer.headers["etag"]):
+        return None
+    kept = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
+    return Response(status_code=304, headers=kept)
 
 
 def tag_of(body: bytes) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
@@ -19,34 +18,45 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
 
 
-class PieceDocument(BaseModel):
+class PieceDocument(Described):
     """What occupied a lane for a while."""
 
     label: str
+    """What to write on it: the chain and the number of its link."""
     chain: str
+    """The chain's id."""
     link: int
+    """Its number in the chain, from 1."""
     job_id: int | None
+    """Slurm's number; ``null``: not known."""
     state: str
+    """running, ended or lost."""
     start: str | None
+    """When it began to occupy the lane."""
     end: str | None
     """Running: when its limit ends it."""
 
 
-class LaneDocument(BaseModel):
+class LaneDocument(Described):
     """A place, and what was there in order of time."""
 
     name: str
+    """Of the node."""
     kind: str
     """``node``."""
     pieces: list[PieceDocument]
+    """Oldest first."""
 
 
-class AllocationDocument(BaseModel):
+class AllocationDocument(Described):
     """The nodes of the links that Slurm still shows, running ones and those that ended lately."""
 
     time: str | None
+    """Of the last cycle."""
     stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
     lanes: list[LaneDocument]
+    """By name."""
 
 
 def allocation_document(records: Iterable[ChainRecord], status: Status) -> AllocationDocument:

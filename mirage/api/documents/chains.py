@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.domain.chain import NO_JOB
 from mirage.domain.instants import spell_instant
 from mirage.provisioner.aims import spell_aim
@@ -18,105 +17,147 @@ if TYPE_CHECKING:
     from mirage.domain.journal import Entry
 
 
-class LinkDocument(BaseModel):
+class LinkDocument(Described):
     """One Slurm job of a chain."""
 
     index: int
+    """Its number in the chain, from 1."""
     job_id: int | None
+    """Slurm's number; ``null``: not submitted yet."""
     state: str
+    """planned, submitted, pending, running, ended or lost."""
     job_state: str
+    """As Slurm calls it."""
     tag: str
+    """What its job carries as comment."""
     submit: str | None
+    """When it was submitted."""
     start: str | None
+    """When it started."""
     end: str | None
     """Running: when its limit ends it."""
     exit_code: int
+    """Once it has ended; 128 and the signal, where one ended it."""
     retired: str | None
     """When it was told to make way."""
     reason: str
     """The sentence that decided its submission."""
 
 
-class RequestDocument(BaseModel):
+class RequestDocument(Described):
     """What each link asks of Slurm; the script and its environment are not shown."""
 
     job_name: str
+    """What its jobs are called."""
     partition: str
+    """Empty: the cluster's default one."""
     account: str
+    """Empty: the owner's default one."""
     qos: str
+    """Empty: the default one."""
     nodes: int
+    """How many."""
     limit: int
+    """Time limit, seconds."""
     gres_per_node: dict[str, int]
+    """Generic resources by name, such as ``gpu:a100``."""
     options: list[str]
+    """Further options of sbatch, as they were given."""
     directory: str
+    """In which it runs."""
 
 
-class ChainDocument(BaseModel):
+class ChainDocument(Described):
     """A chain, its links and how they handed over."""
 
     id: str
+    """Its own, never given twice."""
     name: str
+    """As its owner calls it."""
     owner: str
+    """Whose links they are."""
     status: str
+    """active, paused, done or stopped."""
     reason: str
     """Why it is paused, done or stopped."""
     sentence: str
     """What the last cycle did about it."""
     predictor: str
+    """Which times its links; empty: the daemon's."""
     aim: str
     """As ``mirage submit --aim`` takes it."""
     steering: str
+    """How a successor in the queue is held back: off, nice, hold, pin."""
     handover: str
+    """How a predecessor that still runs makes way: none, when-ready, on-start."""
     failures: int
+    """Links in a row that have failed."""
     refusals: int
+    """Submissions in a row that Slurm has refused."""
     not_before: str | None
+    """No link is submitted earlier, after a failure or a refusal."""
     request: RequestDocument
+    """What each link asks for."""
     links: list[LinkDocument]
+    """Oldest first."""
     handovers: int
+    """How many there have been."""
     interruption: int
     """Seconds without a running link, over all hand-overs."""
     overlap: int
     """Seconds with two running links, over all hand-overs."""
 
 
-class ChainList(BaseModel):
+class ChainList(Described):
     """Chains in order of creation, and the state of the loop that keeps them."""
 
     time: str | None
+    """Of the last cycle."""
     sentence: str
+    """What the last cycle did; for ordinary users: about their own chains."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     chains: list[ChainDocument]
+    """In order of creation."""
     next: str | None = None
     """The next page's cursor; ``null``: this is the last."""
 
 
-class AnswerDocument(BaseModel):
+class AnswerDocument(Described):
     """What came of a command."""
 
     id: str
     """The chain's."""
     sentence: str
+    """What came of the command, for people."""
     chain: ChainDocument | None
     """As the cycle that obeyed left it; ``null`` for a new one where that takes longer than one waits."""
 
 
-class EntryDocument(BaseModel):
+class EntryDocument(Described):
     """One line of the journal."""
 
     time: str | None
+    """When."""
     kind: str
+    """command, event, decision, shadow, action, outcome or trouble."""
     text: str
+    """What happened, for people."""
     link: int | None
+    """The link that it is about; ``null``: none."""
     predictor: str
+    """Who said so, of decisions."""
 
 
-class Explanation(BaseModel):
+class Explanation(Described):
     """Why a chain is as it is: the present sentence, and the journal, newest first."""
 
     id: str
+    """Of the chain."""
     sentence: str
+    """What the last cycle did about it."""
     entries: list[EntryDocument]
+    """Of the journal, newest first."""
 
 
 def instant(seconds: Seconds) -> str | None:

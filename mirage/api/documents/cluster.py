@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 
 if TYPE_CHECKING:
@@ -17,26 +17,32 @@ if TYPE_CHECKING:
     from mirage.domain.snapshot import JobColumns
 
 
-class PartitionDocument(BaseModel):
+class PartitionDocument(Described):
     """One partition: its nodes by state, its jobs by state."""
 
     name: str
+    """As Slurm calls it."""
     nodes: int
+    """In all."""
     idle: int
+    """Nodes without a job that could take one."""
     allocated: int
     """With at least one job."""
     down: int
     """Down, drained or draining without a job."""
     pending: int
+    """Jobs that wait for it."""
     running: int
+    """Jobs that hold nodes of it."""
     pending_nodes: int
     """Nodes that pending jobs ask for."""
 
 
-class LoopDocument(BaseModel):
+class LoopDocument(Described):
     """What the daemon's loop is at."""
 
     cycle: int
+    """How many have ended since the daemon began."""
     time: str | None
     """When the last cycle began."""
     duration: float | None
@@ -45,23 +51,29 @@ class LoopDocument(BaseModel):
     """What it did; for ordinary users: about their own chains."""
 
 
-class ClusterDocument(BaseModel):
+class ClusterDocument(Described):
     """The cluster, and the daemon's view of it."""
 
     now: str | None
+    """By Slurm's clock."""
     snapshot: str | None
     """When the cluster was looked at."""
     stale_since: str | None
     """When it last answered, where it does not answer now: all below is as it was then."""
     backend: str
+    """How Slurm is asked: cli, rest, pyslurm, or simulated."""
     slurm_version: str | None
+    """``null``: not known."""
     pending: int
+    """Jobs that wait."""
     running: int
+    """Jobs that hold nodes."""
     partitions: list[PartitionDocument]
     """A node in several partitions counts in each."""
     chains: dict[str, int]
     """How many of one's own chains (administrators: of all) are active, paused, done, stopped."""
     loop: LoopDocument
+    """What the daemon is at."""
 
 
 def partition_documents(status: Status) -> list[PartitionDocument]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from mirage.api.conventions.described import Described
 
 
-class SettingDocument(BaseModel):
+class SettingDocument(Described):
     """One key."""
 
     key: str
@@ -18,7 +18,8 @@ class SettingDocument(BaseModel):
     """File and line, variable, or ``default``."""
 
 
-class ConfigurationDocument(BaseModel):
+class ConfigurationDocument(Described):
     """Every key, in the order of the reference."""
 
     settings: list[SettingDocument]
+    """Every key."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.timeline import foreseen_by
+from mirage.api.documents.visible import Visible
 
 if TYPE_CHECKING:
     from mirage.api.feed import Interest
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from mirage.store.journal import JournalLine
 
 
-class EntryEvent(BaseModel):
+class EntryEvent(Described):
     """One line of the journal; the event's name is its kind."""
 
     cursor: int
@@ -36,7 +35,7 @@ class EntryEvent(BaseModel):
     overlap: int | None
 
 
-class CycleEvent(BaseModel):
+class CycleEvent(Described):
     """What one look at the cluster led to; the event's name is ``cycle``, and it has no id."""
 
     time: str | None
@@ -73,14 +72,13 @@ def entry_event(line: JournalLine) -> EntryEvent:
 
 def cycle_event(status: Status, interest: Interest) -> CycleEvent:
     """One cycle as whoever listens may see it."""
-    seen = [record for record in status.chains if interest.every or record.chain.owner == interest.name]
-    told = [status.explained.get(record.chain.chain_id, "") for record in seen]
+    seen = Visible(status, interest.name, every=interest.every)
     return CycleEvent(
         time=instant(status.time),
         cycle=status.cycles,
-        sentence=status.sentence if interest.every else "; ".join(text for text in told if text),
+        sentence=seen.sentence,
         stale_since=instant(status.stale_since),
-        chains=dict(Counter(str(record.status) for record in seen)),
+        chains=seen.by_status,
         pending=len(status.snapshot.pending),
         running=len(status.snapshot.running),
     )

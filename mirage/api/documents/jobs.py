@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mirage.control.questions import Foresight
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import JobColumns, Snapshot
 
+    Labels = Mapping[int, tuple[str, str]]
 
-class JobDocument(BaseModel):
+
+class JobDocument(Described):
     """One job."""
 
     job_id: int
+    """Slurm's number; the tasks of an array that still wait share one."""
+    name: str | None
+    """``null``: not known, or not for the caller to see."""
     user: str
+    """Whose job it is."""
+    account: str | None
+    """``null``: as with the name."""
     partition: str
+    """The first, where it would take any of several."""
     qos: str
+    """As Slurm calls it."""
     state: str
     """PENDING or RUNNING."""
     nodes: int
+    """How many it asks for, or holds."""
     limit: int | None
+    """Time limit; ``null``: the partition's."""
     submit: str | None
+    """When it was submitted."""
     eligible: str | None
     """``null``: not yet known, as for held jobs and those that depend on others."""
     start: str | None
@@ -39,6 +51,7 @@ class JobDocument(BaseModel):
     planned_start: str | None
     """Pending: Slurm's own plan."""
     priority: int | None
+    """As Slurm reckons it."""
     waited: int | None
     """Seconds from submission to start, or so far."""
 
@@ -50,41 +63,51 @@ class PendingJob(JobDocument):
     """Median of when such a job would start if it were submitted only now: this one should start no later.
     ``null``: nothing is foreseen, or it is held."""
     predicted_start_p10: str | None
+    """One in ten would start no later."""
     predicted_start_p90: str | None
+    """Nine in ten would."""
     predictor: str
+    """Who foresees it; empty: nobody."""
 
 
-class PendingJobs(BaseModel):
+class PendingJobs(Described):
     """Somebody's pending jobs."""
 
     snapshot: str | None
+    """When the queue was looked at."""
     stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
     user: str
+    """Whose jobs they are."""
     jobs: list[PendingJob]
     """In order of their numbers."""
     next: str | None
     """``cursor`` of the next page; ``null``: this is the last."""
 
 
-class JobPrediction(BaseModel):
+class JobPrediction(Described):
     """One pending job: Slurm's plan for it, and what the predictors foresee for another of its shape."""
 
     job: JobDocument
+    """As the last look at the queue showed it."""
     alike: PredictionList
     """As if such a job were submitted now: one that is queued already should start no later."""
 
 
 def job_documents(
-    jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, *, running: bool
+    jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, labels: Labels, *, running: bool
 ) -> Iterator[JobDocument]:
-    """These rows of the pending or the running jobs."""
+    """These rows of the pending or the running jobs; names and accounts are told of those in ``labels``."""
     now = snapshot.time
     for row in rows:
+        name, account = labels.get(int(jobs.job_id[row]), ("", ""))
         start, submit, limit = int(jobs.start[row]), int(jobs.submit[row]), int(jobs.limit[row])
         until = start if running else now
         yield JobDocument(
             job_id=int(jobs.job_id[row]),
+            name=_told(name),
             user=_named(snapshot.users, jobs.user[row]),
+            account=_told(account),
             partition=_named(snapshot.partition_names, jobs.partition[row]),
             qos=_named(snapshot.qos_names, jobs.qos[row]),
             state="RUNNING" if running else "PENDING",
@@ -98,6 +121,17 @@ def job_documents(
             priority=int(jobs.priority[row]) if jobs.priority[row] != ABSENT else None,
             waited=max(0, until - submit) if ABSENT not in (until, submit) else None,
         )
+
+
+def labels_of(jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, shown: Callable[[str], bool]) -> Labels:
+    """Names and accounts of those of the rows whose users' are ``shown``."""
+    seen = [row for row in rows if shown(_named(snapshot.users, jobs.user[row]))]
+    return snapshot.labels.of(jobs.job_id[seen].tolist()) if seen else {}
+
+
+def _told(text: str) -> str | None:
+    """What no text can say, stray bytes of another encoding, becomes a question mark."""
+    return text.encode(errors="replace").decode() or None
 
 
 def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from mirage.api.conventions.described import Described
 
 
-class MeDocument(BaseModel):
+class MeDocument(Described):
     """The caller and what they may do."""
 
     name: str
+    """As the machine knows the user."""
     scope: str
     """``read``, ``operate`` or ``admin``."""
     how: str

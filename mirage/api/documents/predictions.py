@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.domain.job import ABSENT
 
@@ -23,22 +22,28 @@ ENOUGH = 5
 _HOUR = 3_600
 
 
-class Shape(BaseModel):
+class Shape(Described):
     """What a job asks for, as far as it is known."""
 
     partition: str
     """Empty: the default one."""
     nodes: int
+    """How many."""
     limit: int
+    """Time limit."""
     gres_per_node: dict[str, int]
+    """Generic resources by name."""
     account: str
+    """Empty: the user's default one."""
     qos: str
+    """Empty: the default one."""
 
 
-class PastError(BaseModel):
+class PastError(Described):
     """Forecasts as links were really submitted, against their real starts."""
 
     forecasts: int
+    """How many have met their starts."""
     bias: int | None
     """Median of start less foreseen median: above 0, jobs start later than foreseen."""
     absolute_error: int | None
@@ -49,18 +54,25 @@ class PastError(BaseModel):
     """Share of starts within P10 to P90; 0.8 is right."""
 
 
-class Prediction(BaseModel):
+class Prediction(Described):
     """What one predictor foresees. Waits are counted from the snapshot's time."""
 
     predictor: str
+    """Who foresees it."""
     role: str
     """in charge, shadow, or named by the question."""
     start_p10: str | None
+    """One in ten such jobs starts no later."""
     start_p50: str | None
+    """The median."""
     start_p90: str | None
+    """Nine in ten start no later."""
     wait_p10: int | None
+    """One in ten waits no longer."""
     wait_p50: int | None
+    """The median."""
     wait_p90: int | None
+    """Nine in ten wait no longer."""
     trouble: str
     """Why it foresees nothing; empty: it does."""
     past: PastError | None
@@ -69,19 +81,23 @@ class Prediction(BaseModel):
     """On those of jobs of about this size and limit, where there are enough."""
 
 
-class PredictionList(BaseModel):
+class PredictionList(Described):
     """One job, all predictors."""
 
     now: str | None
+    """By Slurm's clock."""
     snapshot: str | None
     """When the cluster was looked at, on which all of it rests."""
     snapshot_age: int
+    """Seconds since then."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     shape: Shape
+    """The job that was asked about."""
     planned_start: str | None
     """Slurm's own plan for such a job, where a predictor asked for it."""
     predictions: list[Prediction]
+    """The one in charge first."""
 
 
 def prediction_list(

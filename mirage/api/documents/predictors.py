@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.api.documents.predictions import PastError, past_error
 
@@ -15,42 +16,63 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.predictors.artifacts.shelf import Version
-    from mirage.replay.shadows import Measured
+    from mirage.replay.shadows import Calibrated, Measured
 
 
-class PredictorDocument(BaseModel):
+class CalibrationPoint(Described):
+    """Real starts against what was promised at one level."""
+
+    level: float
+    """Of the promise: 0.9 is P90."""
+    share: float
+    """Of real starts no later than foreseen at the level; as much as the level is right."""
+    forecasts: int
+    """That gave this level."""
+
+
+class PredictorDocument(Described):
     """One predictor that decides, watches or could be asked."""
 
     name: str
     """As the configuration or a chain names it."""
     in_charge: bool
+    """It times the links of chains that name nobody."""
     shadow: bool
+    """It is asked at each decision and decides nothing."""
     fallback: bool
     """It answers where another cannot."""
     chains: int
     """Chains, not over, whose links it times."""
     past: PastError | None
     """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+    calibration: list[CalibrationPoint]
+    """On the same forecasts, at every level that one gave, ascending."""
 
 
-class ModelVersion(BaseModel):
+class ModelVersion(Described):
     """One version of a trained model."""
 
     name: str
+    """Of the predictor."""
     version: str
+    """Names it among those of the same predictor."""
     current: bool
     """Whether it is the one in use where the predictor is named without a version."""
     cluster: str
+    """On which it was trained."""
     first: str | None
     """The first hand-over that it has learnt from; of traces without a calendar, in their own time."""
     last: str | None
+    """The last one, in the same time."""
     handovers: int
+    """How many it has learnt from."""
     metrics: dict[str, float]
     """How it did on the hand-overs kept for validation, as its training says."""
     manifest: dict[str, Any]
+    """All that its training has written down."""
 
 
-class PredictorList(BaseModel):
+class PredictorList(Described):
     """All of it."""
 
     installed: list[str]
@@ -58,47 +80,67 @@ class PredictorList(BaseModel):
     predictors: list[PredictorDocument]
     """Those at work."""
     models: list[ModelVersion]
+    """Trained models that are kept."""
 
 
-class ShadowResult(BaseModel):
+class ShadowResult(Described):
     """One predictor over all hand-overs of the last 30 days. Hours, as ``mirage models shadow`` tells them."""
 
     predictor: str
+    """As the configuration or a chain names it."""
     in_charge: bool
+    """Of at least one of the hand-overs."""
     forecasts: int
+    """Made as links were really submitted."""
     error: float | None
+    """Median of real start less foreseen median: above 0, jobs start later than foreseen."""
     absolute_error: float | None
+    """Mean."""
     pinball: float | None
+    """Mean quantile loss over levels and hand-overs."""
     coverage: float | None
+    """Share of real starts within P10 to P90; 0.8 is right."""
     handovers: int
+    """Those of which its own hand-over can be estimated."""
     interruption: float | None
+    """Estimated mean of its own hand-overs."""
     overlap: float | None
+    """Estimated mean of its own hand-overs."""
     cost: float | None
+    """Estimated, in weighted hours a hand-over."""
     gain: float | None
+    """By how much that is less than of the predictor in charge, on the same hand-overs."""
     gain_error: float | None
+    """Standard error of the gain."""
+    calibration: list[CalibrationPoint]
+    """At every level that a forecast gave, ascending."""
 
 
-class ShadowResults(BaseModel):
+class ShadowResults(Described):
     """Predictors in charge and in shadow, compared: those in charge first, then by gain."""
 
     predictors: list[ShadowResult]
+    """Those in charge first, then by gain."""
 
 
-class Promotion(BaseModel):
+class Promotion(Described):
     """Which version to put in use."""
 
     model_config = ConfigDict(extra="forbid")
 
     version: str
+    """As the list of models names it."""
     force: bool = False
     """Also where it did worse in shadow."""
 
 
-class ModelAnswer(BaseModel):
+class ModelAnswer(Described):
     """What came of it."""
 
     sentence: str
+    """What came of it, for people."""
     model: ModelVersion
+    """The one in use now."""
 
 
 def predictor_documents(
@@ -116,10 +158,16 @@ def predictor_documents(
             shadow=name in shadows,
             fallback=name == fallback,
             chains=chains.get(name, 0) + (chains.get("", 0) if name == charge else 0),
-            past=_past(name, past),
+            past=past_error(found) if found is not None else None,
+            calibration=[calibration_point(each) for each in found.calibration] if found is not None else [],
         )
-        for name in names
+        for name, found in ((name, _measured(name, past)) for name in names)
     ]
+
+
+def calibration_point(kept: Calibrated) -> CalibrationPoint:
+    """How promises at one level were kept."""
+    return CalibrationPoint(level=kept.level, share=kept.share, forecasts=kept.forecasts)
 
 
 def model_version(version: Version) -> ModelVersion:
@@ -147,9 +195,9 @@ def shadow_result(measured: Measured) -> ShadowResult:
     return ShadowResult.model_validate(known)
 
 
-def _past(name: str, past: Mapping[str, Measured]) -> PastError | None:
+def _measured(name: str, past: Mapping[str, Measured]) -> Measured | None:
     """Trained models are measured by the folders of their versions: ``xgboost:/path/xgboost``."""
     found = past.get(name) or next(
         (each for key, each in past.items() if key.startswith(f"{name}:") and key.endswith(f"/{name}")), None
     )
-    return past_error(found) if found is not None and found.forecasts else None
+    return found if found is not None and found.forecasts else None

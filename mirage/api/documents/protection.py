@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 
 if TYPE_CHECKING:
     from mirage.control.status import Status
 
 
-class ProtectedMode(BaseModel):
+class ProtectedMode(Described):
     """Whether submissions are held back for all, because Slurm refuses one chain after another."""
 
     on: bool
+    """Whether submissions are held back."""
     reason: str
     """Empty: it is off."""
     since: str | None
@@ -24,18 +26,20 @@ class ProtectedMode(BaseModel):
     """When one submission may go out next."""
 
 
-class ProtectedModeWish(BaseModel):
+class ProtectedModeWish(Described):
     """What an administrator asks for: it ends by itself, or on request; it begins by itself alone."""
 
     model_config = ConfigDict(extra="forbid")
 
     on: Literal[False]
+    """``false``: lift it."""
 
 
-class ProtectedModeAnswer(BaseModel):
+class ProtectedModeAnswer(Described):
     """What came of it."""
 
     sentence: str
+    """What came of it, for people."""
 
 
 def protected_mode(status: Status) -> ProtectedMode:

@@ -6,25 +6,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import BaseModel
 
-from mirage.api.documents.jobs import JobDocument, code_of, job_documents
+from mirage.api.conventions.described import Described
+from mirage.api.documents.jobs import JobDocument, code_of, job_documents, labels_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from mirage.domain.snapshot import JobColumns, Snapshot
 
 
-class QueueDocument(BaseModel):
+class QueueDocument(Described):
     """One page of it, in order of the jobs' numbers."""
 
     snapshot: str | None
+    """When the queue was looked at; ``null``: never yet."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     total: int
     """Jobs that the question is about, on all pages."""
     jobs: list[JobDocument]
+    """By their numbers."""
     next: str | None
     """``cursor`` of the next page; ``null``: this is the last."""
 
@@ -50,8 +54,13 @@ class QueuePage:
     more: bool
 
 
-def queue_page(snapshot: Snapshot, sought: Sought, after: int, most: int) -> QueuePage:
-    """The ``most`` jobs after a place. Rows of other jobs are looked at as columns only."""
+def queue_page(
+    snapshot: Snapshot, sought: Sought, after: int, most: int, shown_of: Callable[[str], bool]
+) -> QueuePage:
+    """The ``most`` jobs after a place, with the names of those users' for whom ``shown_of`` says so.
+
+    Rows of other jobs are looked at as columns only.
+    """
     places, rows = [], []
     for columns, running in ((snapshot.pending, False), (snapshot.running, True)):
         found = np.flatnonzero(_matching(columns, sought, snapshot, running=running))
@@ -63,7 +72,7 @@ def queue_page(snapshot: Snapshot, sought: Sought, after: int, most: int) -> Que
         left = left[np.argpartition(place[left], most)[: most + 1]]
     page = left[np.argsort(place[left])]
     shown = page[:most]
-    jobs = [_document(int(place[at]), int(row[at]), snapshot) for at in shown]
+    jobs = _documents(place[shown], row[shown], snapshot, shown_of)
     return QueuePage(jobs, len(place), int(place[shown[-1]]) if len(shown) else after, len(page) > most)
 
 
@@ -81,8 +90,14 @@ def _matching(columns: JobColumns, sought: Sought, snapshot: Snapshot, *, runnin
     return mask
 
 
-def _document(place: int, row: int, snapshot: Snapshot) -> JobDocument:
-    running = bool(place % 2)
-    columns = snapshot.running if running else snapshot.pending
-    (document,) = job_documents(columns, [row], snapshot, running=running)
-    return document
+def _documents(
+    places: NDArray[np.int64], rows: NDArray[np.int64], snapshot: Snapshot, shown_of: Callable[[str], bool]
+) -> list[JobDocument]:
+    found: dict[int, JobDocument] = {}
+    for columns, running in ((snapshot.pending, False), (snapshot.running, True)):
+        of_state = places % 2 == running
+        mine = rows[of_state].tolist()
+        labels = labels_of(columns, mine, snapshot, shown_of)
+        documents = job_documents(columns, mine, snapshot, labels, running=running)
+        found |= zip(np.flatnonzero(of_state).tolist(), documents, strict=True)
+    return [found[at] for at in range(len(rows))]

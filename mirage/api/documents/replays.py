@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 from mirage.replay.runs import RunState, Wish
 
@@ -17,7 +19,7 @@ _Predictor = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}(:[A-Za-z0-9][A-Za-
 _Name = Annotated[str, Field(max_length=140)]
 
 
-class ReplayRequest(BaseModel):
+class ReplayRequest(Described):
     """What to replay."""
 
     model_config = ConfigDict(extra="forbid")
@@ -28,10 +30,14 @@ class ReplayRequest(BaseModel):
     """The first episode: a date, a date and time (UTC), or seconds since the epoch."""
     end: Annotated[str, Field(pattern=_INSTANT)]
     """No episode starts after this."""
-    predictors: Annotated[list[_Predictor], Field(min_length=1, max_length=12)] = ["reactive", "quantile"]
+    predictors: Annotated[list[_Predictor], Field(min_length=1, max_length=12)] = Field(
+        default=["reactive", "quantile"]
+    )
+    """Who is to decide; each plays every episode."""
     cluster: _Name = ""
     """A file that is offered, or a preset; empty: the daemon's own cluster."""
     nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Of each link."""
     limit: Annotated[int, Field(ge=60, le=31_622_400)] = 172_800
     """Of each link, seconds."""
     every: Annotated[int, Field(ge=600, le=31_622_400)] = 14_400
@@ -39,25 +45,34 @@ class ReplayRequest(BaseModel):
     tick: Annotated[int, Field(ge=60, le=86_400)] = 600
     """Between decisions, seconds."""
     links: Annotated[int, Field(ge=2, le=100)] = 2
+    """Of each episode."""
     partition: Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")] = ""
+    """Empty: the cluster's default one."""
 
 
-class ReplayDocument(BaseModel):
+class ReplayDocument(Described):
     """One run."""
 
     id: str
+    """Names it."""
     by: str
     """Who asked for it."""
     state: RunState
+    """How far it is."""
     created: str | None
+    """When it was asked for."""
     started: str | None
+    """When its turn came."""
     ended: str | None
+    """When it was done, failed or was ended."""
     problem: str
     """Why it failed."""
     done: int
     """Episodes played."""
     total: int | None
+    """Episodes to be played; ``null``: not known yet."""
     request: ReplayRequest
+    """What was asked for."""
 
 
 class ReplayResult(ReplayDocument):
@@ -67,29 +82,18 @@ class ReplayResult(ReplayDocument):
     """As ``mirage replay --json`` writes it; ``null`` until it is done."""
 
 
-class ReplayList(BaseModel):
+class ReplayList(Described):
     """Runs that are kept, newest first."""
 
     files: list[str]
     """Traces and cluster files that are offered."""
     replays: list[ReplayDocument]
+    """Everybody's."""
 
 
 def wish_of(request: ReplayRequest) -> Wish:
     """What the daemon is to play."""
-    return Wish(
-        trace=request.trace,
-        cluster=request.cluster,
-        predictors=tuple(request.predictors),
-        nodes=request.nodes,
-        limit=request.limit,
-        start=request.start,
-        end=request.end,
-        every=request.every,
-        tick=request.tick,
-        links=request.links,
-        partition=request.partition,
-    )
+    return Wish(**request.model_dump() | {"predictors": tuple(request.predictors)})
 
 
 def replay_document(run: Run) -> ReplayDocument:
@@ -103,7 +107,6 @@ def replay_result(run: Run, result: dict[str, Any] | None) -> ReplayResult:
 
 
 def _fields(run: Run) -> dict[str, Any]:
-    wish = run.wish
     return {
         "id": run.run_id,
         "by": run.by,
@@ -114,17 +117,5 @@ def _fields(run: Run) -> dict[str, Any]:
         "problem": run.problem,
         "done": run.done,
         "total": run.total or None,
-        "request": ReplayRequest(
-            trace=wish.trace,
-            cluster=wish.cluster,
-            predictors=list(wish.predictors),
-            nodes=wish.nodes,
-            limit=wish.limit,
-            start=wish.start,
-            end=wish.end,
-            every=wish.every,
-            tick=wish.tick,
-            links=wish.links,
-            partition=wish.partition,
-        ),
+        "request": ReplayRequest(**asdict(run.wish)),
     }

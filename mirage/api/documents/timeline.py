@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from mirage.api.conventions.described import Described
 from mirage.api.conventions.pages import spell_cursor
 from mirage.api.documents.chains import EntryDocument, entry_document, instant
 from mirage.api.documents.predictions import quantiles
@@ -26,18 +25,23 @@ if TYPE_CHECKING:
     from mirage.store.journal import JournalLine
 
 
-class LinkBar(BaseModel):
+class LinkBar(Described):
     """One link as a bar; it waits from ``submit`` to ``start`` and runs from ``start`` to ``end``."""
 
     index: int
+    """Its number in the chain, from 1."""
     job_id: int | None
+    """Slurm's number; ``null``: not submitted yet."""
     state: str
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
+    """As Slurm calls it."""
     planned: str | None
     """When it was decided."""
     submit: str | None
+    """When it was submitted."""
     start: str | None
+    """When it started."""
     end: str | None
     """Running: when its limit ends it."""
     wait: int | None
@@ -50,21 +54,24 @@ class LinkBar(BaseModel):
     """The sentence that decided its submission."""
 
 
-class HandoverBar(BaseModel):
+class HandoverBar(Described):
     """What lies between two links: an interruption, or an overlap, never both."""
 
     predecessor: int
     """Index of the link that ended."""
     successor: int
+    """Index of the link that took over."""
     predecessor_end: str | None
+    """When it ended."""
     successor_start: str | None
+    """When it started."""
     interruption: int
     """Seconds without a running link."""
     overlap: int
     """Seconds with two running links."""
 
 
-class ForecastPoint(BaseModel):
+class ForecastPoint(Described):
     """What one predictor said at one instant about the link that was next, and what it decided or would have.
 
     It foresees when that link would start if it were submitted then; ``started`` is when it really did, whenever
@@ -72,39 +79,56 @@ class ForecastPoint(BaseModel):
     """
 
     time: str | None
+    """When it was said."""
     link: int
+    """Its number in the chain, from 1."""
     predictor: str
+    """Who said it."""
     shadow: bool
     """Whether it only watched."""
     decision: str
     """submit or hold."""
     reason: str
+    """The sentence of the decision."""
     p10: str | None
+    """Start foreseen: one in ten comes no later."""
     p50: str | None
+    """The median; of a forecast of one instant, that."""
     p90: str | None
+    """Nine in ten come no later."""
     submit_score: float | None
     """Predictors that score actions: how good it is to submit now."""
     hold_score: float | None
+    """How good it is to wait."""
     started: str | None
+    """When that link really started; ``null``: not yet."""
 
 
-class Timeline(BaseModel):
+class Timeline(Described):
     """A chain over time. Links and hand-overs are all there; what the journal says comes by pages."""
 
     id: str
+    """Of the chain."""
     name: str
+    """As its owner calls it."""
     owner: str
+    """Whose chain it is."""
     status: str
+    """active, paused, done or stopped."""
     sentence: str
     """What the last cycle did about it."""
     now: str | None
+    """Of the last cycle."""
     stale_since: str | None
+    """When the cluster last answered, where it does not answer now."""
     first: str | None
     """When its first link was planned."""
     last: str | None
     """When its last link ended or will by its limit."""
     links: list[LinkBar]
+    """Oldest first."""
     handovers: list[HandoverBar]
+    """Oldest first."""
     forecasts: list[ForecastPoint]
     """Of the page's span, newest first; thinned by instants where there are more than the page takes."""
     entries: list[EntryDocument]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from mirage.api.access.scope import Scope
+from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _YEAR = 366 * 86_400
 
 
-class TokenWish(BaseModel):
+class TokenWish(Described):
     """What a new token is to be."""
 
     model_config = ConfigDict(extra="forbid")
@@ -23,20 +24,26 @@ class TokenWish(BaseModel):
     label: Annotated[str, Field(max_length=80)] = ""
     """What it is for."""
     scope: Scope = Scope.READ
+    """What it is to allow, at most."""
     lifetime: Annotated[int, Field(ge=0, le=10 * _YEAR)] = 90 * 86_400
     """Seconds; 0: for ever."""
     owner: Annotated[str, Field(max_length=128)] = ""
     """Administrators: in whose name; else one's own."""
 
 
-class TokenDocument(BaseModel):
+class TokenDocument(Described):
     """A token."""
 
     id: str
+    """Names it, without being it."""
     owner: str
+    """In whose name it speaks."""
     label: str
+    """What it is for."""
     scope: str
+    """read, operate or admin; never more than the owner may."""
     created: str | None
+    """When."""
     expires: str | None
     """``null``: never."""
     used: str | None
@@ -47,18 +54,21 @@ class NewToken(TokenDocument):
     """A token, this once with what is to be kept secret."""
 
     token: str
+    """The token itself: it is never told again."""
 
 
-class TokenList(BaseModel):
+class TokenList(Described):
     """Tokens, oldest first."""
 
     tokens: list[TokenDocument]
+    """One's own, or those that were asked for."""
 
 
-class LoginLink(BaseModel):
+class LoginLink(Described):
     """A link that logs a browser in, once."""
 
     url: str
+    """To be opened in the browser."""
     seconds: int
     """So long it can be used."""
 

@@ -5,40 +5,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from mirage import __version__
 from mirage.api.access.caller import Caller, caller_of
+from mirage.api.conventions.described import Described
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
 
 
-class Health(BaseModel):
+class Health(Described):
     """That the process answers."""
 
     status: str
+    """ok."""
     cycles: int
     """Since it began."""
     sentence: str | None
     """What the last cycle did; ``null`` for those who do not say who they are."""
 
 
-class Readiness(BaseModel):
+class Readiness(Described):
     """Whether chains are kept alive as they should be."""
 
     ready: bool
+    """All of them do."""
     checks: dict[str, bool]
+    """Each part of the daemon, and whether it works."""
     troubles: dict[str, str] | None
     """What is wrong; ``null`` for those who do not say who they are."""
 
 
-class Version(BaseModel):
+class Version(Described):
     """Which Mirage this is."""
 
     version: str
+    """Of the daemon."""
 
 
 async def _somebody(request: Request) -> Caller | None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from mirage.api.access.caller import Reader
 from mirage.api.documents.allocation import AllocationDocument, allocation_document
+from mirage.api.documents.visible import Visible
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
@@ -21,7 +22,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
     def show_allocation(caller: Reader) -> AllocationDocument:
         """The nodes on which one's own links run or ran lately; administrators see everybody's."""
         status = service.status()
-        seen = (record for record in status.chains if caller.is_admin or record.chain.owner == caller.name)
-        return allocation_document(seen, status)
+        seen = Visible(status, caller.name, every=caller.is_admin)
+        return allocation_document(seen.records, status)
 
     return routes

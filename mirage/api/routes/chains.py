@@ -12,7 +12,7 @@ from mirage.api.access.caller import Operator, Reader
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.bounds import LARGEST
 from mirage.api.conventions.keeping import KeptBodies
-from mirage.api.conventions.pages import MOST, Cursor, Limit, next_link
+from mirage.api.conventions.pages import Cursor, Limit, next_link
 from mirage.api.conventions.tags import UNCHANGED, tagged
 from mirage.api.documents.chains import (
     AnswerDocument,
@@ -31,6 +31,7 @@ from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
 
 if TYPE_CHECKING:
+    from mirage.api.conventions.ready import ReadyAnswers
     from mirage.api.port import ApiService
 
 _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
@@ -40,11 +41,10 @@ _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] =
 }
 
 
-def chain_routes(service: ApiService) -> APIRouter:
+def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
     """The addresses about chains."""
     routes = APIRouter(prefix="/chains", tags=["chains"])
     petitioner = Petitioner(service)
-
     kept = KeptBodies()
 
     @routes.get("", response_model=ChainList, responses=UNCHANGED)
@@ -52,7 +52,7 @@ def chain_routes(service: ApiService) -> APIRouter:
         caller: Reader,
         request: Request,
         wanted: Wanted,
-        limit: Limit = MOST,
+        limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
         """One's own chains in order of creation; ``all``: everybody's, for administrators."""
@@ -67,7 +67,7 @@ def chain_routes(service: ApiService) -> APIRouter:
 
         found = await kept.get(status, (owner, wanted, limit, cursor), make)
         headers = {"Link": next_link(request, found.further)} if found.further else {}
-        return tagged(request, found.body, found.tag, headers)
+        return ready.keep(request, caller, status, tagged(request, found.body, found.tag, headers))
 
     @routes.post("", status_code=201)
     async def create_chain(caller: Operator, request: Request) -> AnswerDocument:

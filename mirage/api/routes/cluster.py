@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -12,6 +11,7 @@ from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_curso
 from mirage.api.documents.chains import instant
 from mirage.api.documents.cluster import ClusterDocument, LoopDocument, cluster_document
 from mirage.api.documents.queue import QueueDocument, Sought, queue_page
+from mirage.api.documents.visible import Visible
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
@@ -27,16 +27,14 @@ def cluster_routes(service: ApiService) -> APIRouter:
     def show_cluster(caller: Reader) -> ClusterDocument:
         """Partitions, nodes and jobs by state, and what the daemon's loop is at."""
         status = service.status()
-        seen = [record for record in status.chains if caller.is_admin or record.chain.owner == caller.name]
-        told = (status.explained.get(record.chain.chain_id, "") for record in seen)
+        seen = Visible(status, caller.name, every=caller.is_admin)
         loop = LoopDocument(
             cycle=status.cycles,
             time=instant(status.time),
             duration=service.cycle_seconds(),
-            sentence=status.sentence if caller.is_admin else "; ".join(filter(None, told)),
+            sentence=seen.sentence,
         )
-        chains = Counter(str(record.status) for record in seen)
-        return cluster_document(status, service.now(), chains, loop, service.about_cluster())
+        return cluster_document(status, service.now(), seen.by_status, loop, service.about_cluster())
 
     @routes.get("/queue", summary="The queue now")
     def show_queue(
@@ -49,11 +47,13 @@ def cluster_routes(service: ApiService) -> APIRouter:
     ) -> QueueDocument:
         """Pending and running jobs as squeue shows them, by their numbers.
 
+        Names and accounts are told of one's own jobs, administrators' of all; of others' where the policy says so.
         Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.
         """
         status, after = service.status(), read_number(cursor) if cursor else 0
         sought = Sought(caller.name if user == "me" else user, partition, state)
-        page = queue_page(status.snapshot, sought, after, limit)
+        shown_of = service.gate.policy().names_shown_to(caller)
+        page = queue_page(status.snapshot, sought, after, limit, shown_of)
         return QueueDocument(
             snapshot=instant(status.snapshot.time) if status.cycles else None,
             stale_since=instant(status.stale_since),

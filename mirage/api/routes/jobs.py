@@ -17,6 +17,7 @@ from mirage.api.documents.jobs import (
     code_of,
     is_held,
     job_documents,
+    labels_of,
     pending_job,
 )
 from mirage.api.routes.inquirer import foreseen
@@ -26,6 +27,7 @@ from mirage.domain.errors import NotPermitted
 from mirage.domain.job import ABSENT, JobRequest
 
 if TYPE_CHECKING:
+    from mirage.api.documents.jobs import JobDocument
     from mirage.api.port import ApiService
     from mirage.control.questions import Foresight
     from mirage.domain.snapshot import Snapshot
@@ -50,12 +52,12 @@ def job_routes(service: ApiService) -> APIRouter:
         A page asks about at most 8 different shapes of jobs; those of further shapes have Slurm's plan only.
         """
         name = caller.name if user == "me" else user
-        if name != caller.name and not caller.is_admin:
+        if not caller.may_touch(name):
             raise NotPermitted(f"{caller.name} may ask about own jobs; /queue shows those of others")
         snapshot = service.status().snapshot
         after = read_number(cursor) if cursor else 0
         rows = _rows_of(name, snapshot, after)
-        documents = list(job_documents(snapshot.pending, rows[:limit], snapshot, running=False))
+        documents = _documents(rows[:limit], snapshot)
         found = await _foreseen(service, rows[:limit], snapshot, name)
         return PendingJobs(
             snapshot=instant(snapshot.time),
@@ -70,10 +72,16 @@ def job_routes(service: ApiService) -> APIRouter:
         """Slurm's plan for a pending job, and what all predictors foresee for another of its shape."""
         snapshot = service.status().snapshot
         row = _row_of(job_id, caller, snapshot)
-        (document,) = job_documents(snapshot.pending, [row], snapshot, running=False)
+        (document,) = _documents([row], snapshot)
         return JobPrediction(job=document, alike=await ask_all(service, _request(snapshot, row, document.user)))
 
     return routes
+
+
+def _documents(rows: list[int], snapshot: Snapshot) -> list[JobDocument]:
+    """Of jobs that are the caller's own, or that an administrator asks about: their names are theirs to see."""
+    labels = labels_of(snapshot.pending, rows, snapshot, lambda owner: True)
+    return list(job_documents(snapshot.pending, rows, snapshot, labels, running=False))
 
 
 def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
@@ -89,8 +97,7 @@ def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
 def _row_of(job_id: int, caller: Caller, snapshot: Snapshot) -> int:
     """Another's job is none: nothing tells that there is one."""
     for row in np.flatnonzero(snapshot.pending.job_id == job_id).tolist():
-        owner = snapshot.users[int(snapshot.pending.user[row])]
-        if caller.is_admin or owner == caller.name:
+        if caller.may_touch(snapshot.users[int(snapshot.pending.user[row])]):
             return int(row)
     raise HTTPException(404, f"job {job_id} is none of your pending jobs, as of the last look at the queue")
 

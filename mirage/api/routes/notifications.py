@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.caller import Admin
+from mirage.api.conventions.described import Described
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
 
 
-class ChannelResult(BaseModel):
+class ChannelResult(Described):
     """What came of a test message."""
 
     channel: str
+    """Its name in the configuration."""
     result: str
     """``sent``, or why not."""
 
 
-class TestedChannels(BaseModel):
+class TestedChannels(Described):
     """Every channel that is configured."""
 
     channels: list[ChannelResult]
+    """Every one that is configured."""
 
 
 def notification_routes(service: ApiService) -> APIRouter:

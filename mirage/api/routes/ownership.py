@@ -22,7 +22,7 @@ def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
     chains = service.status().chains
     unknown = f"there is no chain {asked[:80]}; `mirage chains --all` lists yours"
     meant = next((record for record in chains if record.chain.chain_id == ChainId(asked)), None)
-    if meant is not None and (caller.is_admin or meant.chain.owner == caller.name):
+    if meant is not None and caller.may_touch(meant.chain.owner):
         return meant
     named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
     lasting = [record for record in named if not record.over]

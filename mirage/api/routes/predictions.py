@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.caller import Reader
+from mirage.api.conventions.described import Described
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.predictions import PredictionList, prediction_list
 from mirage.api.routes.inquirer import check_fits, foreseen, inquiries_of
@@ -29,7 +30,7 @@ _MOST = 1_000_000
 _Name = Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")]
 
 
-class PredictionQuery(BaseModel):
+class PredictionQuery(Described):
     """What the job would ask for."""
 
     model_config = ConfigDict(extra="forbid")

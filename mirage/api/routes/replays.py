@@ -62,7 +62,7 @@ def replay_routes(service: ApiService) -> APIRouter:
         """One's own, administrators anybody's; one that runs is ended."""
         runs = _runs(service)
         run = _found(runs, replay_id)
-        if run.by != caller.name and not caller.is_admin:
+        if not caller.may_touch(run.by):
             raise NotPermitted(f"replay {replay_id} is {run.by}'s")
         note(request.scope, f"delete replay {replay_id} of {run.by}")
         runs.remove(replay_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
+from starlette.exceptions import HTTPException
 
 from mirage.api.access.caller import Caller, Reader
 from mirage.api.access.scope import lesser
 from mirage.api.access.sessions import TICKET_LASTS, Session
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.tokens import LoginLink, NewToken, TokenDocument, TokenList, TokenWish, token_document
-from mirage.domain.errors import ConfigError, NotPermitted, UnknownChain
+from mirage.domain.errors import ConfigError, NotPermitted
 
 if TYPE_CHECKING:
     from mirage.api.access.gate import Gate
@@ -28,7 +29,7 @@ def token_routes(service: ApiService) -> APIRouter:
         """A new token; this answer alone holds its text."""
         _check_maker(caller)
         owner = wish.owner or caller.name
-        if owner != caller.name and not caller.is_admin:
+        if not caller.may_touch(owner):
             raise NotPermitted(f"{caller.name} cannot make a token for {owner}")
         if not owner.isprintable() or owner != owner.strip():
             raise BadDocument("owner: not a user's name")
@@ -51,7 +52,7 @@ def token_routes(service: ApiService) -> APIRouter:
         seen = gate.tokens.of(None if caller.is_admin else caller.name)
         found = next((token for token in seen if token.token_id == token_id), None)
         if found is None:
-            raise UnknownChain(f"there is no token {token_id[:40]}; `mirage tokens list` lists yours")
+            raise HTTPException(404, f"there is no token {token_id[:40]}; `mirage tokens list` lists yours")
         gate.tokens.revoke(token_id)
         return token_document(found)
 

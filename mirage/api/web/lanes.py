@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from mirage.api.web.timeaxis import Axis
 
 
+_SCREENS = (("all", 331), ("wide", 1_040))
+"""How many pixels a lane has at least."""
+_LETTER, _BESIDE = 6.8, 9
+"""Pixels that a label takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What occupied a lane from ``start`` to ``end``."""
@@ -22,6 +28,8 @@ class Piece:
     start: int
     end: int
     label: str
+    short: str = ""
+    """Stands for the label where that does not fit."""
     kind: str = "run"
     """How it is drawn: ``run``, ``wait``, ``done``."""
     href: str = ""
@@ -47,6 +55,12 @@ class Bar:
     x: float
     width: float
     row: int
+
+    @property
+    def fits(self) -> str:
+        """On which screens there is room for the label: ``all``, ``wide`` ones, ``none``."""
+        needed = _LETTER * len(self.piece.label) + _BESIDE
+        return next((name for name, pixels in _SCREENS if self.width * pixels / 100 >= needed), "none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mirage.api.documents.me import MeDocument
 
 _INSTANT = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
+_CODE = re.compile("`([^`]+)`")
 UNKNOWN = "\N{EN DASH}"
 """Stands where nothing is known."""
 STATIC = Path(__file__).parent / "static"
@@ -37,7 +38,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"span": span, "seconds": seconds_of, "iso": _iso, "percent": _percent}
-    environment.globals |= {"when": when, "since": since, "told": told, "asset": asset, "version": __version__}
+    environment.globals |= {
+        "when": when,
+        "since": since,
+        "told": told,
+        "spoken": spoken,
+        "asset": asset,
+        "version": __version__,
+    }
     return environment
 
 
@@ -73,6 +81,13 @@ def told(text: str) -> Markup:
     """A sentence of the journal, its instants as ``<time>``."""
     parts = _INSTANT.split(text)
     return Markup("").join(when(part) if number % 2 else part for number, part in enumerate(parts))
+
+
+def spoken(text: str) -> Markup:
+    """A sentence of the interface, what stands between backticks as ``<code>``."""
+    parts = _CODE.split(text)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 @cache

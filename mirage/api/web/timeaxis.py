@@ -20,7 +20,7 @@ class Tick:
     at: float
     """Percent of the width."""
     is_date: bool
-    """Whether a date says more than a time of day."""
+    """Whether it is a midnight (UTC): a date says more than a time of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,15 @@ class Axis:
         return round(max(0.0, self.at(end) - self.at(start)), 3)
 
     @property
+    def by_days(self) -> bool:
+        """Whether all ticks are of whole days: then none has a time of day, in any zone."""
+        return all(tick.is_date for tick in self.ticks)
+
+    @property
     def ticks(self) -> tuple[Tick, ...]:
         """Marks at round instants (UTC), at most eight, none so near the ends that its text is cut off."""
         years = -(-self.length // (_MOST_TICKS * _STEPS[-1])) * _STEPS[-1]
         step = next((step for step in _STEPS if self.length / step <= _MOST_TICKS), years)
         first = -(-self.start // step) * step
-        marks = (Tick(at, self.at(at), step >= _DAY) for at in range(first, self.end + 1, step))
+        marks = (Tick(at, self.at(at), at % _DAY == 0) for at in range(first, self.end + 1, step))
         return tuple(mark for mark in marks if 3 <= mark.at <= 97)

@@ -144,11 +144,13 @@ class Answer:
     """How an order went, in a form that travels."""
 
     verdict: Verdict
+    """Whether it was carried out."""
     job_id: JobId = NO_JOB
     """Of the job submitted."""
     reason: str = ""
     """REJECTED only: Slurm's reason."""
     text: str = ""
+    """What Slurm said, where something went wrong."""
 
     def to_text(self) -> str:
         """As JSON: one line of ASCII."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.execution import Commands
-from mirage.bootstrap.worlds import build_view, command_environment, own_user, slurm_clock
+from mirage.bootstrap.worlds import build_own_world, command_environment, own_user, slurm_clock
 from mirage.daemon.doctor import controller, machine, people
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
 from mirage.daemon.doctor.patience import look_at_settle
@@ -118,7 +118,7 @@ def _snapshot(config: Config) -> Finding:
     """One look with the daemon's own eyes."""
     began = time.monotonic()
     try:
-        seen = build_view(config).cluster.snapshot()
+        seen = build_own_world(config).cluster.snapshot()
     except ConfigError as error:
         return fail("cluster", str(error), "the daemon cannot start", "correct the configuration")
     except MirageError as error:

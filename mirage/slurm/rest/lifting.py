@@ -25,9 +25,9 @@ class Kind(Enum):
     """What a record tells of, with the fields that are read."""
 
     JOB = (
-        "job_id name user_name user_id partition qos node_count time_limit submit_time eligible_time start_time "
-        "end_time priority nice comment nodes required_nodes exit_code job_state state_reason array_task_id "
-        "array_task_string"
+        "job_id name user_name user_id account partition qos node_count time_limit submit_time eligible_time "
+        "start_time end_time priority nice comment nodes required_nodes exit_code job_state state_reason "
+        "array_task_id array_task_string"
     )
     """``/slurm/.../jobs``: the controller's jobs."""
     PAST_JOB = (

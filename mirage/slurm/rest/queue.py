@@ -11,6 +11,7 @@ import numpy as np
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
@@ -59,6 +60,7 @@ class _Rows:
     qos: Vocabulary = field(default_factory=Vocabulary)
     pending: list[tuple[int, ...]] = field(default_factory=list)
     running: list[tuple[int, ...]] = field(default_factory=list)
+    labels: list[tuple[int, str, str]] = field(default_factory=list)
 
     def add(self, record: Record, user_name: UserName) -> None:
         """One more job, where it pends or runs."""
@@ -67,6 +69,9 @@ class _Rows:
             self.pending.extend([_row(self, record, user_name, pending=True)] * tasks(record))
         elif state in _HOLDS_NODES or "COMPLETING" in texts(record, "job_state"):
             self.running.append(_row(self, record, user_name, pending=False))
+        else:
+            return
+        self.labels.append((whole(record, "job_id"), text(record, "name"), text(record, "account")))
 
 
 def read_queue(
@@ -106,6 +111,7 @@ def read_queue(
         qos=rows.qos.words,
         ours=tuple(job for job in ours if not _refused_at_once(job.job)),
         unreadable=tuple(unreadable),
+        labels=_labels(rows.labels),
     )
 
 
@@ -135,6 +141,11 @@ def _columns(rows: list[tuple[int, ...]], key: Callable[[tuple[int, ...]], objec
     if not rows:
         return JobColumns.none()
     return JobColumns(*np.array(sorted(rows, key=key), dtype=np.int64).T.copy())  # type: ignore[arg-type]
+
+
+def _labels(rows: list[tuple[int, str, str]]) -> JobLabels:
+    ids = np.array([job_id for job_id, _, _ in rows], dtype=np.int64)
+    return JobLabels.of_texts(ids, (name for _, name, _ in rows), (account for _, _, account in rows))
 
 
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:

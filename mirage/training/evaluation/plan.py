@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
+from mirage.domain.instants import spell_instant
 from mirage.features.schema import schema
 from mirage.features.window import LENGTH, SPACING
 from mirage.predictors.ensemble import members_of
 from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.registry import ENSEMBLE
-from mirage.replay.plan import ReplayPlan, spell_instant
+from mirage.replay.plan import ReplayPlan
 from mirage.training.lessons import Lessons
 from mirage.training.tables import TablePlan
 

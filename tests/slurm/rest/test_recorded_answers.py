@@ -83,6 +83,19 @@ def test_the_queue_is_squeues(folder: Path, which: str, states: tuple[str, ...])
     assert len(ours) > 10
 
 
+def test_names_and_accounts_are_squeues(folder: Path) -> None:
+    """But for the job that the recorder renames between the two, in some versions."""
+    table = {
+        int(row["JOBID"]): (row["NAME"], row["ACCOUNT"])
+        for row in squeue(folder)
+        if row["STATE"] in (*PENDING, *RUNNING)
+    }
+    table.pop(id_of(folder, "held-by-user"))
+    ours = queue(folder).labels.of(table)
+    assert ours.items() <= table.items()
+    assert len(ours) > 20
+
+
 def test_a_pending_array_counts_for_its_tasks(folder: Path) -> None:
     pending = queue(folder).pending
     assert (pending.job_id == id_of(folder, "array-pending")).sum() == 100

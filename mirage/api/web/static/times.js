@@ -13,7 +13,9 @@
       time.classList.add("local");
     }
     for (const text of root.querySelectorAll("text[data-instant]:not(.local)")) {
-      text.textContent = forms[text.dataset.form].format(new Date(text.dataset.instant));
+      const at = new Date(text.dataset.instant);
+      const midnight = at.getHours() === 0 && at.getMinutes() === 0;
+      text.textContent = forms[midnight ? "date" : text.dataset.form].format(at);
       text.classList.add("local");
     }
   };

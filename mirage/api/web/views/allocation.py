@@ -49,6 +49,7 @@ def _lane(lane: LaneDocument, hues: dict[str, int], me: MeDocument, now: int) ->
                 start=seconds_of(piece.start) or now,
                 end=seconds_of(piece.end) or now,
                 label=piece.label,
+                short=str(piece.link),
                 kind="ahead" if piece.state == "running" else "ran",
                 href=f"/chains/{piece.chain}",
                 title=f"{piece.label}, {piece.state}",

@@ -8,6 +8,8 @@ from fastapi import Request, Response
 
 from mirage.api.documents.me import MeDocument
 from mirage.api.documents.predictors import PredictorDocument, PredictorList, ShadowResult, ShadowResults
+from mirage.api.web import calibration
+from mirage.api.web.calibration import Curve, draw_curve
 from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
 
@@ -33,6 +35,8 @@ class PredictorRow:
     at_work: PredictorDocument | None
     measured: ShadowResult | None
     gain: Interval | None
+    curve: Curve | None
+    """How its promises were kept; ``None``: none could be yet."""
 
     @property
     def roles(self) -> list[str]:
@@ -54,8 +58,16 @@ async def show_predictors(request: Request) -> Response:
     found = await ask.get("/predictors", PredictorList)
     results = await ask.get("/predictors/shadow", ShadowResults)
     scale = _scale(results.predictors)
+    rows = _rows(found, results.predictors, scale)
     return render(
-        request, "predictors.html.j2", me, found=found, rows=_rows(found, results.predictors, scale), scale=scale
+        request,
+        "predictors.html.j2",
+        me,
+        found=found,
+        rows=rows,
+        scale=scale,
+        square=calibration,
+        levels=sorted({point.level for row in rows if row.curve for point in row.curve.points}),
     )
 
 
@@ -63,10 +75,14 @@ def _rows(found: PredictorList, results: list[ShadowResult], scale: float) -> li
     """Those at work, then others that were measured."""
     measured = {_short(result.predictor): result for result in results}
     at_work = {_short(each.name): each for each in found.predictors}
-    return [
-        PredictorRow(name, at_work.get(name), measured.get(name), _interval(measured.get(name), scale))
-        for name in {**at_work, **measured}
-    ]
+    return [_row(name, at_work.get(name), measured.get(name), scale) for name in {**at_work, **measured}]
+
+
+def _row(
+    name: str, at_work: PredictorDocument | None, measured: ShadowResult | None, scale: float
+) -> PredictorRow:
+    curve = draw_curve(measured.calibration if measured else at_work.calibration if at_work else [])
+    return PredictorRow(name, at_work, measured, _interval(measured, scale), curve)
 
 
 def _short(name: str) -> str:

@@ -1,0 +1,33 @@
+"""What of the loop's state one user may see: their own chains; administrators all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.control.status import Status
+    from mirage.domain.chain import ChainRecord
+
+
+class Visible:
+    """The chains of one status that are one user's, or those of all."""
+
+    def __init__(self, status: Status, name: str, *, every: bool) -> None:
+        self._status, self._every = status, every
+        self.records: tuple[ChainRecord, ...] = tuple(
+            record for record in status.chains if every or record.chain.owner == name
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the last cycle did, about no other chain."""
+        if self._every:
+            return self._status.sentence
+        told = (self._status.explained.get(record.chain.chain_id, "") for record in self.records)
+        return "; ".join(filter(None, told))
+
+    @property
+    def by_status(self) -> dict[str, int]:
+        """How many there are of each status that one of them has."""
+        return dict(Counter(str(record.status) for record in self.records))
