@@ -17,12 +17,22 @@ if TYPE_CHECKING:
 ORDERINGS: dict[str, str] = {
     "das:": "das.policies:das_ordering",
     "fifo": "orderings.plain:Fifo",
+    "searched": "search.ordering:searched",
+    "searched:": "search.ordering:searched",
     "sjf": "orderings.plain:ShortestFirst",
 }
 PLACERS: dict[str, str] = {
     "das:": "das.policies:das_placer",
     "first-fit": "placers.compiled:first_fit",
     "best-fit": "placers.compiled:best_fit",
+    "best-fit-all": "placers.compiled:best_fit_all",
+    "load-balance": "placers.compiled:load_balance",
+    "consolidate": "placers.compiled:consolidate",
+    "random": "placers.compiled:at_random",
+    "dot-product": "placers.compiled:dot_product",
+    "pack": "placers.compiled:pack",
+    "fgd": "placers.compiled:fgd",
+    "foresight": "placers.compiled:foresight",
 }
 
 
