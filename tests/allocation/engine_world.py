@@ -134,6 +134,7 @@ class Site:
 
     def link(
         self,
+        *,
         job: int = 1,
         nodes: int = 1,
         devices: int = 4,
@@ -141,11 +142,12 @@ class Site:
         engine: FakeEngine | None = None,
         decide: object = first_fit,
         preempt: bool = False,
+        found: tuple[NodeFound, ...] = (),
     ) -> Agent:
         """A new life of an agent, in job ``job``; its job runs from now on."""
         self.lives += 1
         self.jobs.running.add(job)
-        found = tuple(
+        found = found or tuple(
             NodeFound(f"j{job}n{node}", 8, 1000, tuple(Device(index, "gpu:a100") for index in range(devices)))
             for node in range(nodes)
         )

@@ -79,6 +79,8 @@ def watch(step: Path, places: list[str], ranks: list[subprocess.Popen[bytes]]) -
             for rank in ranks:
                 os.killpg(rank.pid, signal.SIGKILL)
             print(f"srun: error: Node failure on {lost.pop()}", file=sys.stderr)
+            step.unlink()
+            return 0  # so does Slurm 22.05
         time.sleep(0.02)
     step.unlink()
     codes = [rank.returncode if rank.returncode >= 0 else 128 - rank.returncode for rank in ranks]

@@ -70,8 +70,9 @@ class SrunEngine:
         self._keepers.forget(step)
         said = _read(file_of(step.path, "said"))
         began = file_of(step.path, "began").exists()
-        if code == 0:
+        if code == 0 and not _complains(said):
             return Ending(code, began)
+        code = code or None  # srun exits with 0 when a node takes its step along: its words alone tell
         return Ending(code, began, _telling(said), self._failed_nodes(step, said), self._job_ends())
 
     def signal(self, step: Step, name: str) -> None:
@@ -159,6 +160,11 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _complains(said: str) -> bool:
+    lines = (line for line in said.splitlines() if line.startswith("srun: error:"))
+    return any(not any(noise in line for noise in _NOISE) for line in lines)
 
 
 def _telling(said: str) -> str:
