@@ -13,7 +13,7 @@ import typer
 from mirage.cli.asking import AsJson
 
 if TYPE_CHECKING:
-    from mirage.allocation.engine.agent import Policy
+    from mirage.allocation.engine.world import Policy
 
 Tasks = Annotated[
     Path, typer.Argument(metavar="TASKS.toml", help="The task file; docs/allocation.md has its keys.")
@@ -98,7 +98,7 @@ def status_command(
 def _policy(ordering_name: str, placer_name: str, *, strict: bool, preempt: bool) -> Policy:
     from mirage.allocation.ddl import registry
     from mirage.allocation.ddl.dispatch import Rules, dispatch
-    from mirage.allocation.engine.agent import Policy
+    from mirage.allocation.engine.world import Policy
 
     ordering, placer, rules = (
         registry.ordering(ordering_name),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.ddl.dispatch import Moves
-from mirage.allocation.engine.agent import Agent, Policy, Progress, World
+from mirage.allocation.engine.agent import Agent, Progress
 from mirage.allocation.engine.book import Book
 from mirage.allocation.engine.demands import nothing_known, part_of, task_table
 from mirage.allocation.engine.discovery import Allocation, Device, NodeFound
@@ -19,6 +19,7 @@ from mirage.allocation.engine.ledger import Ledger
 from mirage.allocation.engine.plan import TaskSpec, WorkPlan
 from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.steps import Ending, EngineRefused, Step
+from mirage.allocation.engine.world import Policy, World
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.pool import Placement
 

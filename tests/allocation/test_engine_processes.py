@@ -31,7 +31,7 @@ MAIN = """
 import sys
 import mirage.cli.allocation_run as run
 from allocation.engine_world import first_fit
-from mirage.allocation.engine.agent import Policy
+from mirage.allocation.engine.world import Policy
 run._policy = lambda *_, **__: Policy(first_fit)
 from mirage.cli.main import main
 main()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.book import Oversubscribed
-from mirage.allocation.engine.discovery import visible
 from mirage.allocation.engine.entries import (
     Ended,
     GaveUp,
@@ -23,24 +21,23 @@ from mirage.allocation.engine.entries import (
 )
 from mirage.allocation.engine.journal import key
 from mirage.allocation.engine.judging import MARGIN, fits_in, is_hopeless, judge, not_before
+from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.ledger import TaskState
-from mirage.allocation.engine.plan import Ranks
 from mirage.allocation.engine.recovery import Recovery
-from mirage.allocation.engine.steps import EngineRefused, Launch
+from mirage.allocation.engine.steps import EngineRefused
+from mirage.allocation.engine.world import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from mirage.allocation.ddl.dispatch import Moves
     from mirage.allocation.engine.book import Book, Holding
     from mirage.allocation.engine.discovery import Allocation
     from mirage.allocation.engine.entries import Entry, LifeBegan
-    from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
     from mirage.allocation.engine.ledger import Ledger
-    from mirage.allocation.engine.lives import Jobs
     from mirage.allocation.engine.plan import TaskSpec, WorkPlan
     from mirage.allocation.engine.situation import Situation
-    from mirage.allocation.engine.steps import Ending, Engine, Step
+    from mirage.allocation.engine.steps import Ending
+    from mirage.allocation.engine.world import Policy, World
     from mirage.domain.pool import Placement, PoolView
 
 LOOK_EVERY = 5.0
@@ -62,51 +59,6 @@ class Progress(Enum):
     """Tasks are left, and none of them can be started in this link."""
     OVER = "over"
     """Every task has ended."""
-
-
-class Decide(Protocol):
-    """The policy: who starts where now."""
-
-    def __call__(self, view: PoolView) -> Moves:
-        """See ``mirage.allocation.ddl.dispatch``."""
-
-
-@dataclass(slots=True)
-class Running:
-    """An attempt of this life's."""
-
-    row: int
-    attempt: int
-    step: Step
-    start: float
-    nodes: tuple[str, ...]
-    stopping: Stopping | None = None
-    kill_at: float = math.inf
-    yields: bool = False
-    """It makes room for another task."""
-    adopted: bool = False
-    """An earlier agent has started it."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """All that the agent has of the outside."""
-
-    engine: Engine
-    folder: StateFolder
-    journal: JournalWriter
-    reader: JournalReader
-    clock: Callable[[], float]
-    jobs: Jobs
-    say: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How this run is run."""
-
-    decide: Decide
-    preempt: bool = False
 
 
 @dataclass(slots=True)
@@ -365,9 +317,12 @@ class Agent:
     def _launch(self, spec: TaskSpec, attempt: int, holding: Holding) -> None:
         parts = self.book.parts(holding)
         now = self.world.clock()
+        launch_of(spec, attempt, self._device_kind(holding), parts, self.world.folder)
         self.write(Starting(now, spec.name, attempt, parts, spec.share))
         try:
-            step = self.world.engine.launch(self._order(spec, attempt, holding, parts))
+            step = self.world.engine.launch(
+                launch_of(spec, attempt, self._device_kind(holding), parts, self.world.folder)
+            )
         except EngineRefused as error:
             self.book.release(holding.row)
             self.write(Ended(now, spec.name, attempt, Result.REFUSED, None, str(error), 0.0))
@@ -376,27 +331,9 @@ class Agent:
         self.running[holding.row] = Running(holding.row, attempt, step, now, tuple(parts))
         self.write(Started(self.world.clock(), spec.name, attempt, step.pid))
 
-    def _order(self, spec: TaskSpec, attempt: int, holding: Holding, parts: dict[str, list[int]]) -> Launch:
-        folder = self.world.folder
+    def _device_kind(self, holding: Holding) -> str:
         pool = self.book.pool
-        kind = pool.kinds[int(pool.device_kind[holding.devices[0]])] if holding.devices else ""
-        per_device = spec.ranks is Ranks.DEVICE and spec.devices > 0
-        own = {
-            "MIRAGE_TASK": spec.name,
-            "MIRAGE_ATTEMPT": str(attempt),
-            "MIRAGE_STEP": str(folder.step(spec.name, attempt)),
-            "MIRAGE_NODES": ",".join(parts),
-        }
-        return Launch(
-            key=key(spec.name, attempt),
-            path=folder.step(spec.name, attempt),
-            command=spec.command,
-            ranks={node: len(devices) if per_device else 1 for node, devices in parts.items()},
-            visible={node: visible(kind, devices) for node, devices in parts.items()},
-            environment={**spec.environment, **own},
-            directory=spec.directory,
-            output=Path(spec.output) if spec.output else folder.logs / f"{spec.name}.log",
-        )
+        return pool.kinds[int(pool.device_kind[holding.devices[0]])] if holding.devices else ""
 
     # what is left
 
@@ -422,9 +359,3 @@ class Agent:
         lives = {each.life for each in self.ledger.open_attempts()} - {self.life.life}
         records = [self.ledger.lives.get(name) for name in lives]
         return any(record is None or record.began is None or record.began.at <= self.life.at for record in records)
-
-
-def own_job(environment: Mapping[str, str]) -> int:
-    """The Slurm job that we are in; 0 outside one."""
-    text = environment.get("SLURM_JOB_ID", "")
-    return int(text) if text.isdecimal() else 0

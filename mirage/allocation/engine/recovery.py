@@ -16,11 +16,11 @@ from mirage.domain.errors import ClusterUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.engine.agent import World
     from mirage.allocation.engine.entries import Entry, LifeBegan
     from mirage.allocation.engine.ledger import Attempt, Ledger
     from mirage.allocation.engine.plan import WorkPlan
     from mirage.allocation.engine.steps import Step
+    from mirage.allocation.engine.world import World
 
 _LOOK_EVERY = 10.0
 

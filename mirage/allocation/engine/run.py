@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.agent import Agent, Policy, Progress, World, own_job
+from mirage.allocation.engine.agent import Agent, Progress
 from mirage.allocation.engine.book import Book
 from mirage.allocation.engine.demands import check_demands, nothing_known, task_table
 from mirage.allocation.engine.discovery import Allocation, read_job, read_machine
@@ -21,6 +21,7 @@ from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.slurmcommands import SlurmCommands
 from mirage.allocation.engine.sruns import SrunEngine
 from mirage.allocation.engine.status import document, publish
+from mirage.allocation.engine.world import World
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.plan import WorkPlan
     from mirage.allocation.engine.steps import Engine
     from mirage.allocation.engine.waking import Alarm
+    from mirage.allocation.engine.world import Policy
 
 UNFINISHED = 75
 """Exit code, that of sysexits' EX_TEMPFAIL: try again later."""
@@ -69,7 +71,7 @@ def default_state(source: Path, environment: Mapping[str, str]) -> Path:
 
 def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     """The allocation and its engine. Raises ``ConfigError`` and ``ClusterUnavailable``."""
-    job = own_job(environment)
+    job = _own_job(environment)
     slurm = SlurmCommands(environment)
     if wishes.engine == "srun" and not job:
         raise ConfigError("engine", "srun is for within a Slurm job, and there is no SLURM_JOB_ID here")
@@ -79,6 +81,12 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
         return Place(_patiently(lambda: read_job(slurm, job, environment)), SrunEngine(job, environment), slurm)
     machine = read_machine(wishes.devices, environment)
     return Place(machine, ProcessEngine(environment), slurm if job else NoJobs())
+
+
+def _own_job(environment: Mapping[str, str]) -> int:
+    """The Slurm job that we are in; 0 outside one."""
+    text = environment.get("SLURM_JOB_ID", "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _patiently(ask: Callable[[], Allocation]) -> Allocation:
