@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from das_views import instant, pool_of
 
-from mirage.allocation.ddl.das.choosing import settle, with_room
+from mirage.allocation.ddl.das.choosing import Settling, with_room
 from mirage.allocation.ddl.das.loops.seeing import NODE, PAIR, crowd_of, utility_on
 from mirage.allocation.ddl.das.loops.standing import standing_of
 from mirage.allocation.ddl.das.sight import TASK, sight_of
@@ -62,7 +62,7 @@ def test_utility_is_what_its_definition_says(seed: int) -> None:
     for task in view.pending.tolist():
         for size in (1, 2, 3):
             for nodes in itertools.combinations(range(3), size):
-                found = utility_on(standing, crowd, task, np.array(nodes, dtype=np.int32), 0)[2]
+                found = utility_on(standing, crowd, task, np.array(nodes, dtype=np.int32), 0, size)[2]
                 assert found == pytest.approx(plain_utility(view, task, set(nodes)))
 
 
@@ -75,7 +75,7 @@ def test_placements_are_feasible(seed: int, strict: bool) -> None:
     rng = np.random.default_rng(seed)
     order = rng.permutation(sight.waiting)
     affinity = rng.normal(size=(len(order), 4))
-    found = settle(sight, order, affinity, np.full(len(order), NEVER_WAIT), strict=strict)
+    found = Settling(sight).add(order, affinity, np.full(len(order), NEVER_WAIT), strict=strict)
     free, cpus = view.free.copy(), view.free_cpus.copy()
     for placement in found:
         tasks, task = view.tasks, placement.task
@@ -111,22 +111,24 @@ def test_a_task_of_one_node_goes_where_it_is_worth_most(seed: int) -> None:
         for node in range(4)
         if free_on[node] >= view.tasks.devices[task]
     }
-    found = settle(sight, np.array([0]), affinity, np.array([NEVER_WAIT]))
+    found = Settling(sight).add(np.array([0]), affinity, np.array([NEVER_WAIT]))
     assert [one.nodes.tolist() for one in found] == ([[max(worth, key=worth.__getitem__)]] if worth else [])
 
 
 def test_patience_lets_a_task_wait_but_never_an_idle_pool() -> None:
     wait = np.array([np.inf])
     busy = sight_of(instant(3, pool_of(4, 8), pending=1, running=2))
-    assert settle(busy, np.array([0]), np.zeros((1, 4)), wait) == ()
+    assert Settling(busy).add(np.array([0]), np.zeros((1, 4)), wait) == ()
     idle = sight_of(instant(3, pool_of(4, 8), pending=1))
-    assert len(settle(idle, np.array([0]), np.zeros((1, 4)), wait)) == 1
+    assert len(Settling(idle).add(np.array([0]), np.zeros((1, 4)), wait)) == 1
 
 
 def test_tasks_of_processors_alone_get_a_node() -> None:
     view = instant(0, pool_of(3, 2), pending=2)
     tasks = replace(view.tasks, devices=np.zeros_like(view.tasks.devices))
-    found = settle(sight_of(replace(view, tasks=tasks)), np.arange(2), np.zeros((2, 3)), np.full(2, NEVER_WAIT))
+    found = Settling(sight_of(replace(view, tasks=tasks))).add(
+        np.arange(2), np.zeros((2, 3)), np.full(2, NEVER_WAIT)
+    )
     assert [(len(one.devices), len(one.nodes)) for one in found] == [(0, 1), (0, 1)]
 
 
@@ -134,7 +136,7 @@ def test_devices_are_of_one_island_where_one_has_room() -> None:
     view = instant(0, pool_of(1, 8, islands=2), pending=1)
     tasks = replace(view.tasks, devices=np.array([3], dtype=np.int32), share=np.ones(1))
     view = replace(view, tasks=tasks, free=np.array([0, 1, 1, 0, 1, 1, 1, 0], dtype=float))
-    (found,) = settle(sight_of(view), np.array([0]), np.zeros((1, 1)), np.array([NEVER_WAIT]))
+    (found,) = Settling(sight_of(view)).add(np.array([0]), np.zeros((1, 1)), np.array([NEVER_WAIT]))
     assert found.devices.tolist() == [4, 5, 6]
 
 

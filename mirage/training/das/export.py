@@ -43,7 +43,9 @@ def graphs_of(agents: Agents) -> dict[str, bytes]:
 def process_of(agents: Agents) -> Process:
     """The process's numbers."""
     placement = agents.placement
-    return Process(agents.shape.walks, float(torch.sigmoid(placement.decay)), float(torch.exp(placement.noise)))
+    with torch.no_grad():
+        decay, noise = torch.sigmoid(placement.decay).item(), torch.exp(placement.noise).item()
+    return Process(agents.shape.walks, decay, noise)
 
 
 AXES = {

@@ -111,7 +111,7 @@ class Learner:
         torch.nn.utils.clip_grad_norm_(self.actors.param_groups[0]["params"], self.learning.norm)
         self.actors.step()
         missed = self._teach_critic(batch, seen)
-        return float(loss), missed, entropy, changed
+        return float(loss.detach()), missed, entropy, changed
 
     def _teach_critic(self, batch: list[Lesson], seen: Waiting) -> float:
         group = torch.as_tensor(np.stack([lesson.group for lesson in batch]), dtype=torch.float32)
@@ -121,7 +121,7 @@ class Learner:
         missed.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.agents.critic.parameters(), self.learning.norm)
         self.critics.step()
-        return float(missed)
+        return float(missed.detach())
 
     def _actor_loss(
         self, steps: list[Step], seen: Waiting, asked: Asked, gain: Tensor
@@ -141,7 +141,7 @@ class Learner:
         waited = self._clipped(drawn.patience - patience_before, gain, asked.mask)
         changed = ((drawn.scores - before).abs() * mattered).sum() / mattered.sum()
         loss = -(ordered + placed + waited) - self.learning.entropy * drawn.entropy
-        return loss, float(drawn.entropy), float(changed)
+        return loss, float(drawn.entropy.detach()), float(changed.detach())
 
     def _clipped(self, change: Tensor, gain: Tensor, mask: Tensor) -> Tensor:
         """The clipped objective, in the mean over steps of the sum over each one's tasks."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mirage.allocation.ddl.das.choosing import settle, with_room
+from mirage.allocation.ddl.das.choosing import Settling, with_room
 from mirage.allocation.ddl.das.sight import Sight, sight_of
 from mirage.training.das.agents import asked_of, waiting_of
 from mirage.training.das.processes import log_multinormal, log_normal
@@ -137,7 +137,8 @@ def _decide(agents: Agents, sights: list[Sight], rng: torch.Generator | None) ->
 
 
 def _obey(pool: SimulatedPool, step: Step) -> None:
-    moves = settle(step.sight, step.chosen, step.affinity.astype(np.float64), step.patience.astype(np.float64))
+    affinity, patience = step.affinity.astype(np.float64), step.patience.astype(np.float64)
+    moves = Settling(step.sight).add(step.chosen, affinity, patience)
     for placement in moves:
         pool.start(placement)
     step.now = pool.now

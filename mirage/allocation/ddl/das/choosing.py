@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.allocation.ddl.das.loops.assigning import assign
+from mirage.allocation.ddl.das.loops.seeing import Crowd
 from mirage.domain.pool import Placement
 
 if TYPE_CHECKING:
@@ -34,25 +35,35 @@ def with_room(sight: Sight, order: NDArray[np.integer], most: int) -> Int64:
     return np.asarray(order[alone | (widest.sum(axis=1) >= needed)][:most], dtype=np.int64)
 
 
-def settle(
-    sight: Sight, chosen: NDArray[np.integer], affinity: Float64, patience: Float64, *, strict: bool = False
-) -> tuple[Placement, ...]:
-    """Places for the rows ``chosen`` of the sight, the first come first; its arrays stay as they are."""
-    standing, crowd = sight.standing, sight.crowd
-    machines = standing.machines
-    machines = machines._replace(
-        free=machines.free.copy(), cpus=machines.cpus.copy(), memory_mb=machines.memory_mb.copy()
-    )
-    crowd = crowd._replace(
-        size=crowd.size.copy(), task=crowd.task.copy(), row=crowd.row.copy(), own=crowd.own.copy()
-    )
-    order = sight.rows[chosen].astype(np.int32)
-    ends, devices, first = assign(standing._replace(machines=machines), crowd, order, affinity, patience, strict)
-    found, begun = [], 0
-    for task, end, node in zip(order, ends, first, strict=True):
-        if node >= 0:
-            taken = devices[begun:end]
-            nodes = np.unique(standing.holdings.device_node[taken]) if len(taken) else np.array([node])
-            found.append(Placement(int(task), taken, nodes.astype(np.int32)))
-        begun = end
-    return tuple(found)
+class Settling:
+    """Tasks find their places one after the other; the sight's own arrays stay as they are."""
+
+    def __init__(self, sight: Sight) -> None:
+        self._rows = sight.rows
+        machines = sight.standing.machines
+        machines = machines._replace(
+            free=machines.free.copy(), cpus=machines.cpus.copy(), memory_mb=machines.memory_mb.copy()
+        )
+        self._standing = sight.standing._replace(machines=machines)
+        self._crowd = Crowd(*(part.copy() for part in sight.crowd))
+
+    @property
+    def full(self) -> bool:
+        """Whether no device has anything left."""
+        return bool(self._standing.machines.free.max(initial=0.0) <= 0.0)
+
+    def add(
+        self, chosen: NDArray[np.integer], affinity: Float64, patience: Float64, *, strict: bool = False
+    ) -> tuple[Placement, ...]:
+        """Places for the rows ``chosen`` of the sight, the first come first."""
+        order = self._rows[chosen].astype(np.int32)
+        standing = self._standing
+        ends, devices, first, self._crowd = assign(standing, self._crowd, order, affinity, patience, strict)
+        found, begun = [], 0
+        for task, end, node in zip(order, ends, first, strict=True):
+            if node >= 0:
+                taken = devices[begun:end]
+                nodes = np.unique(standing.holdings.device_node[taken]) if len(taken) else np.array([node])
+                found.append(Placement(int(task), taken, nodes.astype(np.int32)))
+            begun = end
+        return tuple(found)

@@ -43,23 +43,24 @@ def walk(labels: Float64, likeness: Float64, switch: Int32, decay: float, steps:
 
     ``decay`` is lambda. Inner products of these vectors are the kernel (the module says why).
     """
+    # Machines first: then the sums below each switch are one product of matrices for all tasks.
+    parts = [np.ascontiguousarray(likeness[..., part].T)[..., None] for part in range(likeness.shape[-1])]
     below = (switch[:, None] == np.unique(switch)).astype(labels.dtype)
-    degree = _weighed(np.ones_like(labels[..., :1]), likeness, below)
-    found = [labels]
+    found = [np.ascontiguousarray(labels.swapaxes(0, 1))]
+    rate = np.sqrt(decay) / _weighed(np.ones_like(found[0][..., :1]), parts, below)
     for _ in range(steps - 1):
-        found.append(np.sqrt(decay) * _weighed(found[-1], likeness, below) / degree)
-    return np.concatenate(found, axis=-1)
+        found.append(_weighed(found[-1], parts, below) * rate)
+    return np.ascontiguousarray(np.concatenate(found, axis=-1).swapaxes(0, 1))
 
 
-def _weighed(labels: Float64, likeness: Float64, below: Float64) -> Float64:
-    """W times the labels, (J, N, C): ``BEYOND`` of all machines, and the rest of those below the same switch."""
-    met = likeness[..., :, None] * labels[..., None, :]
-    everywhere: Float64 = np.einsum("jnd,jdc->jnc", likeness, met.sum(axis=1))
-    if below.shape[1] == 1:
-        return everywhere
-    inside = np.einsum("ng,jndc->jgdc", below, met)
-    near = np.einsum("jnd,ng,jgdc->jnc", likeness, below, inside, optimize=True)
-    return np.asarray(BEYOND * everywhere + (1 - BEYOND) * near, dtype=everywhere.dtype)
+def _weighed(labels: Float64, parts: list[Float64], below: Float64) -> Float64:
+    """W times the labels, (N, J, C): ``BEYOND`` of all machines, and the rest of those below the same switch."""
+    total = np.zeros_like(labels)
+    for part in parts:
+        sums = below.T @ (part * labels).reshape(len(below), -1)
+        mixed = BEYOND * sums.sum(axis=0) + (1 - BEYOND) * sums
+        total += part * (below @ mixed).reshape(labels.shape)
+    return total
 
 
 def posterior_mean(vectors: Float64, seen: Float64, values: Float64, noise: float) -> Float64:

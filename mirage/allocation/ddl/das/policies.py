@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, read_artifact
-from mirage.allocation.ddl.das.choosing import settle, with_room
+from mirage.allocation.ddl.das.choosing import Settling, with_room
 from mirage.allocation.ddl.das.kernel import posterior_mean, walk
-from mirage.allocation.ddl.das.sight import Sight, sight_of
+from mirage.allocation.ddl.das.sight import EYE, Sight
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
+AT_ONCE = 64
+"""Of so many tasks the affinities are asked at a time: a pool is mostly full before all that wait were asked."""
+
+
 class DasOrdering:
     """The ordering agent: the mean of its priority scores."""
 
@@ -33,7 +37,7 @@ class DasOrdering:
 
     def score(self, view: PoolView) -> Float64:
         """See ``ports.Ordering``."""
-        sight = sight_of(view)
+        sight = EYE.look(view)
         if not sight.waiting:
             return np.zeros(0)
         task, base = sight.task[: sight.waiting], sight.base[: sight.waiting].astype(np.float32)
@@ -57,14 +61,18 @@ class DasPlacer:
         """See ``ports.Placer``. A task may be left though it fits, where the agent would rather have it wait."""
         if not len(order):
             return ()
-        sight = sight_of(view)
-        places = np.searchsorted(view.pending, order, sorter=(sorter := np.argsort(view.pending)))
-        rows = sorter[places]
+        sight = EYE.look(view)
+        sorter = np.argsort(view.pending)
+        rows = sorter[np.searchsorted(view.pending, order, sorter=sorter)]
         chosen = rows if strict else with_room(sight, rows, len(rows))
-        if not len(chosen):
-            return ()
-        affinity, patience = self._affinities(sight, chosen)
-        return settle(sight, chosen, affinity, patience, strict=strict)
+        settling, found = Settling(sight), []
+        for begun in range(0, len(chosen), AT_ONCE):
+            part = chosen[begun : begun + AT_ONCE]
+            placed = settling.add(part, *self._affinities(sight, part), strict=strict)
+            found += placed
+            if settling.full or (strict and len(placed) < len(part)):
+                break
+        return tuple(found)
 
     def _affinities(self, sight: Sight, chosen: NDArray[np.integer]) -> tuple[Float64, Float64]:
         rows = np.concatenate([chosen, np.arange(sight.waiting, len(sight.rows))])
@@ -74,7 +82,7 @@ class DasPlacer:
         affinity = mean[:count].astype(np.float64)
         if self._process.walks and len(rows) > count:
             vectors = walk(labels, likeness, sight.switch, self._process.decay)
-            past = np.einsum("hn,hnq->hq", sight.held, vectors[count:])
+            past = (sight.held[:, None, :].astype(np.float32) @ vectors[count:])[:, 0]
             affinity += posterior_mean(vectors[:count], past, sight.felt, self._process.noise)
         return affinity, patience[:count].astype(np.float64)
 

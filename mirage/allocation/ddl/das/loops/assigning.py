@@ -23,19 +23,20 @@ WIDEST = 16
 @compiled
 def assign(
     standing: Standing, crowd: Crowd, order: Int32, affinity: Float64, patience: Float64, strict: bool
-) -> tuple[Int32, Int32, Int32]:
-    """Places for the tasks ``order``: ends [J] of each one's devices, the devices, and the first nodes [J].
+) -> tuple[Int32, Int32, Int32, Crowd]:
+    """Places for the tasks ``order``: ends [J] of each one's devices, the devices, the first nodes [J], the crowd.
 
     The node is -1 for those that are left; a task of processors alone has a node and no devices.
 
     ``affinity`` [J, N] is added to the utility of a placement, in the mean over its nodes. A task whose best
-    placement is worth less than ``patience`` [J] is left, unless nothing runs. Frees and crowds are changed.
+    placement is worth less than ``patience`` [J] is left, unless nothing runs. What is free is changed, and the
+    crowd: only the one given back is to be used on.
     """
     demands = standing.demands
     ends = np.zeros(len(order), np.int32)
     first = np.full(len(order), -1, np.int32)
     devices = np.empty(max(demands.devices[order].sum(), 1), np.int32)
-    used, running = 0, len(standing.holdings.running)
+    used, running = 0, len(standing.holdings.running) + crowd.size.sum()
     for place in range(len(order)):
         task = order[place]
         if demands.devices[task] > 0:
@@ -51,7 +52,7 @@ def assign(
         if strict and first[place] < 0:
             ends[place:] = used
             break
-    return ends, devices[:used], first
+    return ends, devices[:used], first, crowd
 
 
 @compiled
@@ -73,20 +74,14 @@ def _best(standing: Standing, crowd: Crowd, task: int, affinity: Float64) -> tup
     count = len(machines.first_device) - 1
     need = demands.devices[task]
     room = np.empty(count, np.int32)
-    worth = np.empty(count)
-    single = np.empty(1, np.int32)
     for node in range(count):
         room[node] = room_on(standing, task, node)
-        if room[node]:
-            single[0] = node
-            kind = machines.device_kind[machines.first_device[node]]
-            worth[node] = utility_on(standing, crowd, task, single, kind)[2] + affinity[node]
     best, chosen = -np.inf, np.empty(0, np.int32)
     widest = min(need, demands.max_nodes[task], count, WIDEST)
     for wide in range(1, widest + 1):
-        if need % wide and wide > 1 and wide * 2 < need:
+        if need % wide and wide * 2 < need:
             continue
-        nodes = _worthiest(room, worth, (need + wide - 1) // wide, wide)
+        nodes = _worthiest(standing, crowd, task, affinity, room, wide)
         if len(nodes):
             found = _worth(standing, crowd, task, nodes, affinity)
             if found > best + TINY:
@@ -101,21 +96,27 @@ def _best(standing: Standing, crowd: Crowd, task: int, affinity: Float64) -> tup
 @compiled
 def _worth(standing: Standing, crowd: Crowd, task: int, nodes: Int32, affinity: Float64) -> float:
     kind = standing.machines.device_kind[standing.machines.first_device[nodes[0]]]
-    return utility_on(standing, crowd, task, nodes, kind)[2] + affinity[nodes].mean()
+    return utility_on(standing, crowd, task, nodes, kind, len(nodes))[2] + affinity[nodes].mean()
 
 
 @compiled
-def _worthiest(room: Int32, worth: Float64, each: int, wide: int) -> Int32:
-    """Of the nodes with room for ``each``, the ``wide`` worth most, ascending; none where there are fewer."""
+def _worthiest(standing: Standing, crowd: Crowd, task: int, affinity: Float64, room: Int32, wide: int) -> Int32:
+    """Of the nodes with room for an even part, the ``wide`` that are worth most each by itself, ascending."""
+    machines = standing.machines
+    each = (standing.demands.devices[task] + wide - 1) // wide
     open_to = np.flatnonzero(room >= each)
     if len(open_to) < wide:
         return np.empty(0, np.int32)
+    single, worth = np.empty(1, np.int32), np.empty(len(open_to))
+    for place in range(len(open_to)):
+        node = open_to[place]
+        single[0] = node
+        kind = machines.device_kind[machines.first_device[node]]
+        worth[place] = -(utility_on(standing, crowd, task, single, kind, wide)[2] + affinity[node])
     if wide == 1:
-        best = np.empty(1, np.int32)
-        best[0] = open_to[np.argmax(worth[open_to])]
-        return best
-    ranked = open_to[np.argsort(-worth[open_to], kind="mergesort")]
-    return np.sort(ranked[:wide]).astype(np.int32)
+        single[0] = open_to[np.argmin(worth)]
+        return single
+    return np.sort(open_to[np.argsort(worth, kind="mergesort")][:wide]).astype(np.int32)
 
 
 @compiled
@@ -137,19 +138,19 @@ def _settle(standing: Standing, crowd: Crowd, task: int, nodes: Int32) -> Crowd:
     kind = machines.device_kind[machines.first_device[nodes[0]]]
     row = speeds.row[task, min(kind, speeds.row.shape[1] - 1), min(len(nodes), speeds.row.shape[2]) - 1]
     crowd.row[task] = row
-    crowd.own[task] = utility_on(standing, crowd, task, nodes, kind)[0]
-    for place in range(len(nodes)):
-        for other in crowd.task[nodes[place], : crowd.size[nodes[place]]]:
-            known = False
-            for earlier in nodes[:place]:
-                for met in crowd.task[earlier, : crowd.size[earlier]]:
-                    known = known or met == other
-            if not known:
+    crowd.own[task] = utility_on(standing, crowd, task, nodes, kind, len(nodes))[0]
+    crowd.rest[task] = standing.demands.left[task] * np.exp(-crowd.own[task])
+    crowd.looks[0] += 2
+    for node in nodes:
+        for other in crowd.task[node, : crowd.size[node]]:
+            if crowd.met[other] < crowd.looks[0]:
+                crowd.met[other] = crowd.looks[0]
                 crowd.own[other] += speeds.together[crowd.row[other], row]
+                crowd.rest[other] *= speeds.slower[crowd.row[other], row]
     if crowd.size[nodes].max() == crowd.task.shape[1]:
         wider = np.full((crowd.task.shape[0], 2 * crowd.task.shape[1]), -1, np.int32)
         wider[:, : crowd.task.shape[1]] = crowd.task
-        crowd = Crowd(crowd.size, wider, crowd.row, crowd.own)
+        crowd = Crowd(crowd.size, wider, crowd.row, crowd.own, crowd.rest, crowd.met, crowd.looks)
     for node in nodes:
         crowd.task[node, crowd.size[node]] = task
         crowd.size[node] += 1

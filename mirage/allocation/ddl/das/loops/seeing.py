@@ -37,6 +37,12 @@ class Crowd(NamedTuple):
     """[T] Row in the speed table of those that run."""
     own: Float64
     """[T] Logarithm of the speed of those that run."""
+    rest: Float64
+    """[T] Seconds that those that run will take at that speed."""
+    met: Int32
+    """[T] Scratch: by which look a task has been met last."""
+    looks: Int32
+    """[1] How many looks there have been."""
 
 
 @compiled
@@ -101,7 +107,8 @@ def crowd_of(standing: Standing) -> Crowd:
                 if met[other] != task:
                     met[other] = task
                     own[task] += speeds.together[row[task], row[other]]
-    return Crowd(count, task_on, row, own)
+    met[:] = 0
+    return Crowd(count, task_on, row, own, demands.left * np.exp(-own), met, np.zeros(1, np.int32))
 
 
 @compiled
@@ -142,45 +149,37 @@ def weight_of(standing: Standing, task: int) -> float:
 
 
 @compiled
-def harm_to(standing: Standing, crowd: Crowd, other: int, row: int, time: float) -> float:
-    """What a running task loses to a neighbour of that row that stays for ``time``, in weighed seconds."""
-    rest = standing.demands.left[other] * np.exp(-crowd.own[other])
-    lost = np.exp(-standing.speeds.together[crowd.row[other], row]) - 1.0
-    return weight_of(standing, other) * min(time, rest) * lost
-
-
-@compiled
-def utility_on(standing: Standing, crowd: Crowd, task: int, nodes: Int32, kind: int) -> tuple[float, float, float]:
+def utility_on(
+    standing: Standing, crowd: Crowd, task: int, nodes: Int32, kind: int, wide: int
+) -> tuple[float, float, float]:
     """Logarithm of speed, weighed seconds that neighbours lose by those of running alone, and utility on nodes.
 
     Utility is minus the logarithm of all that the placement costs by the cost of running alone at reference
-    speed: 0 where nobody is disturbed.
+    speed: 0 where nobody is disturbed. ``wide``: over how many nodes the task is spread, these among them.
     """
     demands, speeds = standing.demands, standing.speeds
-    row = speed_row(standing, task, len(nodes), kind)
-    own = speeds.alone[row]
-    for place in range(len(nodes)):
-        for other in crowd.task[nodes[place], : crowd.size[nodes[place]]]:
-            if other != task and not _met_before(crowd, nodes, place, other):
-                own += speeds.together[row, crowd.row[other]]
-    time = demands.left[task] * np.exp(-own)
-    harm = 0.0
-    for place in range(len(nodes)):
-        for other in crowd.task[nodes[place], : crowd.size[nodes[place]]]:
-            if other != task and not _met_before(crowd, nodes, place, other):
-                harm += harm_to(standing, crowd, other, row, time)
-    alone = demands.left[task] * weight_of(standing, task)
-    return own, harm / alone, -np.log(np.exp(-own) + harm / alone)
-
-
-@compiled
-def _met_before(crowd: Crowd, nodes: Int32, place: int, other: int) -> bool:
-    for earlier in range(place):
-        node = nodes[earlier]
-        for known in crowd.task[node, : crowd.size[node]]:
-            if known == other:
-                return True
-    return False
+    row = speed_row(standing, task, wide, kind)
+    slower = 1.0
+    crowd.looks[0] += 2
+    look = crowd.looks[0]
+    crowd.met[task] = look
+    for node in nodes:
+        for place in range(crowd.size[node]):
+            other = crowd.task[node, place]
+            if crowd.met[other] < look - 1:
+                crowd.met[other] = look - 1
+                slower *= speeds.slower[row, crowd.row[other]]
+    slower *= np.exp(-speeds.alone[row])
+    time, harm = demands.left[task] * slower, 0.0
+    for node in nodes:
+        for place in range(crowd.size[node]):
+            other = crowd.task[node, place]
+            if crowd.met[other] < look:
+                crowd.met[other] = look
+                lost = speeds.slower[crowd.row[other], row] - 1.0
+                harm += weight_of(standing, other) * min(time, crowd.rest[other]) * lost
+    harm /= demands.left[task] * weight_of(standing, task)
+    return -np.log(slower), harm, -np.log(slower + harm)
 
 
 @compiled
@@ -189,6 +188,8 @@ def see(standing: Standing, crowd: Crowd, rows: Int32) -> Float64:
     demands, machines = standing.demands, standing.machines
     nodes = len(machines.first_device) - 1
     seen = np.zeros((len(rows), nodes, 8))
+    there = np.empty(1, np.int32)
+    free = np.array([free_on(standing, node) for node in range(nodes)])
     for place in range(len(rows)):
         task = rows[place]
         need = max(demands.devices[task], 1)
@@ -197,24 +198,21 @@ def see(standing: Standing, crowd: Crowd, rows: Int32) -> Float64:
             room = room_on(standing, task, node)
             wide = 1 if room >= need else int(np.ceil(need / max(min(room, devices), 1)))
             kind = machines.device_kind[machines.first_device[node]] if devices else 0
-            there = np.full(wide if wide < 2 else 1, node, np.int32)
-            own, harm, utility = utility_on(standing, crowd, task, there, kind)
-            if wide > 1:
-                shift = standing.speeds.alone[speed_row(standing, task, wide, kind)]
-                change = shift - standing.speeds.alone[speed_row(standing, task, 1, kind)]
-                own, utility = own + change, utility + change
+            there[0] = node
+            own, harm, utility = utility_on(standing, crowd, task, there, kind, wide)
             latest = 0.0
-            for other in crowd.task[node, : crowd.size[node]]:
-                if other != task:
-                    latest = max(latest, demands.left[other] * np.exp(-crowd.own[other]))
+            for known in range(crowd.size[node]):
+                if crowd.task[node, known] != task:
+                    latest = max(latest, crowd.rest[crowd.task[node, known]])
             line = seen[place, node]
             line[0] = max(own, -3.0)
             line[1] = min(harm, 10.0)
             line[2] = max(utility, -4.0)
             line[3] = 1.0 if room >= need else 0.0
-            line[4] = (free_on(standing, node) - need) / max(devices, 1)
-            line[5] = 1.0 if free_on(standing, node) == need else 0.0
-            line[6] = np.tanh(np.log((demands.left[task] * np.exp(-own) + 60.0) / (latest + 60.0)))
+            line[4] = (free[node] - need) / max(devices, 1)
+            line[5] = 1.0 if free[node] == need else 0.0
+            time = demands.left[task] * np.exp(-own)
+            line[6] = (time - latest) / (time + latest + 60.0)
             line[7] = min(room, need) / need
     return seen
 
@@ -222,7 +220,7 @@ def see(standing: Standing, crowd: Crowd, rows: Int32) -> Float64:
 @compiled
 def see_nodes(standing: Standing, crowd: Crowd, unit: float) -> Float64:
     """How each machine stands: [N, len(NODE)], columns as ``NODE``; times by ``unit`` seconds."""
-    demands, machines = standing.demands, standing.machines
+    machines = standing.machines
     nodes = len(machines.first_device) - 1
     seen = np.zeros((nodes, 7))
     for node in range(nodes):
@@ -230,7 +228,7 @@ def see_nodes(standing: Standing, crowd: Crowd, unit: float) -> Float64:
         devices = max(last - first, 1)
         soonest, latest, slowed = np.inf, 0.0, 0.0
         for other in crowd.task[node, : crowd.size[node]]:
-            rest = demands.left[other] * np.exp(-crowd.own[other])
+            rest = crowd.rest[other]
             soonest, latest = min(soonest, rest), max(latest, rest)
             slowed += crowd.own[other] - standing.speeds.alone[crowd.row[other]]
         line = seen[node]

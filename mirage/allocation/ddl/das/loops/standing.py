@@ -53,6 +53,8 @@ class Speeds(NamedTuple):
     """[T, K, S]"""
     alone: Float64
     together: Float64
+    slower: Float64
+    """[R, R] How many times longer a row takes beside another; no logarithm."""
 
 
 class Holdings(NamedTuple):
@@ -90,9 +92,9 @@ def standing_of(view: PoolView) -> Standing:
     machines = Machines(
         pool.first_device, pool.device_kind, pool.island, view.free, view.free_cpus, view.free_memory_mb
     )
-    logarithms = Speeds(
-        speeds.row, np.log(np.maximum(speeds.alone, SLOWEST)), np.log(np.maximum(speeds.together, SLOWEST))
-    )
+    together = np.maximum(speeds.together, SLOWEST)
+    alone = np.log(np.maximum(speeds.alone, SLOWEST))
+    logarithms = Speeds(speeds.row, alone, np.log(together), 1.0 / together)
     holdings = Holdings(view.running, view.held_from, view.held, pool.device_node)
     return Standing(demands, machines, logarithms, holdings, len(view.pending) / max(len(pool.device_node), 1))
 
