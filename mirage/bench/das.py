@@ -40,7 +40,7 @@ def _pool() -> SimulatedPool:
     mix = Mix((ModelClass("", 1.0, (1, 2, 4), (1.0, 1.0, 1.0)),), count=PENDING + 60)
     pool = parse_pool(POOL)
     tasks = draw_tasks(mix, np.random.default_rng(1), len(pool.device_node))
-    simulated = SimulatedPool(tasks, pool, even_speeds(tasks), Rules())
+    simulated = SimulatedPool(tasks, pool, even_speeds(tasks, pool), Rules())
     simulated.advance()
     return simulated
 

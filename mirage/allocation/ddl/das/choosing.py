@@ -45,7 +45,7 @@ class Settling:
             free=machines.free.copy(), cpus=machines.cpus.copy(), memory_mb=machines.memory_mb.copy()
         )
         self._standing = sight.standing._replace(machines=machines)
-        self._crowd = Crowd(*(part.copy() for part in sight.crowd))
+        self._crowd = Crowd._make(part.copy() for part in sight.crowd)
 
     @property
     def full(self) -> bool:

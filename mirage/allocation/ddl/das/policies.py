@@ -65,7 +65,8 @@ class DasPlacer:
         sorter = np.argsort(view.pending)
         rows = sorter[np.searchsorted(view.pending, order, sorter=sorter)]
         chosen = rows if strict else with_room(sight, rows, len(rows))
-        settling, found = Settling(sight), []
+        settling = Settling(sight)
+        found: list[Placement] = []
         for begun in range(0, len(chosen), AT_ONCE):
             part = chosen[begun : begun + AT_ONCE]
             placed = settling.add(part, *self._affinities(sight, part), strict=strict)
