@@ -16,10 +16,23 @@ if TYPE_CHECKING:
 # without arguments; where the name ends in a colon ("das:"), with what the user writes behind it.
 ORDERINGS: dict[str, str] = {
     "das:": "das.policies:das_ordering",
+    "drf": "orderings.fair:DominantShare",
+    "edf": "orderings.scoring:EarliestDeadline",
+    "f1": "orderings.scoring:F1",
     "fifo": "orderings.plain:Fifo",
+    "las": "orderings.fair:las",
+    "las:": "orderings.fair:las",
+    "lpt": "orderings.service:lpt",
+    "qssf": "orderings.history:QuasiShortest",
     "searched": "search.ordering:searched",
     "searched:": "search.ordering:searched",
     "sjf": "orderings.plain:ShortestFirst",
+    "srsf": "orderings.service:srsf",
+    "srsf:": "orderings.service:srsf",
+    "srtf": "orderings.service:srtf",
+    "ssf": "orderings.service:smallest_service",
+    "tetris": "orderings.scoring:Tetris",
+    "wfp3": "orderings.scoring:Wfp3",
 }
 PLACERS: dict[str, str] = {
     "das:": "das.policies:das_placer",
