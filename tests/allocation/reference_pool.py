@@ -219,7 +219,7 @@ class ReferencePool:
         usable = {node: self.usable(task, node, holders) for node in nodes}
         if task.devices == 0:
             fitting = [node for node in nodes if self.enough(task, node, holders)]
-            rated = [(self.left_on(node, holders)[0] if self.best else 0, node) for node in fitting]
+            rated = [(self.vacancy(node, holders) if self.best else 0, node) for node in fitting]
             return [-1 - min(rated)[1]] if rated else []
         taken: list[int] = []
         left, open_nodes = task.devices, list(nodes)
@@ -254,7 +254,10 @@ class ReferencePool:
             if self.node(d) == node
             and task.kinds >> int(self.pool.device_kind[d]) & 1
             and self.free(d, holders) >= task.share
-        ][: task.devices]
+        ]
+        if self.best and task.share < 1:
+            devices.sort(key=lambda d: self.free(d, holders))
+        devices = devices[: task.devices]
         cpus, memory = self.left_on(node, holders)
         while devices and (
             ceil(task.cpus, len(devices), task.devices) > cpus

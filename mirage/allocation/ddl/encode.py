@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.kernel.layout import CONFIG, DEVICE, NEED, NODE, TASK, Draft, Fixed, Site
+from mirage.allocation.ddl.kernel.layout import (
+    CONFIG,
+    DEVICE,
+    LARGEST,
+    NEED,
+    NODE,
+    RATES,
+    TASK,
+    USUAL,
+    Draft,
+    Fixed,
+    Memo,
+    Mix,
+    Site,
+)
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -23,11 +37,14 @@ def encode_site(tasks: TaskTable, pool: Pool) -> Site:
     """What placing reads."""
     nodes = np.zeros(len(pool.node_names), dtype=NODE)
     nodes["first_device"], nodes["end_device"] = pool.first_device[:-1], pool.first_device[1:]
-    nodes["cpus"], nodes["memory"] = pool.cpus, pool.memory_mb
+    nodes["cpus"], nodes["memory"], nodes["switch"] = pool.cpus, pool.memory_mb, pool.switch
     devices = np.zeros(len(pool.device_node), dtype=DEVICE)
-    devices["node"], devices["kind"] = pool.device_node, pool.device_kind
+    devices["node"], devices["kind"], devices["island"] = pool.device_node, pool.device_kind, pool.island
     devices["price"] = pool.price[pool.device_kind] if len(devices) else 0.0
-    return Site(nodes, devices, encode_needs(tasks))
+    largest = np.zeros(1, dtype=LARGEST)
+    largest["cpus"] = nodes["cpus"].max(initial=0)
+    largest["devices"] = (nodes["end_device"] - nodes["first_device"]).max(initial=0)
+    return Site(nodes, devices, encode_needs(tasks), largest)
 
 
 def encode_needs(tasks: TaskTable) -> np.ndarray:
@@ -47,14 +64,21 @@ def likenesses(site: Site) -> int:
     return int(site.needs["likeness"].max(initial=-1)) + 1
 
 
-def new_draft(site: Site) -> Draft:
-    """Working memory for placing."""
+NO_MIX = Mix(np.zeros(0, dtype=USUAL), np.zeros(1, dtype=RATES), np.zeros(1), np.zeros(0))
+
+
+def new_draft(site: Site, mix: Mix = NO_MIX, memo: int = 1) -> Draft:
+    """Working memory for placing; ``mix`` and space in the memo for the rules that look ahead."""
     return Draft(
         size=np.zeros(2, dtype=np.int64),
         devices=np.zeros(len(site.devices), dtype=np.int32),
         nodes=np.zeros(len(site.nodes), dtype=np.int32),
         taken=np.zeros(len(site.nodes), dtype=np.int64),
         failed=np.zeros(likenesses(site), dtype=np.uint8),
+        marked=np.zeros(len(site.devices), dtype=np.uint8),
+        scratch=np.zeros(len(site.devices)),
+        mix=mix,
+        memo=Memo(np.zeros(memo, dtype=np.uint64), np.zeros(memo)),
     )
 
 
@@ -72,7 +96,8 @@ def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tu
     parts = most_parts(site)
     rows["first_part"] = np.cumsum(parts) - parts
     config = np.zeros(1, dtype=CONFIG)
-    config["preempt"], config["strict"], config["quantum"] = rules.preempt, rules.strict, rules.quantum
+    config["preempt"], config["move"] = rules.preempt, rules.move
+    config["strict"], config["quantum"] = rules.strict, rules.quantum
     config["interferes"], config["likenesses"] = speeds.interferes, likenesses(site)
     first_waiter, waiters = _waiters(tasks)
     fixed = Fixed(

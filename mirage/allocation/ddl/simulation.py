@@ -158,9 +158,9 @@ class SimulatedPool:
         if scores is None:
             self._play(ordering, placer)
             return
-        lines = _lines(self._fixed, self._site, scores)
+        lines, draft = _lines(self._fixed, self._site, scores), placer.draft(self._site)
         self._repeat(
-            lambda: mainloop.play_in_order(self._fixed, self._site, self._world, self._draft, lines, placer.code)
+            lambda: mainloop.play_in_order(self._fixed, self._site, self._world, draft, lines, placer.code)
         )
 
     def _play_with_preemption(self, ordering: Ordering, placer: CompiledPlacer) -> None:
@@ -169,7 +169,8 @@ class SimulatedPool:
             self._play(ordering, placer)
             return
         ranking, desk = _ranking(scores), self._desk()
-        fixed, site, draft, sight, code = self._fixed, self._site, self._draft, self._sight, placer.code
+        fixed, site, sight, code = self._fixed, self._site, self._sight, placer.code
+        draft = placer.draft(site)
         self._repeat(lambda: scored.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
 
     def _repeat(self, run: Callable[[], int]) -> int:

@@ -24,7 +24,18 @@ WAITING, PENDING, RUNNING, ENDED = range(4)
 OVER, DECIDE, NEED_SPACE, STUCK, THRASHING = range(5)
 
 # Codes of the built-in placers.
-FIRST_FIT, BEST_FIT = range(2)
+(
+    FIRST_FIT,
+    BEST_FIT,
+    BEST_FIT_ALL,
+    BALANCE,
+    CONSOLIDATE,
+    RANDOM,
+    DOT_PRODUCT,
+    PACK,
+    FRAGMENTS,
+    FORESIGHT,
+) = range(10)
 
 NEED = np.dtype(
     [
@@ -38,8 +49,16 @@ NEED = np.dtype(
     ],
     align=True,
 )
-NODE = np.dtype([("first_device", "i8"), ("end_device", "i8"), ("cpus", "i8"), ("memory", "i8")], align=True)
-DEVICE = np.dtype([("node", "i8"), ("kind", "i8"), ("price", "f8")], align=True)
+NODE = np.dtype(
+    [("first_device", "i8"), ("end_device", "i8"), ("cpus", "i8"), ("memory", "i8"), ("switch", "i8")], align=True
+)
+DEVICE = np.dtype([("node", "i8"), ("kind", "i8"), ("price", "f8"), ("island", "i8")], align=True)
+LARGEST = np.dtype([("cpus", "i8"), ("devices", "i8")], align=True)
+
+USUAL = np.dtype(
+    [("devices", "i8"), ("share", "f8"), ("kinds", "u8"), ("cpus", "i8"), ("weight", "f8")], align=True
+)
+RATES = np.dtype([("cpus", "f8"), ("memory", "f8")], align=True)
 
 TASK = np.dtype(
     [
@@ -54,7 +73,14 @@ TASK = np.dtype(
     align=True,
 )
 CONFIG = np.dtype(
-    [("preempt", "i8"), ("strict", "i8"), ("quantum", "f8"), ("interferes", "i8"), ("likenesses", "i8")],
+    [
+        ("preempt", "i8"),
+        ("move", "i8"),
+        ("strict", "i8"),
+        ("quantum", "f8"),
+        ("interferes", "i8"),
+        ("likenesses", "i8"),
+    ],
     align=True,
 )
 SIM = np.dtype(
@@ -118,6 +144,7 @@ class Site(NamedTuple):
     nodes: np.ndarray  # NODE
     devices: np.ndarray  # DEVICE, by node
     needs: np.ndarray  # NEED by task
+    largest: np.ndarray  # LARGEST (1,): of any node
 
 
 class Room(NamedTuple):
@@ -128,6 +155,22 @@ class Room(NamedTuple):
     memory: np.ndarray  # i8 (nodes,)
 
 
+class Mix(NamedTuple):
+    """The tasks that are usual here, for the rules that look ahead; empty for all others."""
+
+    types: np.ndarray  # USUAL
+    rates: np.ndarray  # RATES (1,): used for each device, in the mean of the tasks that need any
+    worth: np.ndarray  # f8: of the free part of a device, by thousandths; 1 for a whole one
+    prices: np.ndarray  # f8 (likenesses,): of the share that a task needs
+
+
+class Memo(NamedTuple):
+    """Ratings that may be needed again."""
+
+    keys: np.ndarray  # u8
+    ratings: np.ndarray  # f8
+
+
 class Draft(NamedTuple):
     """Working memory of placing: the last placement found, and what is counted on the way."""
 
@@ -136,6 +179,10 @@ class Draft(NamedTuple):
     nodes: np.ndarray  # i4
     taken: np.ndarray  # i8 (nodes,): devices taken on each; 0 between calls
     failed: np.ndarray  # u1 (likenesses,)
+    marked: np.ndarray  # u1 (devices,): 0 between calls
+    scratch: np.ndarray  # f8 (devices,): what would be free
+    mix: Mix
+    memo: Memo
 
 
 class Fixed(NamedTuple):

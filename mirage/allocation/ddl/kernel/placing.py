@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from mirage.allocation.ddl.kernel.compile import compiled, inlined
-from mirage.allocation.ddl.kernel.layout import BEST_FIT, INFINITY, SLACK, Draft, Room, Site
+from mirage.allocation.ddl.kernel.layout import CONSOLIDATE, INFINITY, Draft, Room, Site
+from mirage.allocation.ddl.kernel.placing_room import ONE, part_of, room_on
+from mirage.allocation.ddl.kernel.placing_rules import mark, rating
 
-ONE = np.uint64(1)
+__all__ = ["ONE", "Placed", "choose", "move", "part_of", "place_in_order", "record"]
 
 
 class Placed(NamedTuple):
@@ -26,74 +28,71 @@ class Placed(NamedTuple):
     nodes: np.ndarray  # i4
 
 
-@inlined
-def part_of(total: int, devices: int, of: int) -> int:
-    """What a part with so many of the task's devices needs of processors or memory; all if it has none."""
-    return total if of == 0 else (total * devices + of - 1) // of
-
-
-@inlined
-def suits(site: Site, room: Room, task: int, device: int) -> bool:
-    """Whether the device is of the right kind and has the share left."""
-    need = site.needs[task]
-    allowed = (need.kinds >> np.uint64(site.devices[device].kind)) & ONE
-    return allowed == ONE and room.free[device] >= need.share - SLACK
-
-
 @compiled
-def room_on(site: Site, room: Room, task: int, node: int) -> int:
-    """How many of the task's devices the node has room for; for a task without devices 0 or, with room, 1."""
-    need = site.needs[task]
-    if need.devices == 0:
-        return 1 if need.cpus <= room.cpus[node] and need.memory <= room.memory[node] else 0
-    usable = 0
-    for device in range(site.nodes[node].first_device, site.nodes[node].end_device):
-        if suits(site, room, task, device):
-            usable += 1
-    usable = min(usable, need.devices)
-    while usable > 0 and (
-        part_of(need.cpus, usable, need.devices) > room.cpus[node]
-        or part_of(need.memory, usable, need.devices) > room.memory[node]
-    ):
-        usable -= 1
-    return usable
-
-
-@compiled
-def _rating(site: Site, room: Room, task: int, node: int, code: int) -> float:
-    """The rule: the node with the smallest number is taken, the first of equals."""
-    if code == BEST_FIT:
-        if site.needs[task].devices == 0:
-            return float(room.cpus[node])
-        free = 0.0
-        for device in range(site.nodes[node].first_device, site.nodes[node].end_device):
-            free += room.free[device]
-        return free
-    return float(node)
-
-
-@compiled
-def _best_node(site: Site, room: Room, draft: Draft, task: int, least: int, code: int) -> int:
+def _best_node(site: Site, room: Room, draft: Draft, task: int, least: int, code: int, switch: int) -> int:
     """The node to take among those not yet taken with room for ``least`` devices; -1 if there is none."""
     best, lowest = -1, INFINITY
     for node in range(site.nodes.shape[0]):
-        if draft.taken[node] == 0 and room_on(site, room, task, node) >= least:
-            rating = _rating(site, room, task, node, code)
-            if rating < lowest:
-                best, lowest = node, rating
+        if _open(site, draft, node, switch) and room_on(site, room, task, node) >= least:
+            here = rating(site, room, draft, task, node, least, code)
+            if here < lowest:
+                best, lowest = node, here
     return best
 
 
 @compiled
-def _roomiest(site: Site, room: Room, draft: Draft, task: int) -> int:
+def _roomiest(site: Site, room: Room, draft: Draft, task: int, switch: int) -> int:
     """The node not yet taken with room for most devices, the first of equals; -1 if none has any."""
     best, most = -1, 0
     for node in range(site.nodes.shape[0]):
-        if draft.taken[node] == 0:
+        if _open(site, draft, node, switch):
             here = room_on(site, room, task, node)
             if here > most:
                 best, most = node, here
     return best
+
+
+@inlined
+def _open(site: Site, draft: Draft, node: int, switch: int) -> bool:
+    """Whether the node is not yet taken and below the switch; -1: below any."""
+    return draft.taken[node] == 0 and (switch < 0 or site.nodes[node].switch == switch)
+
+
+@compiled
+def _take_nodes(site: Site, room: Room, draft: Draft, task: int, code: int, switch: int) -> int:
+    """Write into ``draft.taken`` how many devices the task takes on which nodes; on how many nodes, 0: nowhere."""
+    need = site.needs[task]
+    left = max(need.devices, 1)
+    for nodes in range(need.max_nodes):
+        last = _best_node(site, room, draft, task, left, code, switch)
+        if last >= 0:
+            draft.taken[last] = left
+            return nodes + 1
+        node = _roomiest(site, room, draft, task, switch)
+        if node < 0:
+            break
+        draft.taken[node] = room_on(site, room, task, node)
+        left -= draft.taken[node]
+    _release_nodes(draft)
+    return 0
+
+
+@compiled
+def _release_nodes(draft: Draft) -> None:
+    for node in range(draft.taken.shape[0]):
+        draft.taken[node] = 0
+
+
+@compiled
+def _take_below_one_switch(site: Site, room: Room, draft: Draft, task: int, nodes: int) -> None:
+    """Take as many nodes below one switch instead, the first that has them, if there is one."""
+    _release_nodes(draft)
+    for node in range(site.nodes.shape[0]):
+        switch = site.nodes[node].switch
+        if _take_nodes(site, room, draft, task, CONSOLIDATE, switch) == nodes:
+            return
+        _release_nodes(draft)
+    _take_nodes(site, room, draft, task, CONSOLIDATE, -1)
 
 
 @compiled
@@ -103,42 +102,31 @@ def choose(site: Site, room: Room, draft: Draft, task: int, code: int) -> bool:
     On one node if there is one with room for all, else on as few as will do: the roomiest first, then, for what
     is left, a node by the rule.
     """
-    need = site.needs[task]
     draft.size[0] = draft.size[1] = 0
-    left, found = max(need.devices, 1), False
-    for _ in range(need.max_nodes):
-        last = _best_node(site, room, draft, task, left, code)
-        if last >= 0:
-            draft.taken[last] = left
-            found = True
-            break
-        node = _roomiest(site, room, draft, task)
-        if node < 0:
-            break
-        draft.taken[node] = room_on(site, room, task, node)
-        left -= draft.taken[node]
-    for node in range(site.nodes.shape[0]):
-        if draft.taken[node] > 0:
-            if found:
-                _write(site, room, draft, task, node)
-            draft.taken[node] = 0
-    return found
+    nodes = _take_nodes(site, room, draft, task, code, -1)
+    if nodes > 1 and code == CONSOLIDATE:
+        _take_below_one_switch(site, room, draft, task, nodes)
+    if nodes > 0:
+        for node in range(site.nodes.shape[0]):
+            if draft.taken[node] > 0:
+                _write(site, room, draft, task, node, code)
+                draft.taken[node] = 0
+    return nodes > 0
 
 
 @compiled
-def _write(site: Site, room: Room, draft: Draft, task: int, node: int) -> None:
+def _write(site: Site, room: Room, draft: Draft, task: int, node: int, code: int) -> None:
     """Add the node, and its devices for as many as are taken there, to the placement."""
     draft.nodes[draft.size[1]] = node
     draft.size[1] += 1
     if site.needs[task].devices == 0:
         return
-    taken, device = 0, site.nodes[node].first_device
-    while taken < draft.taken[node]:
-        if suits(site, room, task, device):
+    mark(site, room, draft, task, node, draft.taken[node], code)
+    for device in range(site.nodes[node].first_device, site.nodes[node].end_device):
+        if draft.marked[device] == 1:
             draft.devices[draft.size[0]] = device
             draft.size[0] += 1
-            taken += 1
-        device += 1
+            draft.marked[device] = 0
 
 
 @compiled
@@ -174,6 +162,17 @@ def record(placed: Placed, draft: Draft, count: int, task: int) -> int:
     placed.devices_from[count + 1] = d + draft.size[0]
     placed.nodes_from[count + 1] = n + draft.size[1]
     return count + 1
+
+
+@compiled
+def recall(placed: Placed, draft: Draft, i: int) -> None:
+    """The i-th of what was placed, as the draft it was."""
+    d, n = placed.devices_from[i], placed.nodes_from[i]
+    draft.size[0], draft.size[1] = placed.devices_from[i + 1] - d, placed.nodes_from[i + 1] - n
+    for k in range(draft.size[0]):
+        draft.devices[k] = placed.devices[d + k]
+    for k in range(draft.size[1]):
+        draft.nodes[k] = placed.nodes[n + k]
 
 
 @compiled
