@@ -46,8 +46,8 @@ def views(draw: st.DrawFn) -> PoolView:
         restart=np.array(column(st.sampled_from((1.0, NOTHING)))),
         deadline=np.array(column(st.sampled_from((30.0, 50.0, NOTHING)))),
         cpus=np.array(column(st.integers(0, 4)), dtype=np.int32),
-        tenant=Names.encode([str(name) for name in column(st.sampled_from(("a", "b", "")))]),  # type: ignore[arg-type]
-        model=Names.encode([str(name) for name in column(st.sampled_from(("bert", "dqn")))]),  # type: ignore[arg-type]
+        tenant=Names.encode([str(name) for name in column(st.sampled_from(("a", "b", "")))]),
+        model=Names.encode([str(name) for name in column(st.sampled_from(("bert", "dqn")))]),
     )
     states = draw(st.lists(st.sampled_from(("ended", "runs", "stopped", "waits")), min_size=count, max_size=count))
     return _standing(tasks, np.array(states), np.array(column(st.sampled_from((0.0, 0.25, 0.5)))))
@@ -79,7 +79,7 @@ def _standing(tasks: TaskTable, states: NDArray[np.str_], done: NDArray[np.float
 
 
 def scores(name: str, view: PoolView) -> list[float]:
-    return registry.ordering(name).score(view).tolist()
+    return [float(score) for score in registry.ordering(name).score(view)]
 
 
 def area(view: PoolView, task: int) -> float:
