@@ -126,8 +126,8 @@ class OrderingNet(nn.Module):
         return scores
 
 
-BASE_SCORE = (1.0, 0.3, 0.0)
-"""How the base begins: between the shortest first (SJF) and the least device time first (SRSF)."""
+BASE_SCORE = (1.0, 0.0, 0.0)
+"""How the base begins: the shortest first (SJF)."""
 
 
 class PlacementNet(nn.Module):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Float32 = NDArray[np.float32]
 
-MOST = 16
-"""How many tasks the placement agent considers at one instant of its training."""
+MOST = 24
+"""How many tasks the placement agent considers at one instant while it explores; all where it does not."""
 NEAR = 3.0
 """Standard deviations beyond the last task considered within which another's score could have mattered."""
 
@@ -100,7 +100,7 @@ def _decide(agents: Agents, sights: list[Sight], rng: torch.Generator | None) ->
     scores = mean if rng is None else mean + spread * torch.randn(mean.shape, generator=rng)
     score_density = log_normal(scores, mean, spread)
     chosen = [
-        with_room(sight, np.argsort(row[: sight.waiting], kind="stable"), MOST)
+        with_room(sight, np.argsort(row[: sight.waiting], kind="stable"), sight.waiting if rng is None else MOST)
         for sight, row in zip(sights, scores.numpy(), strict=True)
     ]
     asked = asked_of(sights, chosen)
