@@ -56,7 +56,7 @@ class Task:
 class ReferencePool:
     def __init__(self, tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules, *, best_fit: bool) -> None:
         self.pool, self.speeds, self.best = pool, speeds, best_fit
-        self.strict, self.preempt = rules.strict, rules.preempt
+        self.strict, self.preempt, self.move = rules.strict, rules.preempt, rules.move
         self.quantum = None if rules.quantum == float("inf") else Fraction(rules.quantum)
         self.tasks = [_task(tasks, row) for row in range(len(tasks))]
         self.now = min(task.submit for task in self.tasks)
@@ -113,7 +113,9 @@ class ReferencePool:
 
     def play(self, score: Callable[[Task], Fraction]) -> None:
         while self.advance():
-            if self.preempt:
+            if self.preempt and self.move:
+                self.repack(score)
+            elif self.preempt:
                 self.rearrange(score)
             else:
                 self.start_in_order(sorted(self.pending(), key=score))
@@ -168,10 +170,45 @@ class ReferencePool:
             elif self.strict:
                 return
 
-    def rearrange(self, score: Callable[[Task], Fraction]) -> None:
+    def candidates(self, score: Callable[[Task], Fraction]) -> tuple[list[Task], list[Task]]:
+        """Those that run on whatever is decided; and all others, in order."""
         fixed = [t for t in self.running() if t.restart is None]
-        candidates = self.pending() + [t for t in self.running() if t.restart is not None]
-        order = sorted(sorted(candidates, key=lambda t: (t.submit, t.row)), key=score)
+        others = self.pending() + [t for t in self.running() if t.restart is not None]
+        return fixed, sorted(sorted(others, key=lambda t: (t.submit, t.row)), key=score)
+
+    def repack(self, score: Callable[[Task], Fraction]) -> None:
+        fixed, order = self.candidates(score)
+        packed: list[Task] = []
+        blocked = False
+        for task in order:
+            place = self.find(task, fixed + packed) if task.place or not blocked else []
+            if place:
+                packed.append(_placed(task, place))
+            elif not task.place:
+                blocked = self.strict
+        rows = {task.row for task in packed}
+        staying = [task for task in order if task.place and task.row in rows]
+        coming: list[Task] = []
+        for task in order:
+            if not task.place and task.row in rows:
+                coming.append(_placed(task, self.find(task, fixed + staying + coming)))
+                if not coming[-1].place:
+                    break
+        if all(task.place for task in coming):
+            packed = staying + coming
+        places = {task.row: task.place for task in packed}
+        begun = [
+            (task, places[task.row]) for task in order if task.row in places and places[task.row] != task.place
+        ]
+        for task in order:
+            if task.place and task.place != places.get(task.row):
+                task.place = []
+                task.preemptions += 1
+        for task, place in begun:
+            self.start(task, place)
+
+    def rearrange(self, score: Callable[[Task], Fraction]) -> None:
+        fixed, order = self.candidates(score)
         holding = [task for task in order if task.place]
         """Running and not displaced; those newly placed are not among them."""
         begun: list[tuple[Task, list[int]]] = []

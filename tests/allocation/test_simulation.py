@@ -87,6 +87,7 @@ ORDERINGS = (
 RULES = st.builds(
     Rules,
     preempt=st.sampled_from((True, True, False)),
+    move=st.booleans(),
     strict=st.booleans(),
     quantum=st.sampled_from((float("inf"), 3.0, 4.0)),  # longer than any restart: otherwise no work may get done
 )

@@ -92,3 +92,14 @@ def test_srsf_is_near_what_is_published_though_nothing_is_moved(shared: Path, tr
     found = muri_pool(shared, trace, Rules(preempt=True)).play(LeastLeft(), CompiledPlacer("best-fit")).figures
     assert found.mean_jct == pytest.approx(published, rel=0.03)
     assert found.preemptions > 100
+
+
+@pytest.mark.parametrize(
+    ("trace", "published"), [("trace3_pr", 798058), ("trace1_pr", 1801860), ("trace3", 185022), ("trace1", 980141)]
+)
+def test_srsf_with_moves_that_cost_a_restart_is_at_least_as_good_as_published(
+    shared: Path, trace: str, published: int
+) -> None:
+    rules = Rules(preempt=True, move=True)
+    found = muri_pool(shared, trace, rules).play(LeastLeft(), CompiledPlacer("best-fit")).figures
+    assert 0.95 * published < found.mean_jct <= published

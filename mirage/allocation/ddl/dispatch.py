@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from mirage.allocation.ddl.rearranging import rearrange
+from mirage.allocation.ddl.repacking import repack
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Rules:
     """Nobody passes a task that does not fit; otherwise later ones may."""
     preempt: bool = False
     """Tasks with a checkpoint (``restart`` is not NaN) may be stopped for those before them."""
+    move: bool = False
+    """With ``preempt``: they may also be stopped to run on elsewhere, where that makes room for others."""
     quantum: float = float("inf")
     """Seconds after which it is decided anew while anything waits: for policies whose mind changes with time."""
 
@@ -39,10 +42,10 @@ class Moves:
 
 @runtime_checkable
 class Rearranger(Protocol):
-    """A placer that decides with preemption in one call, by the rule of ``rearranging``."""
+    """A placer that decides with preemption in one call, by the rules of ``rearranging`` and ``repacking``."""
 
     def rearrange(
-        self, view: PoolView, order: NDArray[np.int32], *, strict: bool
+        self, view: PoolView, order: NDArray[np.int32], *, strict: bool, move: bool
     ) -> tuple[tuple[Placement, ...], tuple[int, ...]]:
         """Who starts where, and who is preempted for it."""
 
@@ -59,8 +62,9 @@ def dispatch(view: PoolView, ordering: Ordering, placer: Placer, rules: Rules) -
     if not rules.preempt:
         return Moves(placer.place(view, order, strict=rules.strict))
     if isinstance(placer, Rearranger):
-        return Moves(*placer.rearrange(view, order, strict=rules.strict))
-    return Moves(*rearrange(view, order, placer, strict=rules.strict))
+        return Moves(*placer.rearrange(view, order, strict=rules.strict, move=rules.move))
+    decide = repack if rules.move else rearrange
+    return Moves(*decide(view, order, placer, strict=rules.strict))
 
 
 def in_order(view: PoolView, ordering: Ordering) -> NDArray[np.int32]:

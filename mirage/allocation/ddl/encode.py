@@ -96,7 +96,8 @@ def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tu
     parts = most_parts(site)
     rows["first_part"] = np.cumsum(parts) - parts
     config = np.zeros(1, dtype=CONFIG)
-    config["preempt"], config["strict"], config["quantum"] = rules.preempt, rules.strict, rules.quantum
+    config["preempt"], config["move"] = rules.preempt, rules.move
+    config["strict"], config["quantum"] = rules.strict, rules.quantum
     config["interferes"], config["likenesses"] = speeds.interferes, likenesses(site)
     first_waiter, waiters = _waiters(tasks)
     fixed = Fixed(

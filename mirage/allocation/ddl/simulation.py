@@ -187,6 +187,7 @@ class SimulatedPool:
             roomy=Room(self._world.free.copy(), self._world.cpus.copy(), self._world.memory.copy()),
             kept=np.zeros(len(self.tasks), dtype=np.uint8),
             placed=new_placed(self._site, every),
+            packed=new_placed(self._site, every),
         )
 
     def outcome(self) -> Outcome:

@@ -75,6 +75,7 @@ TASK = np.dtype(
 CONFIG = np.dtype(
     [
         ("preempt", "i8"),
+        ("move", "i8"),
         ("strict", "i8"),
         ("quantum", "f8"),
         ("interferes", "i8"),

@@ -41,13 +41,13 @@ def rearrange(
     placed: Placed,
 ) -> int:
     """Decide; how many are placed. ``holding.kept`` is 0 for those preempted. Both rooms begin as what is free."""
-    _begin(site, roomy, draft, holding, order)
+    clear_all(site, roomy, draft, holding, order)
     placed.devices_from[0] = placed.nodes_from[0] = 0
     count = 0
     for i in range(order.shape[0]):
         task = order[i]
         if holding.kept[task] == 1:
-            _move_held(site, roomy, holding, task, -1)
+            move_held(site, roomy, holding, task, -1)
             continue
         if draft.failed[site.needs[task].likeness] == 0 and _find(
             site, room, roomy, draft, holding, order, i, code
@@ -64,7 +64,7 @@ def rearrange(
 
 
 @compiled
-def _begin(site: Site, roomy: Room, draft: Draft, holding: Holding, order: np.ndarray) -> None:
+def clear_all(site: Site, roomy: Room, draft: Draft, holding: Holding, order: np.ndarray) -> None:
     """All that can be preempted counts as gone in ``roomy``."""
     for likeness in range(draft.failed.shape[0]):
         draft.failed[likeness] = 0
@@ -72,7 +72,7 @@ def _begin(site: Site, roomy: Room, draft: Draft, holding: Holding, order: np.nd
         task = order[i]
         holding.kept[task] = 1 if holding.task_node[task] >= 0 else 0
         if holding.kept[task] == 1:
-            _move_held(site, roomy, holding, task, 1)
+            move_held(site, roomy, holding, task, 1)
 
 
 @compiled
@@ -88,7 +88,7 @@ def _find(
     for j in range(order.shape[0] - 1, i, -1):
         if holding.kept[order[j]] == 1:
             holding.kept[order[j]] = 2
-            _move_held(site, room, holding, order[j], 1)
+            move_held(site, room, holding, order[j], 1)
             if placing.choose(site, room, draft, task, code):
                 return True
     _displace(site, room, holding, order, i)
@@ -101,10 +101,10 @@ def _displace(site: Site, room: Room, holding: Holding, order: np.ndarray, i: in
     for j in range(i + 1, order.shape[0]):
         task = order[j]
         if holding.kept[task] == 2:
-            _move_held(site, room, holding, task, -1)
+            move_held(site, room, holding, task, -1)
             holding.kept[task] = 1
             if _collides(site, room, holding, task):
-                _move_held(site, room, holding, task, 1)
+                move_held(site, room, holding, task, 1)
                 holding.kept[task] = 0
 
 
@@ -122,7 +122,7 @@ def _collides(site: Site, room: Room, holding: Holding, task: int) -> bool:
 
 
 @inlined
-def _move_held(site: Site, room: Room, holding: Holding, task: int, sign: int) -> None:
+def move_held(site: Site, room: Room, holding: Holding, task: int, sign: int) -> None:
     """Give back (1) or take (-1) what a running task has."""
     first, end = holding.held_from[task], holding.held_from[task + 1]
     placing.move(site, room, task, holding.held, first, end, holding.task_node[task], sign)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mirage.allocation.ddl.kernel import lifecycle, mainloop, views
+from mirage.allocation.ddl.kernel import lifecycle, mainloop, placing, views
 from mirage.allocation.ddl.kernel.compile import compiled, inlined
 from mirage.allocation.ddl.kernel.layout import (
     DECIDE,
@@ -21,6 +21,7 @@ from mirage.allocation.ddl.kernel.layout import (
 )
 from mirage.allocation.ddl.kernel.placing import Placed
 from mirage.allocation.ddl.kernel.rearranging import Holding, rearrange
+from mirage.allocation.ddl.kernel.repacking import repack
 from mirage.allocation.ddl.kernel.views import Sight
 
 BASE, PER_REMAINING, PER_SERVED = range(3)
@@ -43,6 +44,7 @@ class Desk(NamedTuple):
     roomy: Room
     kept: np.ndarray  # u1 (tasks,)
     placed: Placed
+    packed: Placed
 
 
 @compiled
@@ -121,12 +123,15 @@ def _decide(
     holding = Holding(world.task_node, sight.held_from, sight.held, desk.kept)
     order = ranking.order[: ranking.size[0]]
     strict = fixed.config[0].strict == 1
-    count = rearrange(site, desk.room, desk.roomy, draft, holding, order, strict, code, desk.placed)
+    if fixed.config[0].move == 1:
+        count = repack(site, desk.room, desk.roomy, draft, holding, order, strict, code, desk.placed, desk.packed)
+    else:
+        count = rearrange(site, desk.room, desk.roomy, draft, holding, order, strict, code, desk.placed)
     for i in range(order.shape[0]):
         if world.task_node[order[i]] >= 0 and desk.kept[order[i]] == 0:
             lifecycle.preempt(fixed, site, world, order[i])
     for i in range(count):
-        _draft_again(desk.placed, draft, i)
+        placing.recall(desk.placed, draft, i)
         lifecycle.start(fixed, site, world, draft, desk.placed.tasks[i])
 
 
@@ -137,14 +142,3 @@ def _copy(world: World, room: Room) -> None:
     for node in range(room.cpus.shape[0]):
         room.cpus[node] = world.cpus[node]
         room.memory[node] = world.memory[node]
-
-
-@compiled
-def _draft_again(placed: Placed, draft: Draft, i: int) -> None:
-    """The i-th of what was placed, as ``start`` takes it."""
-    d, n = placed.devices_from[i], placed.nodes_from[i]
-    draft.size[0], draft.size[1] = placed.devices_from[i + 1] - d, placed.nodes_from[i + 1] - n
-    for k in range(draft.size[0]):
-        draft.devices[k] = placed.devices[d + k]
-    for k in range(draft.size[1]):
-        draft.nodes[k] = placed.nodes[n + k]

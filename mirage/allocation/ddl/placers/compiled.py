@@ -11,6 +11,7 @@ from mirage.allocation.ddl.kernel import layout
 from mirage.allocation.ddl.kernel.layout import Room
 from mirage.allocation.ddl.kernel.placing import Placed, place_in_order
 from mirage.allocation.ddl.kernel.rearranging import Holding, rearrange
+from mirage.allocation.ddl.kernel.repacking import repack
 from mirage.allocation.ddl.placers.mix import usual_mix
 from mirage.domain.pool import Placement
 
@@ -56,14 +57,15 @@ class CompiledPlacer:
         return placements(placed, count)
 
     def rearrange(
-        self, view: PoolView, order: NDArray[np.int32], *, strict: bool
+        self, view: PoolView, order: NDArray[np.int32], *, strict: bool, move: bool
     ) -> tuple[tuple[Placement, ...], tuple[int, ...]]:
         """See ``dispatch.Rearranger``."""
         site, draft = self._tables(view)
         placed = new_placed(site, order)
         kept = np.zeros(len(view.tasks), dtype=np.uint8)
         holding = Holding(view.task_node, view.held_from, view.held, kept)
-        count = rearrange(site, _room(view), _room(view), draft, holding, order, strict, self.code, placed)
+        tables = (site, _room(view), _room(view), draft, holding, order, strict, self.code, placed)
+        count = repack(*tables, new_placed(site, order)) if move else rearrange(*tables)
         displaced = order[(view.task_node[order] >= 0) & (kept[order] == 0)]
         return placements(placed, count), tuple(displaced.tolist())
 
