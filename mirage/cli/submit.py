@@ -52,6 +52,7 @@ Options about the chain, here or on #MIRAGE lines of the script:
                         by hold, by nice or by pin (bound to its predecessor's nodes); off: submit it in time
   --lead TIME           steering: let it go so long before its predecessor's end (10m); 0 with pin: never
   --name NAME           the chain's name; the job's if not given
+  --tasks-state DIR     its links run tasks (mirage allocation run), whose state is in DIR: the daemon shows them
   --held-links N        submit the first N links now, held, for a daemon that releases them
 
   --dry-run             show what would be submitted, and submit nothing

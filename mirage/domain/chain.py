@@ -182,6 +182,8 @@ class Chain:
     """Which predictor times its links; empty: the daemon's."""
     aim: Aim = CHEAPEST
     """What its hand-overs are to be like."""
+    tasks_state: str = ""
+    """Folder in which its links keep how the tasks within them stand; empty: nobody is to look."""
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
