@@ -46,6 +46,7 @@ Speeds = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes the first task that does not fit.")]
 Preempt = Annotated[bool, typer.Option("--preempt", help="Tasks with a checkpoint may be stopped for others.")]
+Move = Annotated[bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, to make room.")]
 Quantum = Annotated[
     float, typer.Option(min=0.0, help="Seconds after which it is decided anew; 0: only at arrivals and ends.")
 ]
@@ -71,6 +72,7 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     speeds: Speeds = "",
     strict: Strict = False,
     preempt: Preempt = False,
+    move: Move = False,
     quantum: Quantum = 0.0,
     seeds: Seeds = "0",
     workers: Workers = 0,
@@ -92,7 +94,7 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     source = TaskSource(trace, parse_choice(TaskFormat, format_name, "--format"), pool, speeds)
     for option, name in (("--json", json_out), ("--markdown", markdown_out), ("--html", html_out)):
         check_writable(option, name)
-    rules = Rules(strict=strict, preempt=preempt, quantum=quantum or float("inf"))
+    rules = Rules(strict=strict, preempt=preempt, move=move, quantum=quantum or float("inf"))
     pairs = _pairs(compare or f"{ordering}+{placer}")
     compared = _play(TaskReplay(source, pairs, rules, parse_seeds(seeds)), workers or os.cpu_count() or 1)
     _write_files(compared, json_out, markdown_out, html_out)

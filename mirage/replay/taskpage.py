@@ -172,6 +172,7 @@ def _settings(compared: Compared) -> tuple[tuple[str, str], ...]:
         ("Devices, for an hour", ", ".join(kinds)),
         ("Speeds", replay.source.speeds or "the same wherever a task runs"),
         ("Preemption", "of tasks with a checkpoint" if rules.preempt else "none"),
+        ("Moving what runs", "to make room for others" if rules.preempt and rules.move else "none"),
         ("Passing a task that does not fit", "not allowed" if rules.strict else "allowed"),
         (
             "Decided",

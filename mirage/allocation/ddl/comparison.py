@@ -147,7 +147,8 @@ def describe(compared: Compared) -> str:
     tasks = f"{len(trace.tasks):,} tasks"
     many = len(replay.seeds) > 1
     seeds = f"{len(replay.seeds)} sets of {tasks}" if many else tasks
-    preempt = "with preemption" if replay.rules.preempt else "without preemption"
+    moves = " and moves" if replay.rules.move else ""
+    preempt = f"with preemption{moves}" if replay.rules.preempt else "without preemption"
     strict = ", nobody passes the first that does not fit" if replay.rules.strict else ""
     come = "drawn by" if replay.source.drawn else "of"
     said = f"{seeds} {come} {replay.source.trace} on {size}, {preempt}{strict}."
