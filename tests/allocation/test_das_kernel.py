@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mirage.allocation.ddl.das.kernel import BEYOND, posterior_covariance, posterior_mean, walk
+from mirage.allocation.ddl.das.kernel import BEYOND, posterior_covariance, posterior_mean, walk, walked_mean
 
 SWITCH = np.array([0, 0, 1, 1, 1], dtype=np.int32)
 DECAY = 0.6
@@ -39,6 +39,13 @@ def test_the_vectors_inner_products_are_the_product_graphs_kernel(seed: int) -> 
             np.testing.assert_allclose(
                 vectors[i] @ vectors[j].T, product_graph_kernel(labels, likeness, i, j), atol=1e-10
             )
+
+
+def test_one_walk_gives_the_mean_of_all_labels() -> None:
+    labels, likeness = drawn(8)
+    weights = np.random.default_rng(8).normal(size=2 * 8)
+    wanted = walk(labels, likeness, SWITCH, DECAY) @ weights
+    np.testing.assert_allclose(walked_mean(labels, likeness, SWITCH, DECAY, weights), wanted, atol=1e-12)
 
 
 def test_what_the_series_leaves_out_is_bounded() -> None:

@@ -43,14 +43,44 @@ def walk(labels: Float64, likeness: Float64, switch: Int32, decay: float, steps:
 
     ``decay`` is lambda. Inner products of these vectors are the kernel (the module says why).
     """
-    # Machines first: then the sums below each switch are one product of matrices for all tasks.
-    parts = [np.ascontiguousarray(likeness[..., part].T)[..., None] for part in range(likeness.shape[-1])]
-    below = (switch[:, None] == np.unique(switch)).astype(labels.dtype)
+    step = _Step(likeness, switch, decay)
     found = [np.ascontiguousarray(labels.swapaxes(0, 1))]
-    rate = np.sqrt(decay) / _weighed(np.ones_like(found[0][..., :1]), parts, below)
     for _ in range(steps - 1):
-        found.append(_weighed(found[-1], parts, below) * rate)
+        found.append(step.take(found[-1]))
     return np.ascontiguousarray(np.concatenate(found, axis=-1).swapaxes(0, 1))
+
+
+def walked_mean(labels: Float64, likeness: Float64, switch: Int32, decay: float, weights: Float64) -> Float64:
+    """``walk(...) @ weights``, (J, N), by Horner's rule: one walk instead of one for each label.
+
+    sum_r lambda^(r/2) P^r (s w_r) = s w_0 + sqrt(lambda) P (s w_1 + sqrt(lambda) P (s w_2 + ...)).
+    """
+    step = _Step(likeness, switch, decay)
+    said = np.ascontiguousarray(labels.swapaxes(0, 1)) @ weights.reshape(-1, labels.shape[-1]).T.astype(
+        labels.dtype
+    )
+    mean = said[..., -1:]
+    for place in range(said.shape[-1] - 2, -1, -1):
+        mean = said[..., place, None] + step.take(mean)
+    return np.asarray(mean[..., 0].T)
+
+
+class _Step:
+    """One step of every task's walk, times the root of the decay.
+
+    Machines come first in the arrays: then the sums below each switch are one product of matrices for all tasks.
+    """
+
+    def __init__(self, likeness: Float64, switch: Int32, decay: float) -> None:
+        self._parts = [np.ascontiguousarray(part.T)[..., None] for part in np.moveaxis(likeness, -1, 0)]
+        self._below = (switch[:, None] == np.unique(switch)).astype(likeness.dtype)
+        ones = np.ones_like(self._parts[0])
+        self._rate = (np.sqrt(decay) / _weighed(ones, self._parts, self._below)).astype(likeness.dtype)
+
+    def take(self, labels: Float64) -> Float64:
+        """sqrt(lambda) P times the labels, (N, J, C)."""
+        taken: Float64 = _weighed(labels, self._parts, self._below) * self._rate
+        return taken
 
 
 def _weighed(labels: Float64, parts: list[Float64], below: Float64) -> Float64:
@@ -66,14 +96,13 @@ def _weighed(labels: Float64, parts: list[Float64], below: Float64) -> Float64:
 def posterior_mean(vectors: Float64, seen: Float64, values: Float64, noise: float) -> Float64:
     """The process's mean at vectors (J, N, Q), shape (J, N), given ``values`` (H,) at vectors ``seen`` (H, Q).
 
-    ``noise`` is the values' variance s2. k(S,X) [k(X,X) + s2 I]^-1 Y, by the smaller of the two systems.
+    ``noise`` is the values' variance s2. k(S,X) [k(X,X) + s2 I]^-1 Y.
     """
-    if not len(seen):
-        return np.zeros(vectors.shape[:-1])
-    return np.asarray(vectors @ _weights(seen, values, noise))
+    return np.asarray(vectors @ posterior_weights(seen, values, noise))
 
 
-def _weights(seen: Float64, values: Float64, noise: float) -> Float64:
+def posterior_weights(seen: Float64, values: Float64, noise: float) -> Float64:
+    """What the mean is a product of vectors with, (Q,), by the smaller of two systems."""
     if len(seen) <= seen.shape[1]:
         gram = seen @ seen.T + noise * np.eye(len(seen))
         return np.asarray(seen.T @ np.linalg.solve(gram, values))

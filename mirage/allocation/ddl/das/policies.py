@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, read_artifact
 from mirage.allocation.ddl.das.choosing import Settling, with_room
-from mirage.allocation.ddl.das.kernel import posterior_mean, walk
+from mirage.allocation.ddl.das.kernel import posterior_weights, walk, walked_mean
 from mirage.allocation.ddl.das.sight import EYE, Sight
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
 
@@ -82,9 +82,11 @@ class DasPlacer:
         count = len(chosen)
         affinity = mean[:count].astype(np.float64)
         if self._process.walks and len(rows) > count:
-            vectors = walk(labels, likeness, sight.switch, self._process.decay)
-            past = (sight.held[:, None, :].astype(np.float32) @ vectors[count:])[:, 0]
-            affinity += posterior_mean(vectors[:count], past, sight.felt, self._process.noise)
+            decay, noise = self._process.decay, self._process.noise
+            vectors = walk(labels[count:], likeness[count:], sight.switch, decay)
+            past = (sight.held[:, None, :] @ vectors)[:, 0]
+            weights = posterior_weights(past, sight.felt, noise)
+            affinity += walked_mean(labels[:count], likeness[:count], sight.switch, decay, weights)
         return affinity, patience[:count].astype(np.float64)
 
 
