@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from mirage.allocation.ddl.formats.result import TaskTrace
 
-PUBLISHED = {"random": "Random", "best-fit-all": "BestFit", "fgd": "FGD"}
+PUBLISHED = {"random": ("Random", 0.5), "best-fit-all": ("BestFit", 0.5), "fgd": ("FGD", 0.3)}
+"""Names there, and how far off the mean of four seeds may be: three of its standard errors, as published."""
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,13 @@ def openb(shared: Path) -> TaskTrace:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_as_full_as_published(openb: TaskTrace, shared: Path, name: str) -> None:
+    called, tolerance = PUBLISHED[name]
     with (shared / "yardsticks/openb/expected_allocation_default.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["policy"] == PUBLISHED[name]]
+        rows = [row for row in csv.DictReader(file) if row["policy"] == called]
     published = {int(row["requested_pct"]): float(row["gpu_allocation_pct_mean"]) for row in rows}
-    packed = pack_all(openb.tasks, openb.pool, [name], (42, 43), 130, 1)
+    packed = pack_all(openb.tasks, openb.pool, [name], range(42, 46), 130, 1)
     for fill in summarise(packed, 130)[name]:
-        assert fill.mean == pytest.approx(published[fill.mark], abs=0.7)
+        assert fill.mean == pytest.approx(published[fill.mark], abs=tolerance)
 
 
 def test_foresight_fills_more_than_fgd_does(openb: TaskTrace) -> None:

@@ -15,9 +15,11 @@ from pool_strategies import made_pool, pools, tables, task_table
 from scipy.optimize import linprog
 
 from mirage.allocation.ddl.encode import encode_site
+from mirage.allocation.ddl.kernel.placing_fragments import GRID
 from mirage.allocation.ddl.packing import empty_view
 from mirage.allocation.ddl.placers.compiled import CODES, CompiledPlacer
-from mirage.allocation.ddl.placers.mix import GRID, cutting_prices, usual_types
+from mirage.allocation.ddl.placers.mix import cutting_prices, usual_types
+from mirage.allocation.ddl.registry import placer
 
 if TYPE_CHECKING:
     from mirage.domain.pool import Placement, Pool, PoolView
@@ -38,7 +40,7 @@ def fits(view: PoolView, task: int, device: int) -> bool:
 def room(view: PoolView, task: int, node: int) -> int:
     """How many of the task's devices the node has room for."""
     tasks, of = view.tasks, int(view.tasks.devices[task])
-    devices = [d for d in np.flatnonzero(view.pool.device_node == node) if fits(view, task, d)]
+    devices = [d for d in np.flatnonzero(view.pool.device_node == node) if fits(view, task, int(d))]
     for count in range(min(len(devices), of), -1, -1):
         enough = part(int(tasks.cpus[task]), count, of) <= view.free_cpus[node]
         if enough and part(int(tasks.memory_mb[task]), count, of) <= view.free_memory_mb[node]:
@@ -52,7 +54,7 @@ def take(view: PoolView, placement: Placement) -> None:
     of = int(tasks.devices[task])
     assert len(set(placement.devices.tolist())) == len(placement.devices) == of
     assert placement.devices.tolist() == sorted(placement.devices.tolist())
-    assert all(fits(view, task, d) for d in placement.devices)
+    assert all(fits(view, task, int(d)) for d in placement.devices)
     view.free[placement.devices] -= tasks.share[task]
     nodes, counts = np.unique(view.pool.device_node[placement.devices], return_counts=True)
     if of:
@@ -87,12 +89,12 @@ def instants(draw: st.DrawFn) -> PoolView:
     return view
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", [*CODES, "interference"])
 @settings(max_examples=40)
 @given(instants())
 def test_what_is_placed_fits_and_what_is_not_does_not(name: str, view: PoolView) -> None:
     before = copied(view)
-    placed = CompiledPlacer(name).place(view, view.pending, strict=False)
+    placed = placer(name).place(view, view.pending, strict=False)
     assert (view.free == before.free).all()
     for placement in placed:
         take(before, placement)
@@ -137,7 +139,7 @@ def test_best_fit_takes_the_node_with_least_and_the_fullest_device(view: PoolVie
         assert not more
         assert node == min(nodes, key=lambda n: (free_on(now, n), n))
         if view.tasks.share[task] < 1:
-            suited = [d for d in np.flatnonzero(view.pool.device_node == node) if fits(now, task, d)]
+            suited = [d for d in np.flatnonzero(view.pool.device_node == node) if fits(now, task, int(d))]
             assert placement.devices[0] == min(suited, key=lambda d: (now.free[d], d))
 
 
@@ -186,11 +188,49 @@ def test_fgd_goes_where_the_fragments_of_the_definition_grow_least(view: PoolVie
         steps: dict[tuple[int, ...], int] = {}
         nodes = whole_nodes(now, task) if of else [int(placement.nodes[0])]
         for node in nodes:
-            suited = [int(d) for d in np.flatnonzero(view.pool.device_node == node) if fits(now, task, d)]
+            suited = [int(d) for d in np.flatnonzero(view.pool.device_node == node) if fits(now, task, int(d))]
             choices = [[d] for d in suited] if view.tasks.share[task] < 1 and of == 1 else [suited[:of]]
             for devices in choices:
                 steps[(node, *devices)] = plain_steps(now, task, devices, node)
         assert steps[(int(placement.nodes[0]), *placement.devices.tolist())] == max(steps.values())
+
+
+def placed_by(name: str, view: PoolView, count: int) -> dict[int, list[int]]:
+    """What becomes of the first tasks of the table."""
+    placed = CompiledPlacer(name).place(view, np.arange(count, dtype=np.int32), strict=False)
+    return {placement.task: placement.nodes.tolist() for placement in placed}
+
+
+def test_foresight_keeps_processors_for_devices_where_fragments_are_equal() -> None:
+    """A task of 8 processors alone, before nine of one device and 4 processors: 4 for each device.
+
+    A node of 4 devices and 16 processors can spare none: 8 less strand 4 - 8 / 4 = 2 devices there. No task of the
+    mix is kept off at once, so to FGD it is as good as the node of 64, and it takes the first.
+    """
+    alone = [0] + [1] * 9
+    tasks = task_table([1.0] * 10, devices=alone, cpus=np.array([8] + [4] * 9, dtype=np.int32))
+    pool = made_pool([[0] * 4, [0] * 4], [16, 64], [100, 100])
+    view = empty_view(tasks, pool, np.arange(10, dtype=np.int32))
+    fgd, ahead = placed_by("fgd", view, 10), placed_by("foresight", view, 10)
+    assert (fgd[0], len(fgd)) == ([0], 1 + 2 + 4)
+    assert (ahead[0], len(ahead)) == ([1], 1 + 4 + 4)
+
+
+def test_foresight_keeps_the_rest_of_a_shared_device_for_what_fills_it() -> None:
+    """Shares of 0.4, 0.6, 0.6 and 0.6 are cut out of three devices: each 0.6 costs one, the 0.4 nothing.
+
+    So what 0.6 is left of one device is worth a whole one, and 0.4 belongs on the empty device, where 0.6 stay. To
+    FGD that spoils a device for the whole ones of the mix (3 of 7: fragments grow by 0.6 * 3/7), and filling
+    up the broken one is a gain (0.2 - 0.6 * 3/7 < 0): the second 0.6 then finds no place.
+    """
+    shares = np.array([0.4, 0.6, 0.6, 0.6, 1.0, 1.0, 1.0])
+    tasks = task_table([1.0] * 7, share=shares)
+    view = copied(empty_view(tasks, made_pool([[0], [0]], [64, 64], [100, 100]), np.arange(7, dtype=np.int32)))
+    view.free[1] = 0.6
+    assert placed_by("fgd", view, 3) == {0: [1], 1: [0]}
+    ahead = placed_by("foresight", view, 3)
+    assert (ahead[0], sorted(ahead[1] + ahead[2])) == ([0], [0, 1])
+    assert cutting_prices(np.array([400, 600]), np.array([1, 3])) == pytest.approx([0.0, 1.0])
 
 
 def islands_pool(switches: list[int], islands: list[list[int]]) -> Pool:

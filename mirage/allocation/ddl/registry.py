@@ -46,6 +46,7 @@ PLACERS: dict[str, str] = {
     "pack": "placers.compiled:pack",
     "fgd": "placers.compiled:fgd",
     "foresight": "placers.compiled:foresight",
+    "interference": "placers.interference:BestResponse",
 }
 
 
