@@ -1,11 +1,13 @@
 """Placing by interference: where a task's own speed, less what its neighbours lose of theirs, is largest.
 
 That is what the task adds to the sum of all speeds, so what is best for it by this measure is best for the pool as
-things stand. What is equally good goes as best-fit would: to the fewest nodes, then to those with least free.
+things stand. It is spread over no more nodes than it must be: on more it would meet more of those still to come,
+whom nobody sees yet. What is equally good goes to the nodes on which least is free, as best-fit would have it.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,20 +31,19 @@ class _Response(NamedTuple):
 
     loss: float
     """What is lost against nothing, rounded so that equals are equal."""
-    spread: int
     free: float
     nodes: Nodes
     devices: NDArray[np.int32]
 
     @property
-    def rank(self) -> tuple[float, int, float, Nodes]:
-        return self.loss, self.spread, self.free, self.nodes
+    def rank(self) -> tuple[float, float, Nodes]:
+        return self.loss, self.free, self.nodes
 
 
 class BestResponse:
     """The interference-aware placer.
 
-    Over one node it finds the best; over several, nodes of which none can be exchanged, added or left out for the
+    It finds the best node; where several are needed, as few as will do, of which none can be exchanged for the
     better. On a node a task gets the devices on which it is fastest.
     """
 
@@ -113,7 +114,7 @@ class _Search:
         return [tuple(sorted(order[:count].tolist()))] if count <= len(order) else []
 
     def _improve(self, found: _Response) -> _Response:
-        """Exchange, add and leave out nodes while that is for the better."""
+        """Exchange nodes while that is for the better."""
         while True:
             better = min(map(self._respond, self._beside(found.nodes)), key=lambda one: one.rank, default=found)
             if better.rank >= found.rank:
@@ -122,19 +123,16 @@ class _Search:
 
     def _beside(self, nodes: Nodes) -> Iterator[Nodes]:
         """What differs in one node and has room for all of the task."""
-        if self._most == 1:
-            return
         others = [int(node) for node in np.flatnonzero(self._room) if int(node) not in nodes]
-        fewer = [tuple(node for node in nodes if node != gone) for gone in nodes]
-        more = [tuple(sorted((*kept, other))) for kept in (*fewer, nodes) for other in others]
-        for some in (*fewer, *more):
-            if len(some) <= min(self._most, self._of) and self._room[list(some)].sum() >= self._of:
+        for i, other in itertools.product(range(len(nodes)) if len(nodes) > 1 else (), others):
+            some = tuple(sorted((*nodes[:i], *nodes[i + 1 :], other)))
+            if self._room[list(some)].sum() >= self._of:
                 yield some
 
     def _respond(self, nodes: Nodes) -> _Response:
         devices = self._devices(nodes)
         gain = self._neighbours.gain(self._task, devices, nodes)
-        return _Response(round(-gain, 9), len(nodes), float(self._free[list(nodes)].sum()), nodes, devices)
+        return _Response(round(-gain, 9), float(self._free[list(nodes)].sum()), nodes, devices)
 
     def _devices(self, nodes: Nodes) -> NDArray[np.int32]:
         """The task's devices on these nodes: as many as fit on the roomiest, at least one on each."""
