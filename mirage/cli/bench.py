@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from mirage.bench.section import Section
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train or allocation")
+    str,
+    typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train, allocation or das"),
 ]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
 ]
 Models = Annotated[
-    str, typer.Option(metavar="DIR", help="predictors: the trained models below; by default those in use.")
+    str,
+    typer.Option(
+        metavar="DIR",
+        help="predictors: the trained models below; by default those in use. das: the trained agents.",
+    ),
 ]
 Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
@@ -81,10 +86,14 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.allocation import measure_allocation
 
             return measure_allocation(Path(traces), Path(muri) if muri else None, _say)
+        case "das":
+            from mirage.bench.das import measure_das
+
+            return measure_das(Path(models), _say)
     raise ConfigError(
         "bench",
         f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation",
+        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das",
     )
 
 

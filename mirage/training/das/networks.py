@@ -147,11 +147,11 @@ class PlacementNet(nn.Module):
         )
         _silence(self.mean)
         _silence(self.patience[-1], PATIENCE)
-        self.amplitude = nn.Parameter(torch.tensor(math.log(0.15)))
+        self.amplitude = nn.Parameter(torch.tensor(math.log(0.1)))
         self.decay = nn.Parameter(torch.tensor(0.0))
         self.noise = nn.Parameter(torch.tensor(math.log(0.3)))
         self.own_spread = nn.Parameter(torch.tensor(math.log(0.05)))
-        self.patience_spread = nn.Parameter(torch.tensor(math.log(0.2)))
+        self.patience_spread = nn.Parameter(torch.tensor(math.log(0.1)))
 
     def forward(self, task: Tensor, node: Tensor, pair: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Means (B, J, N), labels (B, J, N, C), likenesses (B, J, N, d), patience (B, J)."""
@@ -165,8 +165,8 @@ class PlacementNet(nn.Module):
         return self.mean(mixed).squeeze(-1), labels, likeness, patience
 
 
-PATIENCE = -0.1
-"""How the patience begins: a placement that costs a tenth more than the undisturbed run is not taken."""
+PATIENCE = -0.05
+"""How the patience begins: a placement that costs a twentieth more than the undisturbed run is not taken."""
 
 
 class Critic(nn.Module):
