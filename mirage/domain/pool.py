@@ -50,7 +50,7 @@ class Pool:
 class SpeedTable:
     """How fast tasks run where they are placed. Rows (R) are (model, devices, spread, kind) as far as measured.
 
-    A task's speed is ``alone[r]`` times ``together[r, s]`` for each other task s with devices on a node of its own,
+    A task's speed is ``alone[r]`` times ``together[r, s]`` for each other task s with devices on one of its nodes,
     where r and s are their rows; 1 is the reference speed by which ``TaskTable.work`` counts.
     """
 
