@@ -27,13 +27,14 @@ class Permits:
 
     def obtain(self, record: ChainRecord, now: Seconds) -> Permit:
         """Whether another link of this chain may be submitted."""
-        links = [link for other in self.store.load() for link in other.links]
+        records = self.store.load()
+        links = [link for other in records for link in other.links]
         usage = Usage(
             live_links=sum(not link.final for link in links),
             submissions_last_hour=sum(link.planned > now - _HOUR for link in links),
             refusals=record.refusals,
             not_before=record.not_before,
-            next_try=self.next_try(),
+            next_try=_next_try(protection(records, self.limits)),
         )
         return permit(now, usage, self.limits)
 
@@ -43,9 +44,12 @@ class Permits:
 
     def next_try(self) -> Seconds:
         """The instant from which one submission may go out; 0 where none has to wait."""
-        protected = self.protection()
-        return protected.next_try if protected is not None else 0
+        return _next_try(self.protection())
 
     def pause_after(self, refusals: int) -> Seconds:
         """How long a chain waits once Slurm has refused it so many times in a row."""
         return refusal_pause(refusals, self.limits)
+
+
+def _next_try(protected: Protection | None) -> Seconds:
+    return protected.next_try if protected is not None else 0

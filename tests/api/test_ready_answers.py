@@ -14,7 +14,7 @@ from network_world import CHAINS, slurm_token
 from mirage.api.access.policy import Policy
 from mirage.api.access.rates import Rates
 from mirage.api.access.scope import Scope
-from mirage.api.conventions import ready
+from mirage.api.conventions import holding, ready
 from mirage.api.server import ApiServer
 
 if TYPE_CHECKING:
@@ -187,6 +187,6 @@ def test_each_request_takes_from_its_callers_bucket(bounded: Network) -> None:
 
 
 def test_what_is_kept_is_bounded(still: Network) -> None:
-    app_paths = [f"{CHAINS}?limit={number}" for number in range(1, ready._MOST + 10)]
+    app_paths = [f"{CHAINS}?limit={number}" for number in range(1, holding.MOST + 10)]
     assert {get(still, path).status for path in app_paths} == {200}
     assert get(still).body["chains"]

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
+from mirage.api.conventions.holding import Held
 from mirage.api.conventions.tags import tag_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-
-_MOST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,7 @@ class KeptBodies:
     """Documents of the present state. For the server's event loop only."""
 
     def __init__(self) -> None:
-        self._state: object = None
-        self._kept: dict[Hashable, asyncio.Future[Kept]] = {}
+        self._kept = Held[asyncio.Future[Kept]]()
 
     async def get(self, state: object, key: Hashable, make: Callable[[], tuple[bytes, str | None]]) -> Kept:
         """The document under ``key``; where nobody has asked before ``make`` puts it together, in a thread.
@@ -40,17 +38,14 @@ class KeptBodies:
 
         A document holds as long as ``state`` is the same object.
         """
-        if state is not self._state:
-            self._state, self._kept = state, {}
-        if key not in self._kept:
-            while len(self._kept) >= _MOST:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[key] = asyncio.ensure_future(run_in_threadpool(_made, make))
-        making = self._kept[key]
+        making = self._kept.get(state, key)
+        if making is None:
+            making = asyncio.ensure_future(run_in_threadpool(_made, make))
+            self._kept.put(state, key, making)
         try:
             return await asyncio.shield(making)
         except Exception:
-            self._kept.pop(key, None)
+            self._kept.drop(key)
             raise
 
 

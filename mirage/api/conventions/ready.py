@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from mirage.api.access.caller import Caller, caller_of
+from mirage.api.conventions.holding import Held
 from mirage.api.conventions.problems import answer_to
 from mirage.api.conventions.tags import not_modified
 from mirage.domain.errors import MirageError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_MOST = 64
-
 
 class ReadyAnswers:
     """Whole answers to GET, by address, query and caller. For the server's event loop only."""
@@ -31,8 +30,7 @@ class ReadyAnswers:
     def __init__(self, state: Callable[[], object]) -> None:
         """``state``: the present one; answers hold as long as it is the same object."""
         self._present = state
-        self._state: object = None
-        self._answers: dict[tuple[str, bytes, Caller], Response] = {}
+        self._answers: Held[Response] = Held()
         self.paths: set[str] = set()
         """Where an answer has ever been kept."""
 
@@ -41,20 +39,14 @@ class ReadyAnswers:
 
         It must depend on nothing else that was sent but ``If-None-Match``.
         """
-        if state is not self._state:
-            self._state, self._answers = state, {}
         if answer.status_code == 200:
-            while len(self._answers) >= _MOST:
-                self._answers.pop(next(iter(self._answers)))
-            self._answers[_key(request.scope, caller)] = answer
+            self._answers.put(state, _key(request.scope, caller), answer)
             self.paths.add(request.scope["path"])
         return answer
 
     def find(self, request: Request, caller: Caller) -> Response | None:
         """What was kept in the present state, or that it is what the client has."""
-        if self._state is not self._present():
-            return None
-        answer = self._answers.get(_key(request.scope, caller))
+        answer = self._answers.get(self._present(), _key(request.scope, caller))
         return answer and (not_modified(request, answer) or answer)
 
 
