@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
     from mirage.domain.task import TaskTable
+    from mirage.domain.units import Dispatch, SystemView
 
 
 class Cluster(Protocol):
@@ -198,4 +199,25 @@ class Placer(Protocol):
 
         Each placement counts as taken for those after it. ``strict``: stop at the first that does not fit;
         otherwise later ones may pass it.
+        """
+
+
+class RequestPolicy(Protocol):
+    """Which request's next piece runs on which unit of a system."""
+
+    @property
+    def name(self) -> str:
+        """As the user names it, such as ``edf``."""
+
+    @property
+    def period(self) -> float:
+        """Seconds between two decisions at most; 0 for a policy that decides at each arrival and each end alone."""
+
+    def begin(self) -> None:
+        """Forget what was seen: another system, or the same from its beginning."""
+
+    def decide(self, view: SystemView) -> Dispatch:
+        """What begins now. Asked when a request comes, when a piece ends, and when the period is over.
+
+        Units that stay free and requests that stay ready are asked about again at the next of these instants.
         """

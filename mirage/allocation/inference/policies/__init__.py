@@ -1,0 +1,1 @@
+"""Who runs where: rules, scores and searches."""

@@ -1,0 +1,31 @@
+"""Policies for requests by the names that users write: ``edf``, ``relmas:models/relmas``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from mirage.ports import RequestPolicy
+
+# Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
+# without arguments; where the name ends in a colon ("relmas:"), with what the user writes behind it.
+POLICIES: dict[str, str] = {}
+
+
+class UnknownRequestPolicy(MirageError):
+    """A name of a policy that does not exist. Says which there are."""
+
+
+def request_policy(name: str) -> RequestPolicy:
+    """The policy that a user calls ``name``. Raises ``UnknownRequestPolicy``."""
+    kind, colon, argument = name.partition(":")
+    where = POLICIES.get(kind + colon)
+    if where is None:
+        raise UnknownRequestPolicy(f"there is no policy {name!r}; there are: {', '.join(sorted(POLICIES))}")
+    module, _, maker = where.partition(":")
+    make = getattr(import_module(f"{__package__}.{module}"), maker)
+    policy: RequestPolicy = make(argument) if colon else make()
+    return policy

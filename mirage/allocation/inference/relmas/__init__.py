@@ -1,0 +1,1 @@
+"""The learned policies at run time: features, networks by ONNX, scores."""

@@ -1,0 +1,1 @@
+"""The gateway, its units and its hand-over."""

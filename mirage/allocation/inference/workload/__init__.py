@@ -1,0 +1,1 @@
+"""Tenants, scenarios and arrivals."""

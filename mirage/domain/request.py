@@ -1,0 +1,65 @@
+"""Inference requests as columns, and what their pieces cost on each kind of unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class CostTable:
+    """What each piece (L) of each model (M) costs on each kind of unit (K).
+
+    A piece is a layer, a run of layers, or a whole network: what a unit begins and ends without a break. The pieces
+    of a model run one after the other, in the order of their rows. NaN: this kind cannot run this piece.
+    """
+
+    models: tuple[str, ...]
+    """[M]"""
+    first: Int32
+    """[M + 1] Where each model's pieces begin."""
+    pieces: tuple[str, ...]
+    """[L] Names, unique within a model."""
+    kinds: tuple[str, ...]
+    """[K]"""
+    seconds: Float64
+    """[L, K] Alone on the unit, with as much bandwidth as the unit can draw."""
+    compute_seconds: Float64
+    """[L, K] What of it would remain if memory were infinitely fast; at most ``seconds``."""
+    joules: Float64
+    """[L, K] Of one run."""
+    dram_bytes: Float64
+    """[L, K] Moved to and from the shared memory; 0 where nothing is shared."""
+
+    def remaining(self) -> Float64:
+        """[L, K] Seconds from the beginning of a piece to the end of its model, all of it on one kind (NaN as above)."""
+        tail = np.empty_like(self.seconds)
+        for begin, end in zip(self.first[:-1], self.first[1:], strict=True):
+            tail[begin:end] = np.cumsum(self.seconds[begin:end][::-1], axis=0)[::-1]
+        return tail
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTable:
+    """Requests (R) in order of arrival; a request's row is its number. Times are seconds from the table's zero."""
+
+    arrival: Float64
+    """[R] Ascending."""
+    model: Int32
+    """[R] Row of ``CostTable.models``."""
+    tenant: Int32
+    """[R] Row of ``tenants``."""
+    deadline: Float64
+    """[R] The instant at which the answer is late; infinity where there is none."""
+    weight: Float64
+    """[R] How much the request matters beside others; above 0, 1 is usual."""
+    tenants: tuple[str, ...]
+    """[T]"""
+
+    def __len__(self) -> int:
+        return len(self.arrival)

@@ -1,0 +1,81 @@
+"""The units of a system that answers requests, and how it stands at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mirage.domain.request import CostTable
+
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSystem:
+    """Units (U) of several kinds that share one memory."""
+
+    names: tuple[str, ...]
+    """[U] Unique."""
+    kind: Int32
+    """[U] Row of the cost table's ``kinds``."""
+    bandwidth: float
+    """Bytes a second that all units can draw together; infinity where they do not share."""
+    idle_watts: Float64
+    """[K] What a unit of each kind draws while it does nothing; 0 where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemView:
+    """What a policy sees at one instant. Arrays are borrowed: read them, keep none, change none.
+
+    Ready (P) are the requests that wait for a unit with their next piece, in order of arrival; those whose piece
+    runs just now are not among them.
+    """
+
+    now: float
+    system: UnitSystem
+    costs: CostTable
+    request: Int64
+    """[P] Number of the request: unique, ascending with arrival, the same at every instant."""
+    model: Int32
+    """[P]"""
+    piece: Int32
+    """[P] Row of the cost table: the next piece."""
+    tenant: Int32
+    """[P]"""
+    arrival: Float64
+    """[P]"""
+    deadline: Float64
+    """[P]"""
+    weight: Float64
+    """[P]"""
+    ready_since: Float64
+    """[P] When the piece before it ended, or the request came."""
+    served: Float64
+    """[P] Seconds on units so far."""
+    running: Int64
+    """[U] Number of the request on each unit; -1 where it is free."""
+    free_at: Float64
+    """[U] When it is believed to be free; not after ``now`` where it is. Infinity: the unit is down."""
+    drawn: Float64
+    """[U] Bytes a second that what runs on it wants."""
+    tenant_ended: Int64
+    """[T] Requests of each tenant that were answered or given up so far."""
+    tenant_kept: Int64
+    """[T] Of these, answered before their deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Which ready requests begin their next piece now, and where. A unit and a request appear at most once."""
+
+    ready: Int32
+    """[N] Rows of the view's ready requests."""
+    unit: Int32
+    """[N] Rows of the system's units; each is free."""
