@@ -61,6 +61,12 @@ class SystemView:
     """[P] Seconds on units so far."""
     running: Int64
     """[U] Number of the request on each unit; -1 where it is free."""
+    running_piece: Int64
+    """[U] Row of the cost table: what runs; -1 where it is free. The pieces behind it are still to come."""
+    running_deadline: Float64
+    """[U] Of the request on each unit; infinity where it is free."""
+    running_weight: Float64
+    """[U] Of the request on each unit; 0 where it is free."""
     free_at: Float64
     """[U] When it is believed to be free; not after ``now`` where it is. Infinity: the unit is down."""
     drawn: Float64

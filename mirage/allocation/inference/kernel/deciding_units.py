@@ -1,0 +1,168 @@
+"""Which unit: for policies that only say who comes first.
+
+Keys stand in ``draft.key``, the smallest first; requests that ``draft.late`` marks come behind all others. Of
+equal ones the first to arrive is first.
+"""
+
+from __future__ import annotations
+
+from mirage.allocation.inference.kernel.compile import compiled, inlined
+from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
+
+
+@compiled
+def assign(look: Look, now: float, count: int, draft: Draft) -> int:
+    """Each request in turn to the free unit on which its piece ends first, while units are free."""
+    free = _note_free(look, now, draft)
+    if free == 0:
+        return 0
+    if free == 1:
+        return _assign_one(look, now, count, draft)
+    answers, left = 0, heapify(draft, count)
+    while left > 0 and answers < free:
+        left = pop(draft, left)
+        unit = _soonest_free(look, now, draft, look.piece[look.ready[draft.order[left]]])
+        if unit >= 0:
+            draft.available[unit] = INFINITY
+            answers = answer(draft, answers, draft.order[left], unit)
+    return answers
+
+
+@compiled
+def assign_waiting(look: Look, now: float, count: int, draft: Draft) -> int:
+    """Each request in turn to the unit on which its piece ends first, also if it is busy until then.
+
+    List scheduling: what is promised to a unit delays what is promised to it next. Only what begins now is
+    answered; the rest is decided anew at the next instant.
+    """
+    open_units = note_available(look, now, draft)
+    answers, left = 0, heapify(draft, count)
+    while left > 0 and open_units > 0:
+        left = pop(draft, left)
+        row = draft.order[left]
+        piece = look.piece[look.ready[row]]
+        unit, end = soonest(look, draft, piece)
+        if unit < 0:
+            continue
+        if draft.available[unit] <= now:
+            answers = answer(draft, answers, row, unit)
+            open_units -= 1
+        draft.available[unit] = end
+    return answers
+
+
+@compiled
+def note_available(look: Look, now: float, draft: Draft) -> int:
+    """When each unit can begin something; how many can now.
+
+    A unit that was believed to be free by now but is not is taken to need as long again as it is overdue.
+    """
+    free = 0
+    for u in range(look.kind.shape[0]):
+        at = look.free_at[u]
+        if look.running[u] >= 0:
+            draft.available[u] = at if at > now else now + max(now - at, 1e-9)
+        else:
+            draft.available[u] = max(at, now)
+            free += at <= now
+    return free
+
+
+@inlined
+def is_free(look: Look, now: float, unit: int) -> bool:
+    """Neither busy nor down."""
+    return look.running[unit] < 0 and look.free_at[unit] <= now
+
+
+@inlined
+def answer(draft: Draft, answers: int, row: int, unit: int) -> int:
+    """One more of what begins now."""
+    draft.ready[answers] = row
+    draft.unit[answers] = unit
+    return answers + 1
+
+
+@compiled
+def soonest(look: Look, draft: Draft, piece: int) -> tuple[int, float]:
+    """The unit on which a piece ends first, and when; -1 where no unit that is up can run it."""
+    best, end = -1, INFINITY
+    for u in range(look.kind.shape[0]):
+        time = draft.available[u] + look.seconds[piece, look.kind[u]]
+        if time < end:
+            best, end = u, time
+    return best, end
+
+
+@compiled
+def _note_free(look: Look, now: float, draft: Draft) -> int:
+    free = 0
+    for u in range(look.kind.shape[0]):
+        draft.available[u] = INFINITY
+        if is_free(look, now, u):
+            draft.available[u] = now
+            free += 1
+    return free
+
+
+@compiled
+def _soonest_free(look: Look, now: float, draft: Draft, piece: int) -> int:
+    best, least = -1, INFINITY
+    for u in range(look.kind.shape[0]):
+        time = look.seconds[piece, look.kind[u]]
+        if draft.available[u] <= now and time < least:
+            best, least = u, time
+    return best
+
+
+@compiled
+def _assign_one(look: Look, now: float, count: int, draft: Draft) -> int:
+    """As ``assign``, for one free unit: one pass over the requests."""
+    unit = 0
+    while draft.available[unit] > now:
+        unit += 1
+    kind, best = look.kind[unit], -1
+    for i in range(count):
+        if look.seconds[look.piece[look.ready[i]], kind] < INFINITY and (best < 0 or comes_before(draft, i, best)):
+            best = i
+    return answer(draft, 0, best, unit) if best >= 0 else 0
+
+
+@inlined
+def comes_before(draft: Draft, a: int, b: int) -> bool:
+    """Whether row ``a`` comes before row ``b``."""
+    if draft.late[a] != draft.late[b]:
+        return draft.late[a] < draft.late[b]
+    return draft.key[a] < draft.key[b] or (draft.key[a] == draft.key[b] and a < b)
+
+
+@compiled
+def heapify(draft: Draft, count: int) -> int:
+    """``draft.order`` becomes a heap of all rows, who comes first on top; its size."""
+    for i in range(count):
+        draft.order[i] = i
+    for i in range(count // 2 - 1, -1, -1):
+        _sink(draft, i, count)
+    return count
+
+
+@compiled
+def pop(draft: Draft, left: int) -> int:
+    """Take who comes first from the heap: it stands behind the heap then, at the heap's new size, the answer."""
+    left -= 1
+    draft.order[0], draft.order[left] = draft.order[left], draft.order[0]
+    _sink(draft, 0, left)
+    return left
+
+
+@compiled
+def _sink(draft: Draft, at: int, size: int) -> None:
+    row = draft.order[at]
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and comes_before(draft, draft.order[child + 1], draft.order[child]):
+            child += 1
+        if not comes_before(draft, draft.order[child], row):
+            break
+        draft.order[at] = draft.order[child]
+        at = child
+    draft.order[at] = row
