@@ -1,0 +1,264 @@
+"""Who waits, what runs where, and what becomes of it: the gateway without its sockets.
+
+Every request that is let in leaves by exactly one door: it is answered, given up with a reason, or withdrawn by
+its sender. The instants are the caller's; nothing here waits or knows a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.waiting import Waiter, Waiting
+from mirage.domain.units import SystemView
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.allocation.inference.serving.estimates import Estimates
+    from mirage.domain.units import Dispatch, UnitSystem
+
+_ATTEMPTS = 2
+_OVERRUN = 0.1
+"""What runs longer than expected is believed to end after so much of its expected time."""
+
+
+class BadDispatch(Exception):
+    """A policy wants what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A request as it comes in."""
+
+    model: int
+    tenant: int
+    deadline: float
+    """An instant."""
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A request begins on a unit."""
+
+    request: int
+    unit: int
+    model: int
+
+
+@dataclass(slots=True)
+class _Run:
+    waiter: Waiter
+    since: float
+    wanted: bool = True
+    """Somebody still waits for the answer."""
+    repeatable: bool = True
+
+
+class Desk:
+    """Requests in, a view for the policy out; the policy's dispatch in, what begins out."""
+
+    def __init__(
+        self, system: UnitSystem, estimates: Estimates, tenants: int, most: int, longest_wait: float
+    ) -> None:
+        """All units are down at first. ``most`` may wait at once, each ``longest_wait`` seconds."""
+        units = len(system.names)
+        self.system, self.estimates = system, estimates
+        self._most, self._longest_wait = most, longest_wait
+        self._waiting = Waiting()
+        self._attempts = dict[int, int]()
+        """Of those that wait again."""
+        self._runs = dict[int, _Run]()
+        """By unit."""
+        self._places = dict[int, int]()
+        """Units by request."""
+        self._up = np.zeros(units, np.bool_)
+        self._coming = np.ones(units, np.bool_)
+        self._numbers = 0
+        self._ended = np.zeros(tenants, np.int64)
+        self._kept = np.zeros(tenants, np.int64)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many are on units."""
+        return len(self._runs)
+
+    def admit(self, wish: Wish, now: float) -> int:
+        """A request's number. Raises ``Refusal``."""
+        if not self._servable(wish.model):
+            raise Refusal(503, "every unit that runs this model has failed; its operator has been told", 60)
+        if len(self._waiting) >= self._most:
+            raise Refusal(503, f"{self._most} requests wait already", self.backlog())
+        number, self._numbers = self._numbers, self._numbers + 1
+        self._waiting.put(
+            Waiter(number, wish.model, wish.tenant, now, wish.deadline, wish.weight, ready_since=now, served=0.0)
+        )
+        return number
+
+    def backlog(self) -> float:
+        """Seconds until what waits now will have begun, were all units alike busy; at least 1."""
+        best = np.nanmin(self.estimates.table.seconds, axis=1)
+        work = float(best[self._waiting.column("model")].sum())
+        return max(1.0, work / max(1, int(self._up.sum())))
+
+    def view(self, now: float) -> SystemView:
+        """For the policy; good until the next change here."""
+        units = len(self._up)
+        running, piece, free_at = np.full(units, -1), np.full(units, -1), np.where(self._up, now, np.inf)
+        deadline, weight = np.full(units, np.inf), np.zeros(units)
+        for unit, run in self._runs.items():
+            running[unit], piece[unit] = run.waiter.request, run.waiter.model
+            deadline[unit], weight[unit] = run.waiter.deadline, run.waiter.weight
+            expected = self._expected(run.waiter.model, unit)
+            free_at[unit] = max(run.since + expected, now + _OVERRUN * expected)
+        column = self._waiting.column
+        return SystemView(
+            now=now,
+            system=self.system,
+            costs=self.estimates.table,
+            request=cast("NDArray[np.int64]", column("request")),
+            model=cast("NDArray[np.int32]", column("model")),
+            piece=cast("NDArray[np.int32]", column("model")),
+            tenant=cast("NDArray[np.int32]", column("tenant")),
+            arrival=cast("NDArray[np.float64]", column("arrival")),
+            deadline=cast("NDArray[np.float64]", column("deadline")),
+            weight=cast("NDArray[np.float64]", column("weight")),
+            ready_since=cast("NDArray[np.float64]", column("ready_since")),
+            served=cast("NDArray[np.float64]", column("served")),
+            running=running,
+            running_piece=piece,
+            running_deadline=deadline,
+            running_weight=weight,
+            free_at=free_at,
+            drawn=np.zeros(units),
+            tenant_ended=self._ended,
+            tenant_kept=self._kept,
+        )
+
+    def obey(self, dispatch: Dispatch, now: float) -> list[Start]:
+        """Let begin what the policy wants. Raises ``BadDispatch`` before anything is changed."""
+        pairs = list(zip(dispatch.ready.tolist(), dispatch.unit.tolist(), strict=True))
+        self._check(pairs)
+        starts = []
+        for waiter, (_, unit) in zip(self._waiting.take(dispatch.ready), pairs, strict=True):
+            self._runs[unit] = _Run(waiter, now)
+            self._places[waiter.request] = unit
+            starts.append(Start(waiter.request, unit, waiter.model))
+        return starts
+
+    def answered(self, unit: int, now: float) -> bool:
+        """The unit is through with its request; whether that is before the deadline and somebody wants it."""
+        run = self._leave(unit)
+        self.estimates.observe(run.waiter.model, int(self.system.kind[unit]), now - run.since)
+        return run.wanted and self._close(run.waiter, kept=now <= run.waiter.deadline)
+
+    def rejected(self, unit: int) -> None:
+        """The unit is through with a request that it cannot answer: no estimate, and no deadline missed."""
+        self._attempts.pop(self._leave(unit).waiter.request, None)
+
+    def begun(self, request: int) -> None:
+        """Part of the answer has been sent: it cannot be repeated any more."""
+        self._runs[self._places[request]].repeatable = False
+
+    def raise_unit(self, unit: int) -> None:
+        """It is up and free."""
+        self._up[unit] = self._coming[unit] = True
+
+    def lower_unit(self, unit: int, now: float, *, coming: bool) -> int | None:
+        """It is down; the request that is given up with it. ``coming``: it will be up again.
+
+        What ran there waits again where that is possible: once, and nothing of its answer has been sent.
+        """
+        self._up[unit], self._coming[unit] = False, coming
+        if unit not in self._runs:
+            return None
+        run = self._leave(unit)
+        attempts = self._attempts.get(run.waiter.request, 0) + 1
+        if not run.wanted:
+            return None
+        if not run.repeatable or attempts >= _ATTEMPTS:
+            self._close(run.waiter, kept=False)
+            return run.waiter.request
+        self._attempts[run.waiter.request] = attempts
+        self._waiting.put(run.waiter._replace(ready_since=now, served=run.waiter.served + now - run.since))
+        return None
+
+    def withdraw(self, request: int) -> int | None:
+        """Its sender has gone; the unit that still works on it."""
+        if request in self._places:
+            unit = self._places[request]
+            self._runs[unit].wanted = False
+            return unit
+        row = self._waiting.find(request)
+        if row is not None:
+            self._waiting.take(np.array([row]))
+            self._attempts.pop(request, None)
+        return None
+
+    def overdue(self, now: float) -> list[int]:
+        """Those that have waited too long, or for units that will not come: given up."""
+        waits = cast("NDArray[np.float64]", self._waiting.column("arrival")) < now - self._longest_wait
+        models = self._waiting.column("model")
+        hopeless = [model for model in np.unique(models).tolist() if not self._servable(model)]
+        rows = np.flatnonzero(waits | np.isin(models, hopeless))
+        given_up = self._waiting.take(rows) if len(rows) else []
+        for waiter in given_up:
+            self._close(waiter, kept=False)
+        return [waiter.request for waiter in given_up]
+
+    def hanging(self, now: float, longest: float) -> list[int]:
+        """Units whose request runs for longer."""
+        return [unit for unit, run in self._runs.items() if now - run.since > longest]
+
+    def check(self) -> None:
+        """What always holds."""
+        numbers = self._waiting.column("request").tolist()
+        assert numbers == sorted(set(numbers)), "waiting rows are unique and in order"
+        assert not set(numbers) & set(self._places), "nothing waits and runs at once"
+        assert {run.waiter.request: unit for unit, run in self._runs.items()} == self._places
+        assert all(self._up[unit] for unit in self._runs), "nothing runs on a unit that is down"
+        assert set(self._attempts) <= set(numbers) | set(self._places), "attempts end with their requests"
+        assert (self._kept <= self._ended).all()
+
+    def _expected(self, model: int, unit: int) -> float:
+        return self.estimates.seconds(model, int(self.system.kind[unit]))
+
+    def _servable(self, model: int) -> bool:
+        able = ~np.isnan(self.estimates.table.seconds[model])[self.system.kind]
+        return bool((able & (self._up | self._coming)).any())
+
+    def _check(self, pairs: list[tuple[int, int]]) -> None:
+        rows, units = [row for row, _ in pairs], [unit for _, unit in pairs]
+        if len(set(rows)) < len(rows) or len(set(units)) < len(units):
+            raise BadDispatch("a request or a unit appears twice")
+        models = self._waiting.column("model")
+        for row, unit in pairs:
+            if not (0 <= row < len(models) and 0 <= unit < len(self._up)):
+                raise BadDispatch(f"there is no waiting row {row}, or no unit {unit}")
+            if unit in self._runs or not self._up[unit]:
+                raise BadDispatch(f"unit {self.system.names[unit]} is not free")
+            if math.isnan(self._expected(int(models[row]), unit)):
+                raise BadDispatch(f"unit {self.system.names[unit]} does not run this model")
+
+    def _leave(self, unit: int) -> _Run:
+        run = self._runs.pop(unit)
+        del self._places[run.waiter.request]
+        if not run.wanted:
+            self._attempts.pop(run.waiter.request, None)
+        return run
+
+    def _close(self, waiter: Waiter, *, kept: bool) -> bool:
+        self._attempts.pop(waiter.request, None)
+        self._ended[waiter.tenant] += 1
+        self._kept[waiter.tenant] += kept
+        return kept

@@ -1,0 +1,97 @@
+"""What gateway and workers say to each other: a JSON header and bytes behind it, each with its length.
+
+A frame is the header's length (4 bytes, little-endian), the length of the bytes (8 bytes), the header, the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+_LENGTHS = struct.Struct("<IQ")
+_LONGEST_HEADER = 1 << 20
+_LONGEST_BYTES = 2 << 30
+
+
+class BadFrame(Exception):
+    """What came is no frame: whoever sent it does not speak this language."""
+
+
+def frame(header: dict[str, Any], *parts: bytes | memoryview) -> list[bytes | memoryview]:
+    """Buffers to be sent one after the other; ``parts`` are not copied."""
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return [_LENGTHS.pack(len(text), sum(map(len, parts))) + text, *parts]
+
+
+class Assembler:
+    """Frames out of pieces of any size."""
+
+    def __init__(self, longest: int = _LONGEST_BYTES) -> None:
+        """``longest``: most bytes that are waited for."""
+        self.longest = longest
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
+        """The frames that are complete now. Raises ``BadFrame``."""
+        self._held += data
+        while found := self._next():
+            yield found
+
+    def _next(self) -> tuple[dict[str, Any], memoryview] | None:
+        if len(self._held) < _LENGTHS.size:
+            return None
+        text, size = _checked(*_LENGTHS.unpack_from(self._held), longest=self.longest)
+        end = _LENGTHS.size + text + size
+        if len(self._held) < end:
+            return None
+        whole = memoryview(bytes(memoryview(self._held)[:end]))
+        del self._held[:end]
+        return _header(whole[_LENGTHS.size : end - size]), whole[end - size :]
+
+
+def send(connection: socket.socket, header: dict[str, Any], *parts: bytes | memoryview) -> None:
+    """On a blocking socket."""
+    buffers = frame(header, *parts)
+    if sum(map(len, buffers)) < 1 << 16:
+        connection.sendall(b"".join(buffers))
+        return
+    for buffer in buffers:
+        connection.sendall(buffer)
+
+
+def receive(connection: socket.socket, longest: int = _LONGEST_BYTES) -> tuple[dict[str, Any], memoryview]:
+    """The next frame of a blocking socket. Raises ``BadFrame``, and ``EOFError`` where the other end has gone."""
+    text, size = _checked(*_LENGTHS.unpack(_exactly(connection, _LENGTHS.size)), longest=longest)
+    return _header(_exactly(connection, text)), _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> memoryview:
+    whole = memoryview(bytearray(size))
+    got = 0
+    while got < size:
+        count = connection.recv_into(whole[got:])
+        if count == 0:
+            raise EOFError("the other end has closed the connection")
+        got += count
+    return whole
+
+
+def _checked(text: int, size: int, *, longest: int) -> tuple[int, int]:
+    if text > _LONGEST_HEADER or size > longest:
+        raise BadFrame(f"a frame of {text} + {size} bytes is too long")
+    return text, size
+
+
+def _header(text: memoryview) -> dict[str, Any]:
+    try:
+        header = json.loads(bytes(text))
+    except ValueError as error:
+        raise BadFrame(f"a frame's header is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise BadFrame("a frame's header is no JSON object")
+    return header

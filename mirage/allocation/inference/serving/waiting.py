@@ -1,0 +1,72 @@
+"""Requests that wait, as the columns of a view: in order of arrival, no row between them empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FIRST = 64
+_TYPES = {"request": np.int64, "model": np.int32, "tenant": np.int32}
+"""The others are float64."""
+
+
+class Waiter(NamedTuple):
+    """One request that waits; the names are those of ``SystemView``."""
+
+    request: int
+    model: int
+    tenant: int
+    arrival: float
+    deadline: float
+    weight: float
+    ready_since: float
+    served: float
+
+
+class Waiting:
+    """Rows that are added at the end, or put back where they were, and taken from anywhere."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._columns = {name: np.empty(_FIRST, _TYPES.get(name, np.float64)) for name in Waiter._fields}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def column(self, name: str) -> NDArray[np.generic]:
+        """Borrowed; good until the next change."""
+        return self._columns[name][: self._count]
+
+    def row(self, row: int) -> Waiter:
+        """One request."""
+        return Waiter(*(self._columns[name][row].item() for name in Waiter._fields))
+
+    def find(self, request: int) -> int | None:
+        """The row of a request."""
+        row = int(np.searchsorted(self.column("request"), request))
+        return row if row < self._count and self._columns["request"][row] == request else None
+
+    def put(self, waiter: Waiter) -> None:
+        """Into its place by number."""
+        if self._count == len(self._columns["request"]):
+            self._columns = {name: np.resize(column, 2 * self._count) for name, column in self._columns.items()}
+        at = int(np.searchsorted(self.column("request"), waiter.request))
+        for column, value in zip(self._columns.values(), waiter, strict=True):
+            column[at + 1 : self._count + 1] = column[at : self._count]
+            column[at] = value
+        self._count += 1
+
+    def take(self, rows: NDArray[np.integer]) -> list[Waiter]:
+        """Remove rows, which are unique; those taken, in the order asked for."""
+        taken = [self.row(int(row)) for row in rows]
+        keep = np.ones(self._count, np.bool_)
+        keep[rows] = False
+        left = self._count - len(taken)
+        for column in self._columns.values():
+            column[:left] = column[: self._count][keep]
+        self._count = left
+        return taken
