@@ -1,0 +1,178 @@
+"""A system, its costs and its requests as the kernel's tables; refuses what cannot be simulated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.inference.kernel.layout import (
+    CONFIG,
+    NOT_SHARED,
+    PROPORTIONAL,
+    ROOFLINE,
+    SEGMENT,
+    SIM,
+    UNIT,
+    Fixed,
+    World,
+)
+from mirage.allocation.inference.rules import Sharing
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.allocation.inference.rules import SharingRules
+    from mirage.domain.request import CostTable, RequestTable
+    from mirage.domain.units import UnitSystem
+
+_ROOM = 1024
+"""For so many ready requests and segments at first."""
+
+
+class ImpossibleRequests(MirageError):
+    """A system, its costs and its requests do not go together: what is wrong, all at once."""
+
+
+def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: SharingRules) -> Fixed:
+    """The read-only tables. Raises ``ImpossibleRequests``."""
+    faults = (*_faults_of_costs(costs), *_faults_of_system(system, costs))
+    faults = faults or (*_faults_of_requests(requests, costs), *_unanswerable(requests, system, costs))
+    if faults:
+        raise ImpossibleRequests("; ".join(faults))
+    return Fixed(
+        config=_config(system, rules),
+        arrival=_floats(requests.arrival),
+        deadline=_floats(requests.deadline),
+        weight=_floats(requests.weight),
+        model=_ints(requests.model),
+        tenant=_ints(requests.tenant),
+        number=np.arange(len(requests), dtype=np.int64),
+        first=_ints(costs.first),
+        kind=_ints(system.kind),
+        seconds=_floats(costs.seconds),
+        compute_seconds=_floats(costs.compute_seconds),
+        joules=_floats(costs.joules),
+        dram_bytes=_floats(costs.dram_bytes),
+        remaining=_floats(costs.remaining()),
+        least=least_seconds(costs),
+    )
+
+
+def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> World:
+    """Nothing has come yet; the clock is at 0, or before it where requests are."""
+    count, units = len(requests), len(system.names)
+    sim = np.zeros(1, dtype=SIM)
+    sim["now"] = min(0.0, float(requests.arrival.min(initial=0.0)))
+    return World(
+        sim=sim,
+        piece=_ints(costs.first[requests.model]).copy(),
+        ready_since=np.full(count, np.nan),
+        served=np.zeros(count),
+        begin=np.full(count, np.nan),
+        end=np.full(count, np.nan),
+        energy=np.zeros(count),
+        ready=np.zeros(_ROOM + 4 * units, dtype=np.int64),
+        running=np.full(units, -1, dtype=np.int64),
+        free_at=np.full(units, sim["now"][0]),
+        drawn=np.zeros(units),
+        units=np.zeros(units, dtype=UNIT),
+        tenant_ended=np.zeros(len(requests.tenants), dtype=np.int64),
+        tenant_kept=np.zeros(len(requests.tenants), dtype=np.int64),
+        log=np.zeros(_ROOM + 4 * units, dtype=SEGMENT),
+    )
+
+
+def least_seconds(costs: CostTable, kinds: NDArray[np.int32] | None = None) -> NDArray[np.float64]:
+    """[L] From the beginning of a piece to the end of its model, each piece on the fastest of some kinds for it.
+
+    NaN where one of these pieces runs on none of them.
+    """
+    seconds = costs.seconds if kinds is None else costs.seconds[:, kinds]
+    least = np.fmin.reduce(seconds, axis=1, initial=np.nan)
+    for begin, end in zip(costs.first[:-1], costs.first[1:], strict=True):
+        least[begin:end] = np.cumsum(least[begin:end][::-1])[::-1]
+    return np.ascontiguousarray(least)
+
+
+def isolated_seconds(costs: CostTable, system: UnitSystem) -> NDArray[np.float64]:
+    """[M] What a model takes alone: all of it on the kind of the system that is best for it.
+
+    Where no kind can run all of it: each piece on the kind that is best for that. NaN where there is none for one.
+    """
+    kinds = np.unique(system.kind)
+    whole = np.fmin.reduce(costs.remaining()[costs.first[:-1]][:, kinds], axis=1, initial=np.nan)
+    return np.where(np.isnan(whole), least_seconds(costs, kinds)[costs.first[:-1]], whole)
+
+
+def _config(system: UnitSystem, rules: SharingRules) -> NDArray[np.void]:
+    config = np.zeros(1, dtype=CONFIG)
+    codes = {Sharing.PROPORTIONAL: PROPORTIONAL, Sharing.ROOFLINE: ROOFLINE}
+    config["bandwidth"] = system.bandwidth
+    config["sharing"] = codes[rules.sharing] if np.isfinite(system.bandwidth) else NOT_SHARED
+    config["decision_seconds"] = rules.decision_seconds
+    config["logged"] = rules.logged
+    return config
+
+
+def _faults_of_costs(costs: CostTable) -> tuple[str, ...]:
+    known = ~np.isnan(costs.seconds)
+    checks = {
+        "pieces must take more than 0 seconds": (costs.seconds[known] > 0).all(),
+        "seconds must be finite": np.isfinite(costs.seconds[known]).all(),
+        "joules must be finite and not negative": _fine(costs.joules[known]),
+        "bytes must be finite and not negative": _fine(costs.dram_bytes[known]),
+        "every model must have pieces": (np.diff(costs.first) > 0).all(),
+    }
+    return tuple(f"costs: {fault}" for fault, fine in checks.items() if not fine)
+
+
+def _faults_of_system(system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
+    checks = {
+        "there must be units": len(system.names) > 0,
+        "units must have different names": len(set(system.names)) == len(system.names),
+        "units must be of kinds that the costs know": _rows_of(system.kind, len(costs.kinds)),
+        "bandwidth must be above 0": system.bandwidth > 0,
+        "idle watts must be given for each kind, and not be negative": len(system.idle_watts) == len(costs.kinds)
+        and _fine(system.idle_watts),
+    }
+    return tuple(f"system: {fault}" for fault, fine in checks.items() if not fine)
+
+
+def _faults_of_requests(requests: RequestTable, costs: CostTable) -> tuple[str, ...]:
+    checks = {
+        "arrivals must be finite and ascend": np.isfinite(requests.arrival).all()
+        and (np.diff(requests.arrival) >= 0).all(),
+        "models must be among those of the costs": _rows_of(requests.model, len(costs.models)),
+        "tenants must be rows of the tenants": _rows_of(requests.tenant, len(requests.tenants)),
+        "deadlines must come after arrivals": (requests.deadline > requests.arrival).all(),
+        "weights must be finite and above 0": np.isfinite(requests.weight).all() and (requests.weight > 0).all(),
+    }
+    return tuple(f"requests: {fault}" for fault, fine in checks.items() if not fine)
+
+
+def _unanswerable(requests: RequestTable, system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
+    """Models that are asked for and have a piece that no unit can run."""
+    if not _rows_of(requests.model, len(costs.models)):
+        return ()
+    least = least_seconds(costs, np.unique(system.kind))[costs.first[:-1]]
+    asked = np.unique(requests.model)
+    return tuple(f"no unit can run all of {costs.models[row]}" for row in asked[np.isnan(least[asked])])
+
+
+def _fine(values: NDArray[np.float64]) -> bool:
+    return bool(np.isfinite(values).all() and (values >= 0).all())
+
+
+def _rows_of(rows: NDArray[np.int32], count: int) -> bool:
+    return bool(((rows >= 0) & (rows < count)).all())
+
+
+def _floats(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As the kernel reads them: of one layout, and never a column that somebody has marked read-only."""
+    return np.array(values, dtype=np.float64, order="C")
+
+
+def _ints(values: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.array(values, dtype=np.int32, order="C")

@@ -1,0 +1,28 @@
+"""What a simulated system does that its units and costs do not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sharing(StrEnum):
+    """How units share bandwidth when they want more than there is; see ``kernel/sharing.py``."""
+
+    ROOFLINE = "roofline"
+    """Max-min fairly; whoever wants little is not slowed."""
+    PROPORTIONAL = "proportional"
+    """Everybody is slowed by the same factor, as in MAGMA and MoHaM."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingRules:
+    """How bandwidth is shared, and what deciding costs."""
+
+    sharing: Sharing = Sharing.ROOFLINE
+    decision_seconds: float = 0.0
+    """From an instant of decision to the beginning of the pieces that it chose; their units are kept for them."""
+    decision_joules: float = 0.0
+    """Of each decision."""
+    logged: bool = False
+    """Whether the outcome tells who was on which unit when."""
