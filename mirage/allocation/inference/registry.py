@@ -12,7 +12,28 @@ if TYPE_CHECKING:
 
 # Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
 # without arguments; where the name ends in a colon ("relmas:"), with what the user writes behind it.
-POLICIES: dict[str, str] = {}
+POLICIES: dict[str, str] = {
+    "dream": "policies.plain:dream",
+    "dream:": "policies.plain:dream",
+    "edf": "policies.plain:edf",
+    "edf:": "policies.plain:edf",
+    "fcfs": "policies.plain:fcfs",
+    "fcfs:": "policies.plain:fcfs",
+    "herald": "policies.plain:herald",
+    "herald:": "policies.plain:herald",
+    "lft": "policies.plain:lft",
+    "lft:": "policies.plain:lft",
+    "llf": "policies.plain:llf",
+    "llf:": "policies.plain:llf",
+    "planaria": "policies.plain:planaria",
+    "planaria:": "policies.plain:planaria",
+    "prema": "policies.plain:prema",
+    "prema:": "policies.plain:prema",
+    "random": "policies.plain:random",
+    "random:": "policies.plain:random",
+    "sjf": "policies.plain:sjf",
+    "sjf:": "policies.plain:sjf",
+}
 
 
 class UnknownRequestPolicy(MirageError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.allocation.inference.kernel import deciding_keys as keys
+from mirage.allocation.inference.kernel import deciding_pairs as pairs
 from mirage.allocation.inference.kernel import deciding_units as units
 from mirage.allocation.inference.kernel.compile import compiled
 from mirage.allocation.inference.kernel.look import Draft, Look
 
-FCFS, EDF, LLF, SJF, PREMA, RANDOM = range(6)
+FCFS, EDF, LLF, SJF, PREMA, RANDOM, HERALD, PLANARIA, DREAM = range(9)
 
 # Places in ``parameters`` that mean the same to all policies; the rest is each one's own.
 LATE_LAST, WAIT, OWN = range(3)
@@ -25,7 +26,12 @@ def decide(code: int, parameters: np.ndarray, look: Look, now: float, count: int
     if count == 0:
         return 0
     keys.mark_late(look, now, count, draft, parameters[LATE_LAST] > 0.0)
+    if code in (PLANARIA, DREAM):
+        alpha, beta = parameters[OWN], parameters[OWN + 1]
+        return pairs.by_score(look, now, count, draft, code == DREAM, alpha, beta)
     _order(code, parameters, look, now, count, draft)
+    if code == HERALD:
+        return pairs.herald(look, now, count, draft, parameters[OWN])
     if parameters[WAIT] > 0.0:
         return units.assign_waiting(look, now, count, draft)
     return units.assign(look, now, count, draft)

@@ -1,0 +1,65 @@
+"""Policies that are a number to the kernel: it plays whole runs by them, the gateway asks the same function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.inference.kernel.deciding import PARAMETERS, decide
+from mirage.allocation.inference.policies.looking import Costs, Memory, look_at, new_draft, read_costs
+from mirage.domain.units import Dispatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.allocation.inference.kernel.look import Draft
+    from mirage.domain.request import CostTable, Float64
+    from mirage.domain.units import SystemView
+
+
+class CompiledPolicy:
+    """One of ``kernel.deciding``."""
+
+    period = 0.0
+
+    def __init__(self, name: str, code: int, parameters: Mapping[int, float], *, remembers: bool = False) -> None:
+        """``parameters``: by place, the others 0. ``remembers``: it keeps something for each request."""
+        self.name, self.code = name, code
+        self.parameters: Float64 = np.zeros(PARAMETERS)
+        for place, value in parameters.items():
+            self.parameters[place] = value
+        self._remembers = remembers
+        self.begin()
+
+    def begin(self) -> None:
+        """See ``ports.RequestPolicy``."""
+        self._costs: Costs | None = None
+        self._draft: Draft | None = None
+        self._memory = Memory()
+
+    def decide(self, view: SystemView) -> Dispatch:
+        """See ``ports.RequestPolicy``."""
+        look = look_at(view, self._read(view.costs))
+        draft = self._room(len(look.number), len(look.kind))
+        if self._remembers:
+            self._memory.recall(look.number, draft)
+        count = decide(self.code, self.parameters, look, view.now, len(view.request), draft)
+        if self._remembers:
+            self._memory.keep(look.number, draft)
+        return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
+
+    def _read(self, table: CostTable) -> Costs:
+        if self._costs is None or self._costs.table is not table:
+            self._costs = read_costs(table)
+        return self._costs
+
+    def _room(self, slots: int, units: int) -> Draft:
+        """Working memory; what it remembers as a whole goes along when it grows."""
+        draft = self._draft
+        if draft is None or len(draft.key) < slots or len(draft.unit) != units:
+            self._draft = new_draft(2 * slots, units)
+            if draft is not None:
+                self._draft = self._draft._replace(state=draft.state, genes=draft.genes)
+        assert self._draft is not None
+        return self._draft

@@ -1,0 +1,125 @@
+"""Policies by rule, and the options that their names take.
+
+Options stand behind a colon, joined by ``+``: ``edf:late-last``, ``llf:wait+late-last``.
+
+``late-last``
+    Requests that can keep their deadline no more, even alone and with each piece on the kind that is fastest for
+    it, come behind all others, among themselves as before. Without it a policy that goes by deadlines spends its
+    units on what is lost already once there is too much work. They are answered when there is time, at the
+    latest when nothing else waits.
+``wait``
+    A request goes to the unit on which its next piece ends first, a busy one as well, and then waits for it.
+    Without it, it goes to the free unit on which the piece ends first.
+"""
+
+from __future__ import annotations
+
+from mirage.allocation.inference.kernel import deciding
+from mirage.allocation.inference.policies.compiled import CompiledPolicy
+from mirage.allocation.inference.registry import UnknownRequestPolicy
+
+_OPTIONS = {"late-last": deciding.LATE_LAST, "wait": deciding.WAIT}
+
+
+def fcfs(options: str = "") -> CompiledPolicy:
+    """First come, first served: by arrival, also between the pieces of a request."""
+    return _ordering("fcfs", deciding.FCFS, options)
+
+
+def lft(options: str = "") -> CompiledPolicy:
+    """Least finish time: by arrival, each to the unit on which its next piece ends first, busy ones too.
+
+    The same as ``fcfs:wait``: the greedy list scheduler by which heterogeneous schedulers are usually measured.
+    """
+    policy = _ordering("lft", deciding.FCFS, options, ("late-last",))
+    policy.parameters[deciding.WAIT] = 1.0
+    return policy
+
+
+def edf(options: str = "") -> CompiledPolicy:
+    """Earliest deadline first. Optimal on one preemptive unit while all can be kept (Dertouzos, 1974)."""
+    return _ordering("edf", deciding.EDF, options)
+
+
+def llf(options: str = "") -> CompiledPolicy:
+    """Least laxity first: deadline - now - seconds left, each piece on its fastest kind (Mok, 1983)."""
+    return _ordering("llf", deciding.LLF, options)
+
+
+def sjf(options: str = "") -> CompiledPolicy:
+    """Shortest job first, by the seconds left, each piece on its fastest kind: SRPT between pieces."""
+    return _ordering("sjf", deciding.SJF, options)
+
+
+def prema(options: str = "") -> CompiledPolicy:
+    """PREMA (Choi & Rhu, HPCA 2020): of the requests with the most tokens, the one with the least left.
+
+    Known: tokens begin as the priority (1, 3, 9) and grow by priority x normalised slowdown; candidates are those
+    over the largest of 9, 3, 1 that the most tokens reach; the shortest estimated job of them runs. Ours:
+    candidates *at* the threshold as well (by the paper's ``>`` there are none at the beginning); tokens in
+    closed form, priority x (1 + waited / isolated), so that they do not depend on how often they are added up;
+    the weight as priority; where weights below 1 leave all tokens below 1, the threshold is the most tokens.
+    """
+    return _ordering("prema", deciding.PREMA, options)
+
+
+def random(options: str = "") -> CompiledPolicy:
+    """At random, seeded (``random:7``): numbers drawn from the request, its piece and the seed alone."""
+    seed, policy = (
+        options or "0",
+        CompiledPolicy(f"random:{options}" if options else "random", deciding.RANDOM, {}),
+    )
+    if not seed.isdecimal():
+        raise UnknownRequestPolicy(f"random: a seed is a whole number from 0 on, not {options!r}")
+    policy.parameters[deciding.OWN] = int(seed)
+    return policy
+
+
+def herald(options: str = "") -> CompiledPolicy:
+    """Herald-like (Kwon et al., HPCA 2021): layers to the sub-accelerator that suits them, unless it is
+    overloaded.
+
+    Known: layers are given to accelerators by their dataflow preference, the load is balanced, idle time removed.
+    Ours: online; by arrival; of the units that end the piece within 1.5 x the least time, busy ones with their
+    waiting time, the one with the least product of energy and delay.
+    """
+    policy = _ordering("herald", deciding.HERALD, options, ("late-last",))
+    policy.parameters[deciding.OWN] = 0.5
+    return policy
+
+
+def planaria(options: str = "") -> CompiledPolicy:
+    """Planaria-like (Ghodrati et al., MICRO 2020): the most ``priority / (slack x resources)`` first.
+
+    Known: the score, and that a request is given the fewest subarrays that meet its deadline. Ours, since units do
+    not split: the slowest free unit on which the request, staying there, is in time; resources are its speed
+    beside the fastest conceivable unit. Slack is at least a thousandth of what is left: late requests come
+    first, the shortest before the others, where a negative slack would have put them last, the nearly early
+    behind the latest.
+    """
+    return _ordering("planaria", deciding.PLANARIA, options, ("late-last",))
+
+
+def dream(options: str = "") -> CompiledPolicy:
+    """DREAM's MapScore (Kim et al., ASPLOS 2023; first SDRM3), the highest over requests and free units.
+
+    Known, from a re-implementation (DySta): min(1, left / slack) + alpha x idle / next latency. Ours: urgency is 1
+    where the deadline has passed, not negative, which would let late requests sink by a change of sign; it is
+    multiplied with the preference for the unit (least seconds of the piece / seconds there), and beta x the thrift
+    of the unit (least energy / energy there) is added; alpha = beta = 0.1, not tuned.
+    """
+    policy = _ordering("dream", deciding.DREAM, options, ("late-last",))
+    policy.parameters[deciding.OWN] = policy.parameters[deciding.OWN + 1] = 0.1
+    return policy
+
+
+def _ordering(
+    name: str, code: int, options: str, known: tuple[str, ...] = ("late-last", "wait")
+) -> CompiledPolicy:
+    parameters = {}
+    for option in options.split("+") if options else ():
+        if option not in known:
+            said = ", ".join(known)
+            raise UnknownRequestPolicy(f"{name}: there is no option {option!r}; there are, joined by +: {said}")
+        parameters[_OPTIONS[option]] = 1.0
+    return CompiledPolicy(f"{name}:{options}" if options else name, code, parameters)
