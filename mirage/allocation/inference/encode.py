@@ -60,6 +60,13 @@ def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: 
     )
 
 
+def without_delay(fixed: Fixed) -> Fixed:
+    """The same, but deciding takes no time."""
+    config = fixed.config.copy()
+    config["decision_seconds"] = 0.0
+    return fixed._replace(config=config)
+
+
 def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> World:
     """Nothing has come yet; the clock is at 0, or before it where requests are."""
     count, units = len(requests), len(system.names)
@@ -81,6 +88,7 @@ def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> W
         tenant_ended=np.zeros(len(requests.tenants), dtype=np.int64),
         tenant_kept=np.zeros(len(requests.tenants), dtype=np.int64),
         log=np.zeros(_ROOM + 4 * units, dtype=SEGMENT),
+        kept=np.zeros((0, 1 + units)),
     )
 
 

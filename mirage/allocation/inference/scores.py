@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ class Scores:
     """[N, 1 + U] The priority, and the affinity to each unit: kept by request, its following pieces included."""
 
 
+@runtime_checkable
 class ScoredPolicy(Protocol):
     """A ``RequestPolicy`` whose scores a compiled matcher can obey without asking again until the next period."""
 

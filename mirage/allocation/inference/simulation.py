@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.inference.encode import encode, new_world
-from mirage.allocation.inference.kernel import mainloop
-from mirage.allocation.inference.kernel.layout import NEED_SPACE, OVER, STUCK, World
+from mirage.allocation.inference.encode import encode, new_world, without_delay
+from mirage.allocation.inference.kernel import mainloop, playing
+from mirage.allocation.inference.kernel.layout import NEED_SPACE, OVER, STUCK, WRONG, World
 from mirage.allocation.inference.outcome import Outcome, Segments
 from mirage.allocation.inference.rules import SharingRules
+from mirage.allocation.inference.scores import ScoredPolicy
 from mirage.domain.errors import MirageError
 from mirage.domain.units import SystemView
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from mirage.allocation.inference.kernel.look import Draft
+    from mirage.allocation.inference.policies.compiled import CompiledPolicy
+    from mirage.allocation.inference.scores import Scores
     from mirage.domain.request import CostTable, RequestTable
     from mirage.domain.units import Dispatch, UnitSystem
     from mirage.ports import RequestPolicy
@@ -45,12 +49,15 @@ class SimulatedSystem:
         """All units are free; the clock is at 0."""
         self.requests, self.system, self.costs, self.rules = requests, system, costs, rules
         self._fixed = encode(requests, system, costs, rules)
+        self._undelayed = without_delay(self._fixed)
         self._world = new_world(requests, system, costs)
+        self._working: Draft | None = None
 
     def copy(self) -> SimulatedSystem:
         """An independent system in the same state."""
         twin = copy(self)
         twin._world = World(*(_copied(table) for table in self._world))
+        twin._working = None
         return twin
 
     @property
@@ -68,8 +75,7 @@ class SimulatedSystem:
 
     def view(self) -> SystemView:
         """What a policy sees now. Some of its arrays are the system's own, and change with it."""
-        world, sim, requests = self._world, self._world.sim[0], self.requests
-        ready = world.ready[sim["head"] : sim["head"] + sim["ready"]]
+        world, sim, requests, ready = self._world, self._world.sim[0], self.requests, self._ready()
         busy = world.running >= 0
         running = np.where(busy, world.running, 0)
         return SystemView(
@@ -97,11 +103,10 @@ class SimulatedSystem:
 
     def dispatch(self, dispatch: Dispatch) -> None:
         """Begin pieces. Raises ``ValueError`` where that cannot be; what stands before it has then begun."""
-        world, sim = self._world, self._world.sim[0]
-        sim["decisions"] += 1
+        world, ready = self._world, self._ready()
+        world.sim["decisions"] += 1
         if not len(dispatch.ready):
             return
-        ready = world.ready[sim["head"] : sim["head"] + sim["ready"]]
         if dispatch.ready.min() < 0 or dispatch.ready.max() >= len(ready):
             raise ValueError(f"rows {dispatch.ready} of {len(ready)} ready requests")
         wrong = mainloop.obey(
@@ -114,33 +119,100 @@ class SimulatedSystem:
         if wrong >= 0:
             raise ValueError(f"row {dispatch.ready[wrong]} cannot begin on unit {dispatch.unit[wrong]}")
 
+    def follow(self, scores: Scores, parameters: NDArray[np.float64], until: float) -> bool:
+        """Run to ``until`` by scores (of the present view) that are kept by request, wholly compiled.
+
+        False when all is done. Counts as one decision; matching the scores costs nothing more.
+        """
+        self._world.sim["decisions"] += 1
+        self._keep(self._ready()[scores.ready], scores)
+        return self._follow(parameters, until)
+
     def play(self, policy: RequestPolicy) -> Outcome:
-        """Run to the end by a policy. Raises ``Stalled`` where it never comes to one."""
+        """Run to the end by a policy. Raises ``Stalled`` where it never comes to one.
+
+        Compiled as a whole for policies that are, and from one period to the next for those whose scores are kept.
+        """
+        from mirage.allocation.inference.policies.compiled import CompiledPolicy
+
         policy.begin()
-        self._play(policy)
+        if isinstance(policy, CompiledPolicy):
+            self._play_compiled(policy)
+        elif isinstance(policy, ScoredPolicy):
+            self._play_scored(policy)
+        else:
+            self._play(policy)
         return self.outcome()
 
     def _play(self, policy: RequestPolicy) -> None:
         """Ask it at every instant at which something may be decided."""
-        idle, more, period = 0, True, policy.period or np.inf
+        more, patience, period = True, _PATIENCE, policy.period or np.inf
         while more:
             if self.is_to_decide:
                 self.dispatch(policy.decide(self.view()))
-            idle = 0 if self._goes_on() else idle + 1
-            if idle > _PATIENCE:
-                self._refuse_stall()
+            patience = self._lose(patience)
             more = self.advance(self.now + period)
+
+    def _play_compiled(self, policy: CompiledPolicy) -> None:
+        draft, period = self._draft(), policy.period or np.inf
+        code, parameters = policy.code, policy.parameters
+        self._repeat(lambda: playing.play(self._fixed, self._world, draft, code, parameters, period))
+
+    def _play_scored(self, policy: ScoredPolicy) -> None:
+        """At each tick of its period. Scores are obeyed ``decision_seconds`` later; until then, those before."""
+        more, patience, tick = True, _PATIENCE, self.now
+        while more:
+            if self._world.sim["ready"][0] > 0:
+                ready, scores = self._ready().copy(), policy.scores(self.view())
+                self._world.sim["decisions"] += 1
+                self._follow(policy.parameters, self.now + self.rules.decision_seconds)
+                self._keep(ready[scores.ready], scores)
+            patience = self._lose(patience)
+            tick += policy.period
+            more = self._follow(policy.parameters, tick)
+
+    def _follow(self, parameters: NDArray[np.float64], until: float) -> bool:
+        self._reserve_scores()
+        draft, undelayed = self._draft(), self._undelayed
+        return (
+            self._repeat(lambda: playing.follow(undelayed, self._world, draft, parameters, float(until))) != OVER
+        )
+
+    def _keep(self, requests: NDArray[np.int64], scores: Scores) -> None:
+        self._reserve_scores()
+        self._world.kept[requests] = scores.kept
+
+    def _reserve_scores(self) -> None:
+        if len(self._world.kept) < len(self.requests):
+            kept = np.zeros((len(self.requests), self._world.kept.shape[1]))
+            self._world = self._world._replace(kept=kept)
+
+    def _ready(self) -> NDArray[np.int64]:
+        sim = self._world.sim[0]
+        return self._world.ready[sim["head"] : sim["head"] + sim["ready"]]
+
+    def _draft(self) -> Draft:
+        """Working memory of compiled policies, made when it is first needed."""
+        from mirage.allocation.inference.policies.looking import new_draft
+
+        if self._working is None:
+            self._working = new_draft(len(self.requests), len(self.system.names))
+        return self._working
+
+    def _lose(self, patience: int) -> int:
+        """How much is left. Raises ``Stalled`` where nothing has run or come for too long."""
+        sim = self._world.sim[0]
+        if sim["busy"] or not sim["ready"] or sim["arrived"] < len(self.requests):
+            return _PATIENCE
+        if patience == 0:
+            self._refuse_stall()
+        return patience - 1
 
     @property
     def is_to_decide(self) -> bool:
         """Whether a request waits beside a free unit."""
         sim = self._world.sim[0]
         return bool(sim["ready"] > 0 and sim["busy"] < len(self.system.names))
-
-    def _goes_on(self) -> bool:
-        """Whether something runs, or is still to come."""
-        sim = self._world.sim[0]
-        return bool(sim["busy"] > 0 or sim["arrived"] < len(self.requests))
 
     def outcome(self) -> Outcome:
         """What has come of it so far."""
@@ -168,6 +240,8 @@ class SimulatedSystem:
             self._grow()
         if answer == STUCK:
             self._refuse_stall()
+        if answer == WRONG:
+            raise ValueError(f"at {self.now} s the policy chose a unit that is not free, or cannot run the piece")
         return answer
 
     def _grow(self) -> None:
@@ -180,9 +254,8 @@ class SimulatedSystem:
         self._world = world
 
     def _refuse_stall(self) -> None:
-        world, sim = self._world, self._world.sim[0]
-        first = world.ready[sim["head"] : sim["head"] + 5].tolist()
-        raise Stalled(f"{sim['ready']} requests wait, nothing runs, and none of them is begun: {first}, ...")
+        waiting = self._ready()
+        raise Stalled(f"{len(waiting)} requests wait, nothing runs, none of them is begun: {waiting[:5].tolist()}")
 
 
 def _longer(table: NDArray[np.generic]) -> NDArray[np.generic]:

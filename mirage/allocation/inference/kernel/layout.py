@@ -99,3 +99,4 @@ class World(NamedTuple):
     tenant_ended: np.ndarray  # i8 (T,)
     tenant_kept: np.ndarray  # i8 (T,)
     log: np.ndarray  # SEGMENT
+    kept: np.ndarray  # f8 (R, 1 + U): scores; no rows before there are any

@@ -1,4 +1,4 @@
-"""Whole runs by a compiled policy."""
+"""Whole runs by a compiled policy, and runs to the next period by scores that are kept."""
 
 from __future__ import annotations
 
@@ -7,38 +7,56 @@ import numpy as np
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.deciding import decide
 from mirage.allocation.inference.kernel.layout import DECIDE, UNTIL, WRONG, Fixed, World
-from mirage.allocation.inference.kernel.look import Draft, Look
+from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
 from mirage.allocation.inference.kernel.mainloop import advance, obey
+from mirage.allocation.inference.kernel.scored import decide_scored
 
 
 @compiled
-def play(
-    fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.ndarray, until: float, period: float
-) -> int:
-    """Run to the end or ``until``; what ``advance`` answered last, or WRONG for a choice that cannot be obeyed.
+def play(fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.ndarray, period: float) -> int:
+    """Run to the end; what ``advance`` answered last, or WRONG for a choice that cannot be obeyed.
 
     With a period (infinity: none) it is decided anew, too, whenever nothing was for so long.
     """
     while True:
         sim = world.sim[0]
-        if (
-            sim.ready > 0
-            and sim.busy < world.running.shape[0]
-            and not _decide(fixed, world, draft, code, parameters)
-        ):
-            return WRONG
-        answer = advance(fixed, world, min(until, sim.now + period))
-        if answer != DECIDE and (answer != UNTIL or sim.now >= until):
+        if is_to_decide(world):
+            sim.decisions += 1
+            count = decide(code, parameters, look_at(fixed, world), sim.now, sim.ready, draft)
+            if not _obey(fixed, world, draft, count):
+                return WRONG
+        if sim.busy == 0 and sim.arrived == fixed.arrival.shape[0]:  # whoever waits now will wait for ever
+            return advance(fixed, world, INFINITY)
+        answer = advance(fixed, world, sim.now + period)
+        if answer not in (DECIDE, UNTIL):
+            return answer
+
+
+@compiled
+def follow(fixed: Fixed, world: World, draft: Draft, parameters: np.ndarray, until: float) -> int:
+    """Run to ``until`` by ``world.kept``; what ``advance`` answered last, or WRONG."""
+    while True:
+        sim = world.sim[0]
+        if is_to_decide(world):
+            count = decide_scored(parameters, world.kept, look_at(fixed, world), sim.now, sim.ready, draft)
+            if not _obey(fixed, world, draft, count):
+                return WRONG
+        answer = advance(fixed, world, until)
+        if answer != DECIDE:
             return answer
 
 
 @inlined
-def _decide(fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.ndarray) -> bool:
-    sim = world.sim[0]
-    sim.decisions += 1
-    count = decide(code, parameters, look_at(fixed, world), sim.now, sim.ready, draft)
-    head = sim.head
-    for i in range(count):  # rows move as requests leave: first all are looked up
+def is_to_decide(world: World) -> bool:
+    """Whether a request waits beside a free unit."""
+    return world.sim[0].ready > 0 and world.sim[0].busy < world.running.shape[0]
+
+
+@inlined
+def _obey(fixed: Fixed, world: World, draft: Draft, count: int) -> bool:
+    """Places among the ready move as requests leave: first all are looked up."""
+    head = world.sim[0].head
+    for i in range(count):
         draft.ready[i] = world.ready[head + draft.ready[i]]
     return obey(fixed, world, draft.ready, draft.unit, count) < 0
 

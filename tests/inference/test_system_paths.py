@@ -1,0 +1,101 @@
+"""Whole runs in compiled code come to the same as asking the policy at every instant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from system_cases import cases
+
+from mirage.allocation.inference.registry import request_policy
+from mirage.allocation.inference.scores import Scores
+from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.outcome import Outcome
+    from mirage.domain.request import CostTable, RequestTable
+    from mirage.domain.units import Dispatch, SystemView, UnitSystem
+    from mirage.ports import RequestPolicy
+
+Case = tuple["RequestTable", "UnitSystem", "CostTable"]
+
+
+class Asked:
+    """A policy that is not known to be compiled."""
+
+    def __init__(self, policy: RequestPolicy) -> None:
+        self.policy, self.name, self.period = policy, policy.name, policy.period
+
+    def begin(self) -> None:
+        self.policy.begin()
+
+    def decide(self, view: SystemView) -> Dispatch:
+        return self.policy.decide(view)
+
+
+class Scored:
+    """Scores drawn anew each period."""
+
+    name, period = "scored", 1.0
+    parameters = np.zeros(4)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, list[int]]] = []
+
+    def begin(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def decide(self, view: SystemView) -> Dispatch:
+        raise AssertionError("its scores are asked for")
+
+    def scores(self, view: SystemView) -> Scores:
+        count = len(view.request)
+        self.seen.append((view.now, view.request.tolist()))
+        return Scores(np.arange(count, dtype=np.int32), self.rng.normal(size=(count, 1 + len(view.running))))
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    return (
+        np.array_equal(one.end, other.end)
+        and np.array_equal(one.busy, other.busy)
+        and all(np.array_equal(getattr(one.segments, c), getattr(other.segments, c)) for c in ("unit", "begin"))
+        and (one.pieces, one.decisions) == (other.pieces, other.decisions)
+    )
+
+
+@given(case=cases(), name=st.sampled_from(["fcfs", "edf", "llf", "sjf", "prema"]))
+def test_compiled_runs_are_those_of_asking(case: Case, name: str) -> None:
+    rules = SharingRules(logged=True, decision_seconds=0.125)
+    played = SimulatedSystem(*case, rules).play(request_policy(name))
+    asked = SimulatedSystem(*case, rules).play(Asked(request_policy(name)))
+    assert same(played, asked)
+    assert not np.isnan(played.end).any()
+
+
+@given(case=cases(), delay=st.sampled_from([0.0, 0.25]))
+def test_scores_are_asked_for_once_a_period_and_followed(case: Case, delay: float) -> None:
+    policy = Scored()
+    system = SimulatedSystem(*case, SharingRules(logged=True, decision_seconds=delay))
+    outcome = system.play(policy)
+    assert not np.isnan(outcome.end).any()
+    assert outcome.decisions == len(policy.seen)
+    assert all(now == round(now) and ready for now, ready in policy.seen)
+    if delay == 0.0:
+        assert same(outcome, follow_by_hand(case))
+
+
+def follow_by_hand(case: Case) -> Outcome:
+    policy, system = Scored(), SimulatedSystem(*case, SharingRules(logged=True))
+    policy.begin()
+    none = Scores(np.zeros(0, np.int32), np.zeros((0, 1 + len(case[1].names))))
+    tick, more, empty = 0.0, True, 0
+    while more:
+        tick += 1.0
+        if len(system.view().request):
+            more = system.follow(policy.scores(system.view()), policy.parameters, tick)
+        else:
+            more, empty = system.follow(none, policy.parameters, tick), empty + 1
+    outcome = system.outcome()
+    return type(outcome)(**{**vars(outcome), "decisions": outcome.decisions - empty})
