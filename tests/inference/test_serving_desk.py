@@ -91,7 +91,7 @@ class DeskMachine(RuleBasedStateMachine):
     @rule(unit=st.integers(0, UNITS - 1))
     def begin_to_answer(self, unit: int) -> None:
         if unit in self.running:
-            self.desk.begun(self.running[unit])
+            self.desk.begun(self.running[unit], self.now)
             self.begun.add(self.running[unit])
 
     @rule(unit=st.integers(0, UNITS - 1))

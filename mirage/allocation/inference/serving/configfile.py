@@ -55,6 +55,16 @@ def _digest(value: object) -> object:
     return found[1]
 
 
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of ``127.0.0.1:8800``, ``[::1]:8800``; port 0 is any. Raises ``ValueError``."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found[3]) > 65_535:
+        raise ValueError(f"{text!r} is no address such as 127.0.0.1:8800 or [::1]:8800")
+    host = "127.0.0.1" if found[2] == "localhost" else found[1] or found[2]
+    ipaddress.ip_address(host)
+    return host, int(found[3])
+
+
 Name = Annotated[str, Field(pattern=_NAME)]
 Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Digest = Annotated[str, BeforeValidator(_digest)]
@@ -103,12 +113,6 @@ class WorkersEntry(_Strict):
 
     ready_within: Duration = 120.0
     answer_within: Duration = 60.0
-
-
-class CostsEntry(_Strict):
-    """``[costs]``."""
-
-    table: str
 
 
 class ModelEntry(_Strict):
@@ -171,7 +175,6 @@ class ServingDocument(_Strict):
     gateway: GatewayEntry = GatewayEntry()
     queue: QueueEntry = QueueEntry()
     workers: WorkersEntry = WorkersEntry()
-    costs: CostsEntry | None = None
     model: Annotated[tuple[ModelEntry, ...], Field(strict=False, min_length=1)]
     unit: Annotated[tuple[UnitEntry, ...], Field(strict=False, min_length=1)]
     tenant: Annotated[tuple[TenantEntry, ...], Field(strict=False, min_length=1)]
@@ -205,18 +208,7 @@ def read_config(path: Path) -> ServingPlan:
         models=tuple(_model(entry, folder) for entry in document.model),
         units=tuple(_unit(entry, document) for entry in document.unit),
         tenants=tenants,
-        costs=folder / document.costs.table if document.costs else None,
     )
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:8800``, ``[::1]:8800``; port 0 is any. Raises ``ValueError``."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found[3]) > 65_535:
-        raise ValueError(f"{text!r} is no address such as 127.0.0.1:8800 or [::1]:8800")
-    host = "127.0.0.1" if found[2] == "localhost" else found[1] or found[2]
-    ipaddress.ip_address(host)
-    return host, int(found[3])
 
 
 def digest_of(key: str) -> str:
@@ -295,7 +287,6 @@ def _missing_files(document: ServingDocument, folder: Path) -> list[str]:
     wanted += [
         ("gateway.certificate", document.gateway.certificate),
         ("gateway.certificate_key", document.gateway.certificate_key),
-        ("costs.table", document.costs.table if document.costs else ""),
     ]
     return [
         f"{where}: there is no file {folder / name}"

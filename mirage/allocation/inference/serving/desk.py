@@ -55,6 +55,8 @@ class Start:
 class _Run:
     waiter: Waiter
     since: float
+    heard: float
+    """When anything of its answer came last."""
     wanted: bool = True
     """Somebody still waits for the answer."""
     repeatable: bool = True
@@ -151,7 +153,7 @@ class Desk:
         self._check(pairs)
         starts = []
         for waiter, (_, unit) in zip(self._waiting.take(dispatch.ready), pairs, strict=True):
-            self._runs[unit] = _Run(waiter, now)
+            self._runs[unit] = _Run(waiter, now, now)
             self._places[waiter.request] = unit
             starts.append(Start(waiter.request, unit, waiter.model))
         return starts
@@ -166,9 +168,14 @@ class Desk:
         """The unit is through with a request that it cannot answer: no estimate, and no deadline missed."""
         self._attempts.pop(self._leave(unit).waiter.request, None)
 
-    def begun(self, request: int) -> None:
+    def begun(self, request: int, now: float) -> None:
         """Part of the answer has been sent: it cannot be repeated any more."""
-        self._runs[self._places[request]].repeatable = False
+        run = self._runs[self._places[request]]
+        run.repeatable, run.heard = False, now
+
+    def unit_of(self, request: int) -> int | None:
+        """Where it runs; ``None`` where it does not."""
+        return self._places.get(request)
 
     def raise_unit(self, unit: int) -> None:
         """It is up and free."""
@@ -207,18 +214,20 @@ class Desk:
 
     def overdue(self, now: float) -> list[int]:
         """Those that have waited too long, or for units that will not come: given up."""
+        if not len(self._waiting):
+            return []
         waits = cast("NDArray[np.float64]", self._waiting.column("arrival")) < now - self._longest_wait
         models = self._waiting.column("model")
         hopeless = [model for model in np.unique(models).tolist() if not self._servable(model)]
         rows = np.flatnonzero(waits | np.isin(models, hopeless))
-        given_up = self._waiting.take(rows) if len(rows) else []
+        given_up = self._waiting.take(rows)
         for waiter in given_up:
             self._close(waiter, kept=False)
         return [waiter.request for waiter in given_up]
 
     def hanging(self, now: float, longest: float) -> list[int]:
-        """Units whose request runs for longer."""
-        return [unit for unit, run in self._runs.items() if now - run.since > longest]
+        """Units that have said nothing about their request for longer."""
+        return [unit for unit, run in self._runs.items() if now - run.heard > longest]
 
     def check(self) -> None:
         """What always holds."""

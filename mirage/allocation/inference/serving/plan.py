@@ -113,5 +113,3 @@ class ServingPlan:
     models: tuple[ModelPlan, ...]
     units: tuple[UnitPlan, ...]
     tenants: tuple[TenantPlan, ...]
-    costs: Path | None
-    """Table of costs to begin with; what is measured replaces it."""

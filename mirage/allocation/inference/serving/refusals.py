@@ -19,3 +19,7 @@ class Refusal(MirageError):
     def headers(self) -> dict[str, str]:
         """Those that go with it."""
         return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+
+class GivenUp(Refusal):
+    """The request was let in, and yet there is no answer."""

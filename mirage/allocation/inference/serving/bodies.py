@@ -1,0 +1,84 @@
+"""What is taken from and said to those who ask over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+
+from mirage.allocation.inference.serving.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from typing import TypeVar
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    T = TypeVar("T")
+
+__all__ = ["ClientDisconnect", "Streamed", "key_of", "read_body", "unless_gone"]
+
+
+class Streamed(StreamingResponse):
+    """An answer that comes bit by bit; ``close`` is called when it is through, whether or not it was read."""
+
+    def __init__(
+        self, content: AsyncIterator[bytes], status: int, headers: Mapping[str, str], close: Callable[[], None]
+    ) -> None:
+        super().__init__(content, status, headers)
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
+
+def key_of(request: Request) -> str | None:
+    """The API key, as OpenAI's clients send it or as ``X-API-Key``."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Raises ``Refusal`` for one that is too large, before it is held."""
+    said = request.headers.get("content-length", "0")
+    parts, size = list[bytes](), int(said) if said.isdecimal() else 0
+    if size <= most:
+        size = 0
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                break
+            parts.append(part)
+    if size > most:
+        raise Refusal(413, f"a request has at most {most} bytes")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
+    """The answer; raises ``ClientDisconnect`` as soon as nobody waits for it any more."""
+    waiting, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise ClientDisconnect
+        return waiting.result()
+    finally:
+        leaving.cancel()
+        if not waiting.done():
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+
+
+async def _gone(request: Request) -> None:
+    """The body has been read: what comes next is the end."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,46 @@
+"""Whether new requests are let in, and where they go if not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.allocation.inference.serving.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.allocation.inference.serving.upstream import Upstream
+
+_ASK_AGAIN = 5.0
+
+
+class Doors:
+    """Open at first; then requests go on to a successor, or are refused."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.successor: Upstream | None = None
+        self.draining = False
+        self.forwarded_at = 0.0
+        """When a request went on to the successor last."""
+
+    @property
+    def open(self) -> bool:
+        """Whether requests are answered here."""
+        return not self.draining
+
+    def drain(self, successor: Upstream | None) -> None:
+        """From now on nothing new is begun here."""
+        self.draining = True
+        self.forwarded_at = self._clock()
+        if successor is not None:
+            self.successor = successor
+
+    def way_on(self) -> Upstream | None:
+        """The successor that answers instead; ``None``: we do. Raises ``Refusal`` where nobody does."""
+        if self.open:
+            return None
+        if self.successor is None:
+            raise Refusal(503, "this gateway is about to end, and none has taken over yet", _ASK_AGAIN)
+        self.forwarded_at = self._clock()
+        return self.successor

@@ -1,0 +1,216 @@
+"""The desk with its workers: requests come from HTTP, the policy is asked, units are told, answers go back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from mirage.allocation.inference.serving.desk import BadDispatch, Desk, Start, Wish
+from mirage.allocation.inference.serving.exchanges import Exchange
+from mirage.allocation.inference.serving.firstcome import first_come
+from mirage.allocation.inference.serving.refusals import GivenUp
+from mirage.allocation.inference.serving.tensors import Signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.allocation.inference.serving.links import Link
+    from mirage.allocation.inference.serving.meters import ServingMeters
+    from mirage.allocation.inference.serving.plan import ServingPlan
+    from mirage.allocation.inference.serving.posts import Seat
+    from mirage.ports import RequestPolicy
+
+_LOG = logging.getLogger(__name__)
+_TICK = 0.1
+
+
+class Gateway:
+    """Lives in one event loop. Implements ``posts.Crew``."""
+
+    def __init__(self, plan: ServingPlan, desk: Desk, policy: RequestPolicy, meters: ServingMeters) -> None:
+        self._plan, self._desk, self._policy, self.meters = plan, desk, policy, meters
+        self._watts = {unit.kind: unit.watts for unit in plan.units}
+        self._exchanges = dict[int, Exchange]()
+        self._links: dict[int, Link] = {}
+        """By unit."""
+        self.signatures = dict[str, tuple[tuple[Signature, ...], tuple[Signature, ...]]]()
+        """Inputs and outputs of the models that some unit has loaded."""
+        self._loop = asyncio.get_running_loop()
+        self._decision: asyncio.Handle | None = None
+        self._next: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nobody waits for anything."""
+        return not self._exchanges
+
+    @property
+    def ready(self) -> bool:
+        """Every model has a unit that is up."""
+        return all(self.serves(model) for model in range(len(self._plan.models)))
+
+    def serves(self, model: int) -> bool:
+        """Whether a unit that runs this model is up."""
+        kinds = self._desk.system.kind
+        return any(not math.isnan(self._desk.estimates.seconds(model, int(kinds[unit]))) for unit in self._links)
+
+    def ask(self, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview]) -> Exchange:
+        """Let a request in. Raises ``Refusal``."""
+        now = monotonic()
+        exchange = Exchange(wish.tenant, wish.model, now, header, content, self._loop.create_future())
+        exchange.number = self._desk.admit(wish, now)
+        self._exchanges[exchange.number] = exchange
+        self._wake()
+        return exchange
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """Who sent it has gone."""
+        if self._exchanges.pop(exchange.number, None) is None:
+            return
+        unit = self._desk.withdraw(exchange.number)
+        if unit is not None and unit in self._links:
+            self._links[unit].send({"drop": exchange.number})
+        self._count(exchange, "gone")
+
+    def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
+        """See ``posts.Crew``."""
+        names = [model.name for model in self._plan.models]
+        for name, found in models.items():
+            self.signatures[name] = (_signatures(found["inputs"]), _signatures(found["outputs"]))
+            if found.get("seconds") is not None:
+                kind = int(self._desk.system.kind[seat.units[0]])
+                self._desk.estimates.begin_with(names.index(name), kind, float(found["seconds"]))
+        link.hear = lambda header, data: self._hear(seat, header, data)
+        for unit in seat.units:
+            self._links[unit] = link
+            self._desk.raise_unit(unit)
+        self.meters.up.labels(seat.name).set(1)
+        self._wake()
+
+    def went(self, seat: Seat, *, coming: bool) -> None:
+        """See ``posts.Crew``."""
+        if seat.units[0] in self._links:
+            self.meters.restarts.labels(seat.name).inc()
+        self.meters.up.labels(seat.name).set(0)
+        for unit in seat.units:
+            self._links.pop(unit, None)
+            request = self._desk.lower_unit(unit, monotonic(), coming=coming)
+            if request is not None:
+                self._give_up(request, GivenUp(502, "the worker ended while it worked on this request"))
+        self._wake()
+
+    async def watch(self, kill: Callable[[int], None]) -> None:
+        """Look after requests that wait, or run, for too long; until it is cancelled."""
+        longest = self._plan.queue.longest_wait
+        while True:
+            now = monotonic()
+            for request in self._desk.overdue(now):
+                self._give_up(
+                    request, GivenUp(504, f"no unit was free within {longest:g} s", self._desk.backlog())
+                )
+            for unit in self._desk.hanging(now, self._plan.workers.answer_within):
+                kill(unit)
+            self.meters.waiting.set(self._desk.waiting)
+            self.meters.running.set(self._desk.running)
+            await asyncio.sleep(_TICK)
+
+    def _wake(self) -> None:
+        """Decide once all that has happened at this instant is known."""
+        if self._decision is None:
+            self._decision = self._loop.call_soon(self._decide)
+
+    def _decide(self) -> None:
+        self._decision = None
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if not self._desk.waiting:
+            return
+        for start in self._starts():
+            self._start(start)
+        if self._policy.period and self._desk.waiting:
+            self._next = self._loop.call_later(self._policy.period, self._wake)
+
+    def _starts(self) -> list[Start]:
+        """By the policy; where it fails, first come, first served."""
+        now = monotonic()
+        view = self._desk.view(now)
+        try:
+            starts = self._desk.obey(self._policy.decide(view), now)
+        except Exception as error:
+            self.meters.policy_faults.inc()
+            if isinstance(error, BadDispatch):
+                _LOG.error("policy %s: %s; first come, first served", self._policy.name, error)
+            else:
+                _LOG.exception("policy %s has failed; first come, first served", self._policy.name)
+            return self._desk.obey(first_come(self._desk.view(now)), now)
+        self.meters.decision.observe(monotonic() - now)
+        return starts
+
+    def _start(self, start: Start) -> None:
+        exchange, link = self._exchanges[start.request], self._links[start.unit]
+        exchange.began = monotonic()
+        exchange.unit = self._desk.system.names[start.unit]
+        link.send({**exchange.header, "number": start.request}, *exchange.content)
+
+    def _hear(self, seat: Seat, header: dict[str, Any], data: memoryview) -> None:
+        """A worker speaks about one of its requests."""
+        number = int(header["number"])
+        unit = self._desk.unit_of(number)
+        if unit not in seat.units:
+            return
+        assert unit is not None
+        exchange = self._exchanges.get(number)
+        if header["say"] == "end":
+            self._end(unit, exchange, header, data)
+        elif exchange is not None:
+            self._continue(exchange, header, data)
+
+    def _continue(self, exchange: Exchange, header: dict[str, Any], data: memoryview) -> None:
+        self._desk.begun(exchange.number, monotonic())
+        if exchange.parts is None:
+            exchange.parts = asyncio.Queue()
+            exchange.reply(header, memoryview(b""))
+        exchange.parts.put_nowait(data)
+
+    def _end(self, unit: int, exchange: Exchange | None, header: dict[str, Any], data: memoryview) -> None:
+        now = monotonic()
+        faulty = "status" in header
+        kept = not faulty and self._desk.answered(unit, now)
+        if faulty:
+            self._desk.rejected(unit)
+        self._wake()
+        if exchange is None:
+            return
+        del self._exchanges[exchange.number]
+        self._account(exchange, unit, now)
+        self._count(exchange, "faulty" if faulty else "kept" if kept else "late")
+        if faulty:
+            exchange.fail(GivenUp(int(header["status"]), str(header["why"])))
+        elif exchange.parts is not None:
+            exchange.parts.put_nowait(None)
+        else:
+            exchange.reply(header, data)
+
+    def _give_up(self, request: int, refusal: GivenUp) -> None:
+        exchange = self._exchanges.pop(request)
+        self._count(exchange, "failed")
+        exchange.fail(refusal)
+
+    def _account(self, exchange: Exchange, unit: int, now: float) -> None:
+        system, tenant = self._desk.system, self._plan.tenants[exchange.tenant].name
+        kind = self._desk.estimates.table.kinds[system.kind[unit]]
+        model = self._plan.models[exchange.model].name
+        self.meters.began(tenant, exchange.began - exchange.arrival)
+        self.meters.worked(tenant, model, system.names[unit], now - exchange.began, self._watts[kind])
+
+    def _count(self, exchange: Exchange, result: str) -> None:
+        tenant, model = self._plan.tenants[exchange.tenant].name, self._plan.models[exchange.model].name
+        self.meters.ended(tenant, model, result, monotonic() - exchange.arrival)
+
+
+def _signatures(documents: list[dict[str, Any]]) -> tuple[Signature, ...]:
+    return tuple(Signature.of(document) for document in documents)

@@ -1,0 +1,130 @@
+"""Where workers connect, and what is said to each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving.frames import Assembler, BadFrame, frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GREETING = 1 << 16
+"""Bytes that are taken from who has not proved anything yet."""
+_GREETED_WITHIN = 10.0
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
+"""A node that is gone without a word is noticed after some ten seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A worker that was started and has not connected yet."""
+
+    secret: str
+    setup: dict[str, Any]
+    ready: asyncio.Future[tuple[Link, dict[str, Any]]]
+    """The link, and what the worker says of each model."""
+
+
+class Gate:
+    """Listens for workers, and lets in those that are expected."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, Expected] = {}
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def open(self, host: str, named: str) -> None:
+        """Listen at ``host``, on any free port; workers find it as ``named``."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Link(self._expected.get), host, 0)
+        self.address = f"{named}:{self._server.sockets[0].getsockname()[1]}"
+
+    def close(self) -> None:
+        """Nobody else is let in; links that are there stay."""
+        if self._server is not None:
+            self._server.close()
+
+    def expect(self, unit: str, secret: str, setup: dict[str, Any]) -> Expected:
+        """From now on, and nobody with an older secret."""
+        expected = Expected(secret, setup, asyncio.get_running_loop().create_future())
+        self._expected[unit] = expected
+        return expected
+
+
+class Link(asyncio.Protocol):
+    """One worker's connection: first who it is, then what it has loaded, then answers."""
+
+    def __init__(self, find: Callable[[str], Expected | None]) -> None:
+        self._find = find
+        self._frames = Assembler(_GREETING)
+        self._challenge = proof.fresh()
+        self._expected: Expected | None = None
+        self._transport: asyncio.Transport | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.hear: Callable[[dict[str, Any], memoryview], None] | None = None
+        """Called with each frame, once the worker is ready."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Challenge it."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._patience = asyncio.get_running_loop().call_later(_GREETED_WITHIN, self._be_patient_no_more)
+        self.send({"challenge": self._challenge})
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes; who does not speak the language is cut off."""
+        try:
+            for header, content in self._frames.feed(data):
+                self._take(header, content)
+        except (BadFrame, KeyError, TypeError, ValueError):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The worker has gone."""
+        del exc
+        if self._patience is not None:
+            self._patience.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def send(self, header: dict[str, Any], *parts: bytes | memoryview) -> None:
+        """What a link that has gone is told gets lost: ``closed`` says that it has."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.writelines(frame(header, *parts))
+
+    def abort(self) -> None:
+        """End it now."""
+        assert self._transport is not None
+        self._transport.abort()
+
+    def _take(self, header: dict[str, Any], content: memoryview) -> None:
+        if self._expected is None:
+            self._greet(header)
+        elif self.hear is None:
+            if not self._expected.ready.done():
+                self._expected.ready.set_result((self, dict(header["ready"])))
+        else:
+            self.hear(header, content)
+
+    def _greet(self, header: dict[str, Any]) -> None:
+        expected = self._find(str(header["unit"]))
+        if expected is None or not proof.proves(expected.secret, "worker", self._challenge, header["proof"]):
+            self.abort()
+            return
+        self._expected, self._frames.longest = expected, Assembler().longest
+        if self._patience is not None:
+            self._patience.cancel()
+        self.send({"proof": proof.prove(expected.secret, "gateway", str(header["challenge"]))} | expected.setup)
+
+    def _be_patient_no_more(self) -> None:
+        self.abort()

@@ -1,0 +1,160 @@
+"""Requests at random instants (Poisson), sent when they are due, whether or not answers come.
+
+A latency counts from when its request was due: one that could not be sent in time because the sender was held up
+has waited all the same (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from mirage.allocation.inference.serving.openinference import HEADER_LENGTH
+from mirage.allocation.inference.serving.tensors import DATATYPES, Signature, Tensor
+from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
+from mirage.domain.errors import MirageError
+
+_PATIENCE = 60.0
+_WARM = 8
+_FAILED = 0
+"""Instead of a status, where no answer came."""
+_QUANTILES = (0.5, 0.9, 0.99, 1.0)
+
+
+class NoTarget(MirageError):
+    """What shall be asked is not there; the text says what the server said."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """Whom to ask what, and how often."""
+
+    url: str
+    key: str
+    model: str
+    rate: float
+    """Requests a second."""
+    seconds: float
+    deadline_ms: float | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one request."""
+
+    due: float
+    seconds: float
+    status: int
+    queued: float
+    """Seconds that the gateway says it has waited for a unit."""
+    served: float
+    """Seconds that the worker says it has taken."""
+
+
+async def drive(plan: LoadPlan) -> list[Told]:
+    """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address)."""
+    upstream = Upstream(plan.url)
+    inquiry = await _inquiry(upstream, plan)
+    await asyncio.gather(*(_ask(upstream, inquiry, monotonic()) for _ in range(_WARM)))
+    chance, due, asked = random.Random(plan.seed), monotonic(), list[asyncio.Task[Told]]()  # noqa: S311 - a load
+    end = due + plan.seconds
+    while (due := due + chance.expovariate(plan.rate)) < end:
+        await asyncio.sleep(max(0.0, due - monotonic()))
+        asked.append(asyncio.create_task(_ask(upstream, inquiry, due)))
+    told = await asyncio.gather(*asked)
+    upstream.close()
+    return list(told)
+
+
+def summarize(plan: LoadPlan, told: list[Told]) -> dict[str, Any]:
+    """Figures, times in milliseconds. ``added``: the latency less what the worker took."""
+    good = [each for each in told if each.status == 200]
+    limit = math.inf if plan.deadline_ms is None else plan.deadline_ms / 1000
+    return {
+        "model": plan.model,
+        "rate": plan.rate,
+        "seconds": plan.seconds,
+        "requests": len(told),
+        "answered": len(good),
+        "statuses": {
+            str(status): count for status, count in sorted(Counter(each.status for each in told).items())
+        },
+        "kept": sum(each.seconds <= limit for each in good) / len(told) if told else None,
+        "latency_ms": _quantiles([each.seconds for each in good]),
+        "served_ms": _quantiles([each.served for each in good]),
+        "queued_ms": _quantiles([each.queued for each in good]),
+        "added_ms": _quantiles([each.seconds - each.served for each in good]),
+        "overhead_ms": _quantiles([each.seconds - each.served - each.queued for each in good]),
+    }
+
+
+def _quantiles(seconds: list[float]) -> dict[str, float]:
+    if not seconds:
+        return {}
+    found = np.quantile(np.array(seconds), _QUANTILES) * 1000
+    return {f"p{100 * q:g}": round(float(value), 3) for q, value in zip(_QUANTILES, found, strict=True)}
+
+
+async def _ask(upstream: Upstream, inquiry: Inquiry, due: float) -> Told:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            reply = await upstream.ask(inquiry)
+            try:
+                async for _ in reply.content:
+                    pass
+            finally:
+                reply.close()
+    except (Unreachable, CutOff, TimeoutError):
+        return Told(due, monotonic() - due, _FAILED, 0.0, 0.0)
+    seconds, headers = monotonic() - due, dict(reply.headers)
+    queued, served = (
+        float(headers.get(f"x-mirage-{name}-ms".encode(), 0)) / 1000 for name in ("queue", "service")
+    )
+    return Told(due, seconds, reply.status, queued, served)
+
+
+async def _inquiry(upstream: Upstream, plan: LoadPlan) -> Inquiry:
+    """Ones in every input, of length 1 where it is open; as bytes."""
+    own = [(b"Authorization", f"Bearer {plan.key}".encode())]
+    inputs = await _inputs(upstream, Inquiry("GET", f"/v2/models/{plan.model}", own, b""))
+    tensors = [_ones(each) for each in inputs]
+    documents = [each.document() | {"parameters": {"binary_data_size": len(each.data)}} for each in tensors]
+    head = json.dumps({"inputs": documents, "parameters": {"binary_data_output": True}}).encode()
+    own += [(HEADER_LENGTH.encode(), str(len(head)).encode()), (b"Content-Type", b"application/octet-stream")]
+    if plan.deadline_ms is not None:
+        own.append((b"X-Deadline-Ms", f"{plan.deadline_ms:g}".encode()))
+    body = b"".join((head, *(bytes(each.data) for each in tensors)))
+    return Inquiry("POST", f"/v2/models/{plan.model}/infer", own, body)
+
+
+async def _inputs(upstream: Upstream, inquiry: Inquiry) -> list[Signature]:
+    try:
+        reply = await upstream.ask(inquiry)
+        body = b"".join([part async for part in reply.content])
+        reply.close()
+    except (Unreachable, CutOff) as error:
+        raise NoTarget(f"{upstream.url} does not answer: {error}") from error
+    if reply.status != 200:
+        raise NoTarget(
+            f"{upstream.url}{inquiry.target}: status {reply.status}: {body[:300].decode(errors='replace')}"
+        )
+    found = [Signature.of(each) for each in json.loads(body)["inputs"]]
+    if not found:
+        raise NoTarget(
+            f"{upstream.url}{inquiry.target}: this model takes no tensors, or no unit has loaded it yet"
+        )
+    return found
+
+
+def _ones(signature: Signature) -> Tensor:
+    shape = tuple(max(1, size) for size in signature.shape)
+    return Tensor.of(signature.name, np.ones(shape, DATATYPES[signature.datatype]))

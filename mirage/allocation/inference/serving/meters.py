@@ -1,0 +1,79 @@
+"""What a gateway counts, for Prometheus: by tenant, model and unit, which its configuration names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+_DECISIONS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05)
+
+
+class ServingMeters:
+    """Counters, gauges and histograms of one gateway."""
+
+    def __init__(self, tenants: Sequence[str], models: Sequence[str]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"mirage_serving_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"mirage_serving_{name}", text, labels, buckets=bounds, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"mirage_serving_{name}", text, labels, registry=registry)
+
+        self._requests = counter(
+            "requests",
+            "Requests that were answered before their deadline (kept) or after it (late), given up by the gateway"
+            " (failed), faulty (faulty), or left by their sender (gone).",
+            "tenant", "model", "result",
+        )  # fmt: skip
+        self._refused = counter("refused", "Requests that were not let in, by HTTP status.", "tenant", "status")
+        self._latency = histogram(
+            "latency_seconds", "From the request to its answer.", _LATENCIES, "tenant", "model"
+        )
+        self._queued = histogram("queue_seconds", "From the request to its beginning.", _LATENCIES, "tenant")
+        self._joules = counter("energy_joules", "Estimate: watts of the kind of unit by time.", "tenant", "model")
+        self._busy = counter("unit_busy_seconds", "How long units worked on requests.", "unit")
+        self.up = gauge("unit_up", "Whether a unit is up.", "unit")
+        self.restarts = counter("worker_failures", "Times that workers ended on their own.", "unit")
+        self.waiting = gauge("waiting", "Requests that wait for a unit.")
+        self.running = gauge("running", "Requests on units.")
+        self.decision = histogram("decision_seconds", "How long the policy took to decide.", _DECISIONS)
+        self.policy_faults = counter("policy_faults", "Decisions that the policy failed at.")
+        for tenant in tenants:
+            for model in models:
+                for result in ("kept", "late", "failed"):
+                    self._requests.labels(tenant, model, result)
+
+    def ended(self, tenant: str, model: str, result: str, seconds: float) -> None:
+        """A request is through."""
+        self._requests.labels(tenant, model, result).inc()
+        if result in ("kept", "late"):
+            self._latency.labels(tenant, model).observe(seconds)
+
+    def refused(self, tenant: str, status: int) -> None:
+        """A request was not let in."""
+        self._refused.labels(tenant, str(status)).inc()
+
+    def began(self, tenant: str, seconds: float) -> None:
+        """A request has waited so long."""
+        self._queued.labels(tenant).observe(seconds)
+
+    def worked(self, tenant: str, model: str, unit: str, seconds: float, watts: float) -> None:
+        """A unit has worked on a request."""
+        self._busy.labels(unit).inc(seconds)
+        self._joules.labels(tenant, model).inc(seconds * watts)
+
+    def expose(self, accept: str) -> tuple[bytes, str]:
+        """The metrics, and how to call their format."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type

@@ -1,0 +1,116 @@
+"""ONNX networks as a worker runs them, one request after the other."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.tensors import DATATYPES, NAMES, Signature, Tensor, cut
+from mirage.domain.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WARM = 3
+_MEASURED = 5
+_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider"]}
+_ONNX_TYPES = {
+    "bool": "BOOL", "float16": "FP16", "float": "FP32", "double": "FP64",
+    **{f"{sign}int{bits}": f"{sign.upper()}INT{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+class Network:
+    """One loaded network."""
+
+    def __init__(self, path: str, threads: int, provider: str, warm: Mapping[str, Sequence[int]]) -> None:
+        """Load it and warm it up. Raises whatever the runtime raises: the worker cannot do its work then."""
+        runtime = _runtime()
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        self._session = runtime.InferenceSession(path, options, providers=_PROVIDERS[provider])
+        self.inputs = tuple(_signature(each) for each in self._session.get_inputs())
+        self.outputs = tuple(_signature(each) for each in self._session.get_outputs())
+        self.seconds = self._warm_up(warm)
+
+    def run(self, tensors: Sequence[Tensor], outputs: Sequence[str]) -> list[Tensor]:
+        """The outputs of these names, or all."""
+        names = list(outputs) or [each.name for each in self.outputs]
+        found = self._session.run(names, {tensor.name: tensor.array() for tensor in tensors})
+        return [Tensor.of(name, array) for name, array in zip(names, found, strict=True)]
+
+    def _warm_up(self, warm: Mapping[str, Sequence[int]]) -> float:
+        """The median of a few runs on zeros, in seconds."""
+        shapes = {
+            each.name: tuple(warm.get(each.name, [max(1, size) for size in each.shape])) for each in self.inputs
+        }
+        zeros = [
+            Tensor.of(each.name, np.zeros(shapes[each.name], DATATYPES[each.datatype])) for each in self.inputs
+        ]
+        seconds = []
+        for _ in range(_WARM + _MEASURED):
+            began = time.perf_counter()
+            self.run(zeros, ())
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds[_WARM:]))
+
+
+class Networks:
+    """All that a worker serves."""
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        """``setup``: ``models`` (name, onnx, warm), ``threads``, ``provider``."""
+        self._networks = {
+            model["name"]: Network(model["onnx"], setup["threads"], setup["provider"], model.get("warm", {}))
+            for model in setup["models"]
+        }
+
+    def signatures(self) -> dict[str, Any]:
+        """What the gateway is told of each model."""
+        return {
+            name: {
+                "seconds": network.seconds,
+                "inputs": [each.document() for each in network.inputs],
+                "outputs": [each.document() for each in network.outputs],
+            }
+            for name, network in self._networks.items()
+        }
+
+    def run(self, header: Mapping[str, Any], data: memoryview) -> tuple[dict[str, Any], list[memoryview]]:
+        """The answer to one request, and the bytes that go with it. A network's own words on a fault go back."""
+        end, began = {"say": "end", "number": header["number"]}, time.perf_counter()
+        try:
+            tensors = self._networks[header["model"]].run(cut(header["inputs"], data), header["outputs"])
+        except (Refusal, KeyError) as error:
+            return end | {"status": 400, "why": str(error)}, []
+        except Exception as error:  # onnxruntime raises classes of its own, and the worker goes on
+            return end | {"status": 500, "why": _first_line(error)}, []
+        documents = [tensor.document() for tensor in tensors]
+        answer = end | {"seconds": time.perf_counter() - began, "outputs": documents}
+        return answer, [tensor.data for tensor in tensors]
+
+
+def _signature(found: Any) -> Signature:
+    """Dimensions that are open are named or ``None`` in the file."""
+    inner = found.type.removeprefix("tensor(").removesuffix(")")
+    if inner not in _ONNX_TYPES:
+        raise TypeError(f"{found.name!r} is a {found.type}; tensors of numbers alone are served")
+    assert _ONNX_TYPES[inner] in NAMES.values()
+    return Signature(
+        found.name, _ONNX_TYPES[inner], tuple(size if isinstance(size, int) else -1 for size in found.shape)
+    )
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("running networks", "onnx") from error
+    return onnxruntime
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500]

@@ -1,0 +1,69 @@
+"""OpenAI's interface: passed on to the server of the model, on the unit that the policy chooses."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+
+from mirage.allocation.inference.serving.bodies import Streamed, key_of, read_body
+from mirage.allocation.inference.serving.openinference import read_object
+from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.service import DEADLINE, Service, trace_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+    from mirage.allocation.inference.serving.refusals import GivenUp
+
+
+async def list_models(request: Request) -> Response:
+    """``GET /v1/models``."""
+    service: Service = request.app.state.service
+    row = service.tenants.find(key_of(request))
+    models = [{"id": model.name, "object": "model", "owned_by": "mirage"} for model in service.models_of(row)]
+    return JSONResponse({"object": "list", "data": models})
+
+
+async def complete(request: Request) -> Response:
+    """``POST /v1/completions`` and ``/v1/chat/completions``."""
+    service: Service = request.app.state.service
+    with ExitStack() as stack:
+        tenant = stack.enter_context(service.admitted(request))
+        document = read_object(await read_body(request, service.plan.gateway.largest_body))
+        model = _model(service, tenant, document.get("model"))
+        name, served_as = service.plan.models[model].name, service.plan.models[model].served_as
+        header = {"model": name, "path": request.url.path, "stream": document.get("stream") is True}
+        wish = service.wish(tenant, model, request.headers.get(DEADLINE))
+        content = json.dumps(document | {"model": served_as}).encode()
+        exchange, answer = await service.answer(request, wish, header, [content])
+        headers = {"Content-Type": str(answer.header.get("type", "application/json"))} | trace_of(answer)
+        status = int(answer.header.get("http", 200))
+        if answer.parts is None:
+            return Response(bytes(answer.data), status, headers=headers)
+        stack.callback(service.gateway.withdraw, exchange)
+        return Streamed(_parts(answer.parts), status, headers, stack.pop_all().close)
+
+
+def _model(service: Service, tenant: int, name: object) -> int:
+    if not isinstance(name, str):
+        raise Refusal(400, "model: say which one")
+    row = service.model(tenant, name)
+    if service.plan.models[row].onnx is not None:
+        raise Refusal(400, f"model {name!r} answers tensors: POST /v2/models/{name}/infer")
+    return row
+
+
+async def _parts(parts: asyncio.Queue[memoryview | GivenUp | None]) -> AsyncIterator[bytes]:
+    """What has begun can only be broken off: in the words of the protocol, and then for good."""
+    while (part := await parts.get()) is not None:
+        if not isinstance(part, memoryview):
+            error = {"error": {"message": str(part), "type": "server_error"}}
+            yield f"data: {json.dumps(error)}\n\n".encode()
+            return
+        yield bytes(part)

@@ -1,0 +1,215 @@
+"""One gateway from its beginning to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving.addressbook import Address, StateFolder
+from mirage.allocation.inference.serving.app import create_app
+from mirage.allocation.inference.serving.configfile import digest_of
+from mirage.allocation.inference.serving.desk import Desk
+from mirage.allocation.inference.serving.doors import Doors
+from mirage.allocation.inference.serving.gateway import Gateway
+from mirage.allocation.inference.serving.links import Gate
+from mirage.allocation.inference.serving.meters import ServingMeters
+from mirage.allocation.inference.serving.posts import Post, Workshop
+from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
+from mirage.allocation.inference.serving.service import Service
+from mirage.allocation.inference.serving.succession import take_over
+from mirage.allocation.inference.serving.tenants import Tenants
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.allocation.engine.run import Place
+    from mirage.allocation.inference.serving.plan import GatewayPlan, ServingPlan
+    from mirage.allocation.inference.serving.posts import Seat
+    from mirage.ports import RequestPolicy
+
+_LOOK = 0.1
+_LINGER = 10.0
+"""Seconds without a request to forward after which a gateway that has handed over leaves."""
+_LAST = 15.0
+"""Seconds before the allocation's end at which nothing new is begun."""
+_KEEP_EVERY = 30.0
+_WAITING = 1024
+_TOLD = (signal.SIGTERM, signal.SIGINT)
+
+
+class Running:
+    """A gateway at work, in the event loop that makes it."""
+
+    def __init__(
+        self, plan: ServingPlan, place: Place, policy: RequestPolicy, here: str, say: Callable[[str], None]
+    ) -> None:
+        """``here``: this node's name. Raises ``ConfigError``."""
+        self._plan, self._place, self._say = plan, place, say
+        self._loop = asyncio.get_running_loop()
+        self._folder = StateFolder(plan.gateway.state)
+        self._folder.make()
+        seats = seats_of(plan, place.allocation.nodes, here)
+        estimates = estimates_of(plan, self._folder.read_learnt())
+        self._desk = Desk(system_of(plan), estimates, len(plan.tenants), plan.queue.most, plan.queue.longest_wait)
+        meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
+        policy.begin()
+        policy.decide(self._desk.view(time.monotonic()))  # compiled policies are compiled before anybody waits
+        self.gateway = Gateway(plan, self._desk, policy, meters)
+        self.token = proof.fresh()
+        operators = (*plan.gateway.operators, digest_of(self.token))
+        tenants = Tenants(plan.tenants, operators, time.monotonic())
+        self.doors = Doors(time.monotonic)
+        self._app = create_app(Service(plan, self.gateway, tenants, self.doors, time.monotonic))
+        self._seats: list[Seat] = seats
+        self.posts = list[Post]()
+        self._gate = Gate()
+        self._hands = ThreadPoolExecutor(1, "engine")
+        self._told = list[str]()
+        self.url = ""
+
+    async def run(self) -> int:
+        """Until it has handed over, is told to end, or the allocation ends; the exit code."""
+        sockets, server = [listen(self._plan.gateway)], _server(self._app, self._plan.gateway)
+        self.url = url_of(self._plan.gateway, sockets[0])
+        await self._open_gate()
+        self._obey_signals()
+        workshop = self._workshop()
+        self.posts = [Post(seat, workshop, self.gateway) for seat in self._seats]
+        tasks = [asyncio.create_task(post.keep()) for post in self.posts]
+        tasks.append(asyncio.create_task(self.gateway.watch(self._kill)))
+        serving = asyncio.create_task(server.serve(sockets))
+        self._say(f"{len(self.posts)} workers are being started; the gateway listens on {self.url}")
+        try:
+            return await self._live(serving)
+        finally:
+            server.should_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+            await _end(tasks)
+            self._gate.close()
+            self._hands.shutdown(wait=False)
+            self._folder.write_learnt(self._desk.estimates.document())
+
+    async def _live(self, serving: asyncio.Task[None]) -> int:
+        taken_over, kept = False, time.monotonic()
+        while not self._is_over():
+            if serving.done():
+                await serving
+                raise ConfigError("gateway.listen", "the HTTP server has ended on its own")
+            if not taken_over and self.gateway.ready and self.doors.open:
+                taken_over = True
+                self._say(await take_over(self._folder, Address(self.url, self.token)))
+            if time.monotonic() - kept > _KEEP_EVERY:
+                kept = time.monotonic()
+                self._folder.write_learnt(self._desk.estimates.document())
+            if self._must_end() and self.doors.open:
+                self._say("nothing new is begun; those that wait are still answered")
+                self.doors.drain(None)
+            await asyncio.sleep(_LOOK)
+        self._say("the gateway ends")
+        return 0
+
+    def _is_over(self) -> bool:
+        if sum(name != "SIGUSR1" for name in self._told) > 1:
+            return True
+        if self.doors.open or not self.gateway.idle:
+            return False
+        return self._must_end() or time.monotonic() - self.doors.forwarded_at > _LINGER
+
+    def _must_end(self) -> bool:
+        """A warning alone is no reason while the successor is not there."""
+        end = self._place.allocation.end
+        return any(name != "SIGUSR1" for name in self._told) or (end is not None and time.time() > end - _LAST)
+
+    def _kill(self, unit: int) -> None:
+        for post in self.posts:
+            if unit in post.seat.units:
+                self._say(f"unit {post.seat.name}: its worker hangs")
+                post.kill()
+
+    async def _open_gate(self) -> None:
+        """Workers may be on other nodes where srun starts them."""
+        if self._place.engine.name == "srun":
+            await self._gate.open("0.0.0.0", socket.gethostname())  # noqa: S104 - who connects must prove itself
+        else:
+            await self._gate.open("127.0.0.1", "127.0.0.1")
+
+    def _workshop(self) -> Workshop:
+        folder = self._folder.path / "links" / f"{time.time_ns():x}.{os.getpid()}"
+        folder.mkdir(mode=0o700, parents=True)
+        return Workshop(
+            self._place.engine, self._hands, self._gate, folder, self._plan.workers.ready_within, self._say
+        )
+
+    def _obey_signals(self) -> None:
+        for number in (signal.SIGUSR1, *_TOLD):
+            self._loop.add_signal_handler(number, self._told.append, signal.Signals(number).name)
+
+
+def listen(plan: GatewayPlan) -> socket.socket:
+    """A listening socket. Raises ``ConfigError``."""
+    listening = socket.socket(socket.AF_INET6 if ":" in plan.host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((plan.host, plan.port))
+        listening.listen(_WAITING)
+    except OSError as error:
+        listening.close()
+        raise ConfigError("gateway.listen", f"{plan.host}:{plan.port} cannot be had: {error.strerror}") from error
+    return listening
+
+
+def url_of(plan: GatewayPlan, listening: socket.socket) -> str:
+    """Where others find it."""
+    host = socket.gethostname() if plan.host in ("0.0.0.0", "::") else plan.host  # noqa: S104 - not bound here
+    host = f"[{host}]" if ":" in host else host
+    return f"{'https' if plan.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
+
+
+class _Server(uvicorn.Server):
+    """Signals are the gateway's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None."""
+        yield
+
+
+def _server(app: object, plan: GatewayPlan) -> uvicorn.Server:
+    tls = (
+        {"ssl_certfile": plan.certificate, "ssl_keyfile": plan.certificate_key or None} if plan.certificate else {}
+    )
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=75,
+        backlog=_WAITING,
+        **tls,  # type: ignore[arg-type]
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("gateway.certificate", f"it cannot be used with its key: {error}") from error
+    return _Server(config)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,115 @@
+"""Which worker stands where, and the system of units that the policy sees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirage.allocation.inference.serving.estimates import Estimates
+from mirage.allocation.inference.serving.posts import Seat
+from mirage.domain.errors import ConfigError
+from mirage.domain.units import UnitSystem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mirage.allocation.engine.discovery import NodeFound
+    from mirage.allocation.inference.serving.plan import ModelPlan, ServingPlan, UnitPlan
+
+_WORKER = (sys.executable, "-m", "mirage.allocation.inference.serving.worker")
+
+
+def kinds_of(plan: ServingPlan) -> tuple[str, ...]:
+    """Kinds of units, in the file's order."""
+    return tuple(dict.fromkeys(unit.kind for unit in plan.units))
+
+
+def system_of(plan: ServingPlan) -> UnitSystem:
+    """One row for each request that a unit takes at once."""
+    kinds, names, kind, idle = kinds_of(plan), list[str](), list[int](), {}
+    for unit in plan.units:
+        for worker in unit.names:
+            names += [worker] if unit.slots == 1 else [f"{worker}/{slot}" for slot in range(unit.slots)]
+        kind += [kinds.index(unit.kind)] * (unit.count * unit.slots)
+        idle[unit.kind] = unit.idle_watts
+    return UnitSystem(
+        tuple(names), np.array(kind, np.int32), math.inf, np.array([idle[name] for name in kinds], np.float64)
+    )
+
+
+def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -> Estimates:
+    """What is believed at first: what an earlier gateway has measured, else what the file says."""
+    kinds, models = kinds_of(plan), [model.name for model in plan.models]
+    able = np.zeros((len(models), len(kinds)), np.bool_)
+    watts = np.zeros(len(kinds))
+    for unit in plan.units:
+        column = kinds.index(unit.kind)
+        watts[column] = unit.watts
+        able[[models.index(name) for name in unit.models], column] = True
+    said = {(m.name, kind): m.expected for m in plan.models for kind in kinds if m.expected is not None}
+    found = {(model, kind): seconds for model, of in learnt.items() for kind, seconds in of.items()}
+    return Estimates(models, kinds, able, watts, said | found)
+
+
+def seats_of(plan: ServingPlan, nodes: Sequence[NodeFound], here: str) -> list[Seat]:
+    """``here``: the node of those workers that stand on no device. Raises ``ConfigError``."""
+    free = {device: _devices(nodes, device) for device in {unit.device for unit in plan.units if unit.device}}
+    taken = set[tuple[str, str, int]]()
+    models = {model.name: model for model in plan.models}
+    rows = itertools.count()
+    seats = []
+    for unit in plan.units:
+        for number, name in enumerate(unit.names):
+            node, device = _take(unit, number, free, taken) if unit.device else (here, None)
+            own = tuple(itertools.islice(rows, unit.slots))
+            command = unit.command or _WORKER
+            seats.append(Seat(name, node, device, command, _setup(unit, models), own))
+    return seats
+
+
+def _take(
+    unit: UnitPlan,
+    number: int,
+    free: Mapping[str, Iterator[tuple[str, str, int]]],
+    taken: set[tuple[str, str, int]],
+) -> tuple[str, tuple[str, int]]:
+    """The next device of the kind that nobody has."""
+    found = next((place for place in free[unit.device] if place not in taken), None)
+    if found is None:
+        raise ConfigError(
+            f"unit {unit.name!r}",
+            f"{unit.count} of them want a device {unit.device!r} each; there are {number} left in this allocation",
+        )
+    taken.add(found)
+    node, kind, index = found
+    return node, (kind, index)
+
+
+def _devices(nodes: Sequence[NodeFound], wanted: str) -> Iterator[tuple[str, str, int]]:
+    """``gpu`` is any of the generic resource, ``gpu:a100`` one of that type."""
+    return (
+        (node.name, device.kind, device.index)
+        for node in nodes
+        for device in node.devices
+        if wanted in (device.kind, device.kind.partition(":")[0])
+    )
+
+
+def _setup(unit: UnitPlan, models: Mapping[str, ModelPlan]) -> dict[str, Any]:
+    return {
+        "models": [_loaded(models[name]) for name in unit.models],
+        "threads": unit.threads,
+        "provider": unit.provider,
+        "slots": unit.slots,
+    }
+
+
+def _loaded(model: ModelPlan) -> dict[str, Any]:
+    if model.onnx is None:
+        return {"name": model.name, "backend": list(model.backend)}
+    warm = {name: list(shape) for name, shape in model.warm.items()}
+    return {"name": model.name, "onnx": str(model.onnx), "warm": warm}

@@ -1,0 +1,89 @@
+"""The process on a unit: ``python -m mirage.allocation.inference.serving.worker``.
+
+It connects to its gateway, which proves itself and says what to load; it loads, warms up, says how long a request
+of each model takes, and answers requests until the connection ends. It outlives no gateway.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving.frames import receive, send
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.allocation.inference.serving.serverwatch import ServerWatch
+
+_CONNECT = 30.0
+_GREETING = 1 << 16
+
+
+class NotOurs(Exception):
+    """Whoever listens there is not the gateway that has started this worker."""
+
+
+def main() -> int:
+    """The exit code: 0 when the gateway has ended the connection."""
+    try:
+        connection, setup = connect(os.environ)
+    except (KeyError, OSError, EOFError, NotOurs) as error:
+        sys.stderr.write(f"no gateway: {type(error).__name__}: {error}\n")
+        return 1
+    with connection:
+        try:
+            serve(connection, setup)
+        except (EOFError, ConnectionError):
+            return 0
+    return 0
+
+
+def connect(environment: Mapping[str, str]) -> tuple[socket.socket, dict[str, Any]]:
+    """The connection, and what the gateway wants loaded. Raises ``NotOurs``."""
+    host, _, port = environment[proof.GATE].rpartition(":")
+    secret, name = environment[proof.SECRET], environment[proof.NAME]
+    connection = socket.create_connection((host, int(port)), _CONNECT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    challenge, mine = receive(connection, _GREETING)[0], proof.fresh()
+    answer = proof.prove(secret, "worker", str(challenge.get("challenge")))
+    send(connection, {"unit": name, "proof": answer, "challenge": mine})
+    setup, _ = receive(connection, _GREETING)
+    if not proof.proves(secret, "gateway", mine, setup.get("proof")):
+        raise NotOurs(f"{host}:{port} could not prove that it is our gateway")
+    connection.settimeout(None)
+    return connection, setup
+
+
+def serve(connection: socket.socket, setup: dict[str, Any]) -> None:
+    """Load, say so, answer. Raises ``EOFError`` when the gateway has gone."""
+    if any("backend" in model for model in setup["models"]):
+        from mirage.allocation.inference.serving.serverwatch import ServerWatch
+
+        with ServerWatch(connection, setup) as watch:
+            _serve_server(connection, watch)
+        return
+    from mirage.allocation.inference.serving.networks import Networks
+
+    networks = Networks(setup)
+    send(connection, {"ready": networks.signatures()})
+    while True:
+        header, data = receive(connection)
+        if "model" in header:
+            answer, parts = networks.run(header, data)
+            send(connection, answer, *parts)
+
+
+def _serve_server(connection: socket.socket, watch: ServerWatch) -> None:
+    watch.wait_until_ready()
+    send(connection, {"ready": watch.signatures()})
+    while True:
+        header, data = receive(connection)
+        watch.take(header, data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

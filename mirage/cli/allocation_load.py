@@ -1,0 +1,77 @@
+"""``mirage allocation load``: how a gateway answers at a rate."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mirage.cli.asking import AsJson
+from mirage.domain.errors import ConfigError
+
+KEY_VARIABLE = "MIRAGE_SERVING_KEY"
+
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="The gateway, such as http://127.0.0.1:8800.")]
+Model = Annotated[str, typer.Option(metavar="NAME", help="Which model to ask.")]
+Rate = Annotated[float, typer.Option(min=0.01, max=100_000, help="Requests a second, at random instants.")]
+Seconds = Annotated[float, typer.Option(min=0.1, max=86_400, help="For how long.")]
+Deadline = Annotated[float | None, typer.Option(min=0.001, help="Deadline of each, from when it is due.")]
+KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help=f"The API key; else ${KEY_VARIABLE}.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the instants.")]
+
+
+def load_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    url: Url,
+    *,
+    model: Model,
+    rate: Rate = 100.0,
+    seconds: Seconds = 10.0,
+    deadline_ms: Deadline = None,
+    key_file: KeyFile = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a gateway at a steady mean rate, whether or not answers come, and say how it answers."""
+    import asyncio
+
+    import uvloop
+
+    from mirage.allocation.inference.serving.loading import LoadPlan, drive, summarize
+
+    plan = LoadPlan(url, _key(key_file), model, rate, seconds, deadline_ms, seed)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            document = summarize(plan, runner.run(drive(plan)))
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="URL") from error
+    typer.echo(json.dumps(document)) if as_json else _show(document)
+
+
+def _key(path: Path | None) -> str:
+    if path is None:
+        key = os.environ.get(KEY_VARIABLE, "")
+        if not key:
+            raise ConfigError("key-file", f"give the API key's file, or ${KEY_VARIABLE}")
+        return key
+    try:
+        return path.read_text(encoding="utf-8").split()[0]
+    except (OSError, IndexError) as error:
+        raise ConfigError(str(path), "no API key can be read from it") from error
+
+
+def _show(document: dict[str, Any]) -> None:
+    from mirage.cli.columns import print_table
+
+    statuses = ", ".join(f"{count} x {status}" for status, count in document["statuses"].items())
+    typer.echo(f"{document['requests']} requests at {document['rate']:g} a second: {statuses or 'none'}")
+    if document["kept"] is not None:
+        typer.echo(f"answered within the deadline: {document['kept']:.2%}")
+    names = ("latency_ms", "served_ms", "queued_ms", "added_ms", "overhead_ms")
+    quantiles = list(document["latency_ms"])
+    rows = [("MILLISECONDS", *quantiles)]
+    rows += [(name.removesuffix("_ms"), *(f"{document[name][q]:.2f}" for q in quantiles)) for name in names]
+    print_table(rows)
