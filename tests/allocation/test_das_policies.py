@@ -13,7 +13,8 @@ pytest.importorskip("onnx", reason="agents are exported by onnx")
 
 from das_views import instant, pool_of  # noqa: E402
 
-from mirage.allocation.ddl.das.artifact import MANIFEST, ORDERING, PLACEMENT, read_artifact, write_artifact  # noqa: E402
+from mirage.allocation.artifact import MANIFEST  # noqa: E402
+from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, read_artifact, write_artifact  # noqa: E402
 from mirage.allocation.ddl.das.policies import das_placer  # noqa: E402
 from mirage.allocation.ddl.generator import Mix, ModelClass, draw_tasks  # noqa: E402
 from mirage.allocation.ddl.registry import ordering, placer  # noqa: E402

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, rea
 from mirage.allocation.ddl.das.choosing import Settling, with_room
 from mirage.allocation.ddl.das.kernel import posterior_weights, walk, walked_mean
 from mirage.allocation.ddl.das.sight import EYE, Sight
-from mirage.domain.errors import ArtifactMismatch, MissingExtra
+from mirage.allocation.graph import Graph
 
 if TYPE_CHECKING:
     from mirage.domain.pool import Placement, PoolView
@@ -88,32 +88,6 @@ class DasPlacer:
             weights = posterior_weights(past, sight.felt, noise)
             affinity += walked_mean(labels[:count], likeness[:count], sight.switch, decay, weights)
         return affinity, patience[:count].astype(np.float64)
-
-
-class Graph:
-    """An ONNX graph on one thread."""
-
-    def __init__(self, content: bytes, path: Path) -> None:
-        """Raises ``ArtifactMismatch`` where it cannot be loaded, ``MissingExtra``."""
-        try:
-            import onnxruntime
-        except ModuleNotFoundError:
-            raise MissingExtra("trained agents", "onnx") from None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own kinds are many
-            raise ArtifactMismatch(str(path), f"cannot be loaded: {error}; train the agents again") from error
-        self._inputs = {one.name for one in self._session.get_inputs()}
-
-    def run(self, **inputs: Float32) -> list[Float32]:
-        """Its outputs; what it does not read is left out. Raises ``ValueError`` where they are not finite."""
-        outputs: list[Float32] = self._session.run(None, {k: v for k, v in inputs.items() if k in self._inputs})
-        if not all(np.isfinite(output).all() for output in outputs):
-            raise ValueError("the agents' answer is not finite: train them again")
-        return outputs
 
 
 def das_ordering(folder: str) -> DasOrdering:

@@ -1,0 +1,41 @@
+"""A trained network as it is used: an ONNX graph on one thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import ArtifactMismatch, MissingExtra
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Float32 = NDArray[np.float32]
+
+
+class Graph:
+    """An ONNX graph on one thread."""
+
+    def __init__(self, content: bytes, path: Path) -> None:
+        """Raises ``ArtifactMismatch`` where it cannot be loaded, ``MissingExtra``."""
+        try:
+            import onnxruntime
+        except ModuleNotFoundError:
+            raise MissingExtra("trained agents", "onnx") from None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's own kinds are many
+            raise ArtifactMismatch(str(path), f"cannot be loaded: {error}; train the agents again") from error
+        self._inputs = {one.name for one in self._session.get_inputs()}
+
+    def run(self, **inputs: Float32) -> list[Float32]:
+        """Its outputs; what it does not read is left out. Raises ``ValueError`` where they are not finite."""
+        outputs: list[Float32] = self._session.run(None, {k: v for k, v in inputs.items() if k in self._inputs})
+        if not all(np.isfinite(output).all() for output in outputs):
+            raise ValueError("the agents' answer is not finite: train them again")
+        return outputs
