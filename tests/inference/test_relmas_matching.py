@@ -16,7 +16,7 @@ from mirage.allocation.inference.kernel.scored import EXAMINED, decide_scored
 if TYPE_CHECKING:
     from mirage.allocation.inference.kernel.look import Look
 
-PLAIN = np.array([1.0, 4.0, 0.0, 0.0])
+PLAIN = np.array([1.0, 4.0, 0.0, 0.0, 1.0])
 
 
 def matched(look: Look, now: float, kept: np.ndarray, parameters: np.ndarray = PLAIN) -> list[tuple[int, int]]:
@@ -31,7 +31,7 @@ def nothing(look: Look) -> np.ndarray:
 
 def slowly(look: Look, now: float, kept: np.ndarray, parameters: np.ndarray) -> list[tuple[int, int]]:
     """From the module's description alone, with lists and sorting."""
-    density, reach, hopping, crowding = parameters
+    density, reach, hopping, crowding, holding = parameters
     stretch = 1 + crowding * max(sum(look.drawn) / look.bandwidth - 1, 0)
     available = {unit: max(look.free_at[unit], now) for unit in range(len(look.kind))}
     is_free = {unit: look.running[unit] < 0 for unit in available}
@@ -59,7 +59,7 @@ def slowly(look: Look, now: float, kept: np.ndarray, parameters: np.ndarray) -> 
     for (late, sort), ready, place, slot in sorted(entries):
         if not ready:
             rest = look.remaining[look.piece[slot] + 1, look.kind[place]]
-            available[place] += 0.0 if late or math.isnan(rest) else stretch * rest
+            available[place] += 0.0 if late or math.isnan(rest) else stretch * holding * rest
             continue
         times = {unit: left(slot, unit) for unit in available}
         fits = {u: t for u, t in times.items() if available[u] + t <= look.deadline[slot]}
@@ -69,7 +69,8 @@ def slowly(look: Look, now: float, kept: np.ndarray, parameters: np.ndarray) -> 
         best = min(fits, key=lambda u: available[u] - now + fits[u] * math.exp(-kept[slot, 1 + u]))
         if is_free[best] and available[best] <= now:
             found.append((place, best))
-        available[best] += fits[best]
+        alone = look.seconds[look.piece[slot], look.kind[best]]
+        available[best] += stretch * (alone + holding * (fits[best] / stretch - alone))
     spare = {unit for unit in available if is_free[unit] and available[unit] <= now}
     for _, place in sorted(others):
         piece = look.piece[look.ready[place]]
@@ -86,7 +87,7 @@ def slowly(look: Look, now: float, kept: np.ndarray, parameters: np.ndarray) -> 
     st.integers(0, 10_000),
     st.integers(1, 12),
     st.integers(1, 5),
-    st.tuples(st.floats(0, 5), st.floats(0, 8), st.floats(0, 1), st.floats(0, 2)),
+    st.tuples(st.floats(0, 5), st.floats(0, 8), st.floats(0, 1), st.floats(0, 2), st.floats(0, 3)),
 )
 def test_matches_as_described(seed: int, ready: int, units: int, parameters: tuple[float, ...]) -> None:
     look, now = random_look(seed, ready=ready, units=max(units, math.ceil((ready + units) / EXAMINED)))

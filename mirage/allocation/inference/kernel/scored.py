@@ -3,11 +3,11 @@
 All requests, those that run included, take their places on a time line of every unit, one after the other: the
 smallest of ``deadline + (density - reach x priority) x seconds left / weight`` first (density 0: least laxity
 but for a constant; 1: by deadline less what is won by parallel kinds; large: shortest first). Each goes to the
-unit with the least ``wait + seconds to the end x exp(-affinity)``, of those on which it keeps its deadline. Who
-gets a unit that is free begins; who would rather have one that is busy waits for it. Who finds no unit to be in
-time on lets the others pass (as Moore's rule for the most jobs in time drops one, Management Science 15(1),
-1968, but without looking back), and gets what is left over, the shortest first. With scores of zero this is a
-plain list scheduler with admission.
+unit with the least ``wait + seconds to the end x exp(-affinity)``, of those on which it keeps its deadline. It
+is held for the piece and a part of what follows. Who gets a unit that is free begins; who would rather have one
+that is busy waits for it. Who finds no unit to be in time on lets the others pass (as Moore's rule for the most
+jobs in time drops one, Management Science 15(1), 1968, but without looking back), and gets what is left over,
+the shortest first. With scores of zero this is a plain list scheduler with admission.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
 
-DENSITY, REACH, HOPPING, CROWDING = range(4)
-"""Places in ``parameters``; of the last two, see ``_left`` and ``_stretch``."""
-SETTINGS = 4
+DENSITY, REACH, HOPPING, CROWDING, HOLDING = range(5)
+"""Places in ``parameters``; see ``_key``, ``_left``, ``_stretch`` and ``_held``."""
+SETTINGS = 5
 
 LATE, DONE = 1e12, 1e18
 """Keys from the first on are of requests that cannot be in time, from the second on of those that have a place."""
@@ -99,7 +99,7 @@ def _in_time(
             draft.ready[begun], draft.unit[begun] = first, unit
             begun += 1
             free -= 1
-        draft.available[unit] += stretch * _left(parameters, look, slot, look.kind[unit])
+        draft.available[unit] += stretch * _held(parameters, look, slot, look.kind[unit])
         draft.key[first] = DONE
         if free == 0:
             break
@@ -141,7 +141,7 @@ def _go_on(parameters: np.ndarray, look: Look, draft: Draft, unit: int, stretch:
     """What runs is expected to stay on its unit to its end."""
     following = look.piece[look.running[unit]] + 1
     rest = look.remaining[following, look.kind[unit]]
-    draft.available[unit] += stretch * (rest if rest == rest else 0.0)  # noqa: PLR0124 (NaN)
+    draft.available[unit] += stretch * parameters[HOLDING] * (rest if rest == rest else 0.0)  # noqa: PLR0124 (NaN)
 
 
 @inlined
@@ -155,6 +155,13 @@ def _left(parameters: np.ndarray, look: Look, slot: int, kind: int) -> float:
     hops = alone if _is_last(look, slot) else alone + look.least[piece + 1]
     stays = look.remaining[piece, kind]
     return hops if stays != stays else stays + parameters[HOPPING] * (hops - stays)  # noqa: PLR0124 (NaN)
+
+
+@inlined
+def _held(parameters: np.ndarray, look: Look, slot: int, kind: int) -> float:
+    """Seconds for which a unit is taken: the piece, and the part ``HOLDING`` of the rest."""
+    alone = look.seconds[look.piece[slot], kind]
+    return alone + parameters[HOLDING] * (_left(parameters, look, slot, kind) - alone)
 
 
 @compiled

@@ -1,0 +1,89 @@
+"""What trained agents are kept as: a folder of the actor as ONNX, and a manifest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirage import __version__
+from mirage.allocation.artifact import (
+    MANIFEST,
+    digests_of,
+    library_versions,
+    read_files,
+    read_manifest,
+    refuse_other_schema,
+    write_folder,
+)
+from mirage.allocation.inference.relmas.sight import SCHEMA, SCHEMA_HASH
+from mirage.domain.errors import ArtifactMismatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+ACTOR = "actor.onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """How scores are obeyed: ``kernel.scored``'s parameters, and how often they are made anew."""
+
+    period: float = 0.002
+    """Seconds: T_s."""
+    density: float = 1.0
+    reach: float = 4.0
+    hopping: float = 1.0
+    crowding: float = 0.0
+    holding: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that is known of a trained agent beside its graph."""
+
+    plugin: str
+    """``relmas`` or ``odra``."""
+    matching: Matching
+    training: dict[str, Any]
+    """From which scenarios it learnt, how, with which seeds."""
+    metrics: dict[str, float]
+    """How it did on the workloads kept for validation."""
+    libraries: dict[str, str]
+    files: dict[str, str]
+    """SHA-256 (hex) of every other file."""
+    schema: str = SCHEMA
+    schema_hash: str = SCHEMA_HASH
+    mirage: str = __version__
+    format: int = FORMAT
+
+
+def read_agent(folder: Path, plugin: str) -> tuple[Manifest, bytes]:
+    """The manifest and the verified graph. Raises ``ArtifactMismatch`` naming the file."""
+    document = read_manifest(folder, FORMAT)
+    try:
+        manifest = Manifest(**(document | {"matching": Matching(**document["matching"])}))
+    except (KeyError, TypeError) as error:
+        raise ArtifactMismatch(
+            str(folder / MANIFEST), f"is no manifest of an agent for requests ({error!r}): train it again"
+        ) from error
+    if manifest.plugin != plugin:
+        raise ArtifactMismatch(
+            str(folder / MANIFEST), f"is of an agent {manifest.plugin!r}: name it {manifest.plugin}:{folder}"
+        )
+    refuse_other_schema(folder, (manifest.schema, manifest.schema_hash), (SCHEMA, SCHEMA_HASH))
+    return manifest, read_files(folder, manifest.files, (ACTOR,))[ACTOR]
+
+
+def write_agent(
+    folder: Path,
+    plugin: str,
+    actor: bytes,
+    matching: Matching,
+    training: dict[str, Any],
+    metrics: dict[str, float],
+) -> Path:
+    """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
+    files = {ACTOR: actor}
+    manifest = Manifest(plugin, matching, training, metrics, library_versions(), digests_of(files))
+    return write_folder(folder, files, asdict(manifest))

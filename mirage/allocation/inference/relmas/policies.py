@@ -1,0 +1,115 @@
+"""The trained agents as policies for requests: they score once a period, and a compiled matcher obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.graph import Graph
+from mirage.allocation.inference.kernel.scored import SETTINGS, decide_scored
+from mirage.allocation.inference.policies.looking import Costs, look_at, new_draft, read_costs
+from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent
+from mirage.allocation.inference.relmas.sight import Sight, sight_of
+from mirage.allocation.inference.scores import Scores
+from mirage.domain.units import Dispatch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.allocation.inference.kernel.look import Draft, Look
+    from mirage.domain.request import CostTable, Float64
+    from mirage.domain.units import SystemView
+
+
+def parameters_of(matching: Matching) -> Float64:
+    """As ``kernel.scored`` takes them."""
+    found = np.array([matching.density, matching.reach, matching.hopping, matching.crowding, matching.holding])
+    assert len(found) == SETTINGS
+    return found
+
+
+class LearnedPolicy:
+    """A ``ScoredPolicy`` by an actor. Without one every score is 0: the matcher's own opinion."""
+
+    def __init__(self, name: str, matching: Matching, actor: Graph | None) -> None:
+        self.name, self.period, self.parameters = name, matching.period, parameters_of(matching)
+        self._actor = actor
+        self.begin()
+
+    def begin(self) -> None:
+        """See ``ports.RequestPolicy``."""
+        self._kept: dict[int, Float64] = {}
+        self._costs: Costs | None = None
+        self._draft: Draft | None = None
+        self._next = -np.inf
+
+    def scores(self, view: SystemView) -> Scores:
+        """See ``ScoredPolicy``."""
+        return self._score(look_at(view, self._read(view.costs)), view)
+
+    def decide(self, view: SystemView) -> Dispatch:
+        """See ``ports.RequestPolicy``. Scores anew where the period is over."""
+        look = look_at(view, self._read(view.costs))
+        kept = self._recall(look, view)
+        draft = self._room(look)
+        count = decide_scored(self.parameters, kept, look, view.now, len(view.request), draft)
+        return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
+
+    def _score(self, look: Look, view: SystemView) -> Scores:
+        sight = sight_of(look, view.now, len(view.request), self.period)
+        return Scores(sight.order, act(self._actor, sight))
+
+    def _recall(self, look: Look, view: SystemView) -> Float64:
+        """What is kept for each slot of the look; only that of requests that are still there is kept on."""
+        unknown = np.zeros(1 + len(look.kind))
+        numbers = look.number.tolist()
+        kept = np.array([self._kept.get(number, unknown) for number in numbers]).reshape(len(numbers), -1)
+        if view.now >= self._next and len(view.request):
+            scores = self._score(look, view)
+            kept[scores.ready] = scores.kept
+            self._next = view.now + self.period
+        self._kept = dict(zip(numbers, kept, strict=True))
+        return kept
+
+    def _read(self, table: CostTable) -> Costs:
+        if self._costs is None or self._costs.table is not table:
+            self._costs = read_costs(table)
+        return self._costs
+
+    def _room(self, look: Look) -> Draft:
+        slots, units = len(look.number), len(look.kind)
+        if self._draft is None or len(self._draft.key) < slots or len(self._draft.unit) != units:
+            self._draft = new_draft(2 * slots, units)
+        return self._draft
+
+
+def act(actor: Graph | None, sight: Sight) -> Float64:
+    """[N, 1 + U] The actor's opinion."""
+    if actor is None or not len(sight.order):
+        return np.zeros((len(sight.order), 1 + sight.pair.shape[1]))
+    mask = np.ones((1, len(sight.order)), np.float32)
+    inputs: dict[str, NDArray[np.float32]] = {"piece": sight.piece, "pair": sight.pair, "state": sight.state}
+    priority, affinity = actor.run(mask=mask, **{name: value[None] for name, value in inputs.items()})
+    return np.concatenate((priority[0, :, None], affinity[0]), axis=1).astype(np.float64)
+
+
+def relmas(folder: str) -> LearnedPolicy:
+    """The RELMAS-style agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    return _learned("relmas", folder)
+
+
+def odra(folder: str) -> LearnedPolicy:
+    """The ODRA-style agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    return _learned("odra", folder)
+
+
+def _learned(plugin: str, folder: str) -> LearnedPolicy:
+    manifest, content = read_agent(Path(folder), plugin)
+    return LearnedPolicy(f"{plugin}:{folder}", manifest.matching, Graph(content, Path(folder) / ACTOR))
+
+
+def listed() -> LearnedPolicy:
+    """The matcher without an agent: what both learn to correct."""
+    return LearnedPolicy("listed", Matching(), None)

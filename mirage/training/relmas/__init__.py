@@ -1,0 +1,1 @@
+"""How the agents that answer requests are taught. Needs torch."""

@@ -1,0 +1,90 @@
+"""Requests of tenants on a simulated system as a Gymnasium environment: a step is one period.
+
+An action has a row for each piece that is seen, in their order: its priority, then its affinity to each unit;
+rows behind the last piece are not read. The reward is that of ``rewards``, less what the matcher alone would
+have had where ``compared``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Space
+from numpy.typing import NDArray
+
+from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE
+from mirage.allocation.inference.relmas.artifact import Matching
+from mirage.allocation.inference.relmas.sight import MOST, Sight
+from mirage.training.relmas.bouts import Bout, scores_of
+from mirage.training.relmas.networks import FAVOUR
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.workload.stage import Stage
+
+Float32 = NDArray[np.float32]
+Observation = dict[str, Float32]
+
+SEEDS = range(1_000_000, 2_000_000)
+"""Of workloads to learn from."""
+BOUND = 1e3
+"""No feature is greater."""
+
+
+class RequestsEnv(gymnasium.Env[Observation, Float32]):
+    """``reset(options={"workload": n})`` names the seed of the requests; else one is drawn from ``SEEDS``."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
+
+    def __init__(
+        self, stage: Stage, plugin: str = "relmas", matching: Matching | None = None, *, compared: bool = False
+    ) -> None:
+        units = len(stage.system.names)
+        self._stage, self._plugin, self._compared = stage, plugin, compared
+        self._matching = matching or Matching()
+        self._bout: Bout | None = None
+        self._sight: Sight | None = None
+        self.observation_space: Space[Observation] = Dict(
+            {
+                "piece": Box(-BOUND, BOUND, (MOST, len(PIECE)), np.float32),
+                "pair": Box(-BOUND, BOUND, (MOST, units, len(PAIR)), np.float32),
+                "state": Box(-BOUND, BOUND, (len(STATE),), np.float32),
+                "mask": Box(0.0, 1.0, (MOST,), np.float32),
+            }
+        )  # type: ignore[assignment]  # Gymnasium says dict[str, Any]
+        self.action_space: Space[Float32] = Box(-1.0, 1.0, (MOST, 1 + units), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Requests of another seed, from the first arrival on."""
+        super().reset(seed=seed)
+        drawn = int(self.np_random.integers(SEEDS.start, SEEDS.stop))
+        workload = int((options or {}).get("workload", drawn))
+        self._bout = Bout(self._stage.simulated(workload), self._matching, self._plugin)
+        if self._compared:
+            self._bout.pair()
+        return self._look(self._bout), {"workload": workload}
+
+    def step(self, action: Float32) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """A period. ``info`` has the share of requests answered in time, at the end."""
+        if self._bout is None or self._sight is None:
+            raise RuntimeError("reset the environment first")
+        scale = np.r_[1.0, np.full(action.shape[1] - 1, FAVOUR)]
+        reward = self._bout.step(scores_of(self._sight, action * scale))
+        over = self._bout.over
+        info = {"satisfaction": self._bout.outcome().figures.all.satisfaction} if over else {}
+        return self._look(self._bout), reward, over, False, info
+
+    def _look(self, bout: Bout) -> Observation:
+        self._sight = sight = bout.sight()
+        count, units = len(sight.order), sight.pair.shape[1]
+        seen = {
+            "piece": np.zeros((MOST, len(PIECE)), np.float32),
+            "pair": np.zeros((MOST, units, len(PAIR)), np.float32),
+            "state": sight.state,
+            "mask": (np.arange(MOST) < count).astype(np.float32),
+        }
+        seen["piece"][:count], seen["pair"][:count] = sight.piece, sight.pair
+        return seen

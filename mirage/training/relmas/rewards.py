@@ -1,0 +1,92 @@
+"""What a period is worth. The papers' formulas are not public; these are ours.
+
+Counted are requests, by tenant: kept (answered in time so far) and lost (answered late, or still here and late
+even if nothing else were here any more): who is lost stays lost, so both only grow. n are the requests that come
+in a period in the mean.
+
+- RELMAS-style, deadlines and bandwidth: new kept - new lost + 0.05 n (min(d, 1) - max(d - 1, 0)), where d is the
+  bandwidth that is wanted at the period's end by that of the system: using it is good, wanting more than there
+  is not;
+- ODRA-style, latency and fairness: sum over tenants of (1 + 2 (share of all - share of the tenant)) (new kept -
+  new lost), shares being those of kept among kept and lost so far: who is worse off counts for more; less 0.25
+  for every request that is here at the period's end and not lost, times the period by the time from its arrival
+  to its deadline: so a request answered just in time costs a quarter of what it wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.policies.looking import Costs
+    from mirage.domain.request import RequestTable
+    from mirage.domain.units import SystemView
+
+Float64 = NDArray[np.float64]
+
+BANDWIDTH, FAIRNESS, LATENCY = 0.05, 2.0, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How things stand at one instant."""
+
+    kept: Float64
+    """[T] Requests."""
+    lost: Float64
+    """[T] Requests."""
+    drawn: float
+    """Bandwidth wanted, by that of the system."""
+    hurry: float
+    """1 / (deadline - arrival), 1/s, summed over those that are here and not lost."""
+
+    def shares(self) -> Float64:
+        """[T] Of kept among kept and lost; 1 in front of anything."""
+        return np.asarray((self.kept + 1.0) / (self.kept + self.lost + 1.0))
+
+
+def tally(view: SystemView, requests: RequestTable, costs: Costs) -> Tally:
+    """Count what the view shows."""
+    running = view.running[view.running >= 0]
+    here = np.concatenate((view.request, running))
+    left = costs.least[np.concatenate((view.piece, view.running_piece[view.running >= 0]))]
+    # Of what runs the present piece is taken to be at its beginning: its own end is not doubted.
+    left[len(view.request) :] -= _present(view, costs)
+    ready_at = np.concatenate((np.full(len(view.request), view.now), view.free_at[view.running >= 0]))
+    lost_here = requests.deadline[here] - ready_at < left - 1e-12
+    lost = (view.tenant_ended - view.tenant_kept).astype(np.float64)
+    np.add.at(lost, requests.tenant[here[lost_here]], 1.0)
+    alive = here[~lost_here]
+    allowed = requests.deadline[alive] - requests.arrival[alive]
+    return Tally(
+        view.tenant_kept.astype(np.float64),
+        lost,
+        float(view.drawn.sum() / view.system.bandwidth),
+        float((1.0 / allowed).sum()),
+    )
+
+
+def _present(view: SystemView, costs: Costs) -> Float64:
+    """[running] Least seconds of the pieces that run."""
+    piece = view.running_piece[view.running >= 0]
+    return np.nanmin(costs.seconds[piece], axis=1) if len(piece) else np.zeros(0)
+
+
+def relmas_reward(before: Tally, after: Tally, coming: float, period: float) -> float:
+    """``coming``: n."""
+    del period
+    gained = (after.kept - before.kept).sum() - (after.lost - before.lost).sum()
+    return float(gained + BANDWIDTH * coming * (min(after.drawn, 1.0) - max(after.drawn - 1.0, 0.0)))
+
+
+def odra_reward(before: Tally, after: Tally, coming: float, period: float) -> float:
+    """``coming`` is not looked at."""
+    del coming
+    kept, lost = before.kept.sum(), before.lost.sum()
+    behind = (kept + 1.0) / (kept + lost + 1.0) - before.shares()
+    gained = (after.kept - before.kept) - (after.lost - before.lost)
+    return float((1.0 + FAIRNESS * behind) @ gained - LATENCY * period * after.hurry)
