@@ -1,0 +1,139 @@
+"""Arrays for the cost model: their hardware, their clock, and how layers are spread over them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources
+from math import ceil, prod
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.costs.layers import Shape
+
+
+class UnknownArray(MirageError):
+    """A name of an array that does not exist. Says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One dimension of an array, and the loops that may lie along it, the first that is left first."""
+
+    dimension: str
+    size: int
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Loops of a dataflow that lie inside, up to so many steps of all of them together."""
+
+    loops: tuple[str, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of MACs with its memories."""
+
+    kind: str
+    hardware: str
+    """The tool's description, YAML."""
+    mapping: str
+    """How layers are spread over it: the text that ``spread`` and the rest here were read from."""
+    clock_hz: float
+    spread: tuple[Spread, ...]
+    dataflows: tuple[tuple[Inner, ...], ...]
+    """What may lie inside, the innermost first; loops that none of them names lie outside, in any order."""
+
+    @property
+    def digest(self) -> str:
+        """Of all that its costs hang on."""
+        return sha256(f"{self.hardware}\0{self.mapping}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A layer laid over an array. Loops are rounded up to what the array takes at a time."""
+
+    sizes: dict[str, int]
+    """Of every loop (B, G, K, C, OY, OX, FY, FX), in space and time together."""
+    unrolled: dict[str, dict[str, int]]
+    """By dimension of the array: how many steps of which loops it takes at once."""
+
+    def taken(self, loop: str) -> int:
+        """Steps of a loop that the whole array takes at once."""
+        return prod(steps.get(loop, 1) for steps in self.unrolled.values())
+
+    @property
+    def busy(self) -> int:
+        """MACs that work at once."""
+        return prod(width for steps in self.unrolled.values() for width in steps.values())
+
+
+def array_names() -> tuple[str, ...]:
+    """The arrays that come with Mirage."""
+    files = resources.files(__package__).joinpath("arrays").iterdir()
+    return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
+
+
+def array(name: str) -> Array:
+    """An array that comes with Mirage. Raises ``UnknownArray``."""
+    if name not in array_names():
+        raise UnknownArray(f"there is no array {name!r}; there are: {', '.join(array_names())}")
+    folder = resources.files(__package__).joinpath("arrays")
+    mapping = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    read = tomllib.loads(mapping)
+    return Array(
+        kind=read["kind"],
+        hardware=folder.joinpath(read["hardware"]).read_text(encoding="utf-8"),
+        mapping=mapping,
+        clock_hz=read["clock_hz"],
+        spread=tuple(Spread(one["dimension"], one["size"], tuple(one["loops"])) for one in read["spread"]),
+        dataflows=tuple(
+            tuple(Inner(tuple(one["loops"]), one["most"]) for one in dataflow) for dataflow in read["dataflows"]
+        ),
+    )
+
+
+def lay(shape: Shape, array: Array) -> Mapped:
+    """A layer laid over an array by the array's rule: each dimension takes of its loops, in turn, as much as fits.
+
+    Of the widths that need as few passes the narrowest is taken, and the loop is rounded up to a multiple of it:
+    the tool truncates steps that do not divide a loop, and would count fewer transfers than there are.
+    """
+    left = loops(shape)
+    taken = dict.fromkeys(left, 1)
+    unrolled = {spread.dimension: _take(spread, left, taken) for spread in array.spread}
+    return Mapped({loop: left[loop] * taken[loop] for loop in left}, unrolled)
+
+
+def loops(shape: Shape) -> dict[str, int]:
+    """The loops of a layer, by the letters that are usual for them."""
+    return {
+        "B": 1,
+        "G": shape.groups,
+        "K": shape.outputs,
+        "C": shape.inputs,
+        "OY": shape.height,
+        "OX": shape.width,
+        "FY": shape.kernel_height,
+        "FX": shape.kernel_width,
+    }
+
+
+def _take(spread: Spread, left: dict[str, int], taken: dict[str, int]) -> dict[str, int]:
+    room = spread.size
+    steps: dict[str, int] = {}
+    for loop in spread.loops:
+        passes = ceil(left[loop] / room)
+        width = ceil(left[loop] / passes)
+        if width > 1:
+            steps[loop] = width
+            left[loop], room = passes, room // width
+            taken[loop] *= width
+    return steps

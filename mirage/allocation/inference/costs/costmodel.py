@@ -1,0 +1,194 @@
+"""What a layer costs on an array, by the analytical cost model ZigZag.
+
+ZigZag (Mei et al., IEEE TC 70(8), 2021) finds the memories that hold what an order of a layer's loops asks for,
+and counts the accesses of every memory, and the stalls. Its latency differs from version to version: one is
+pinned, and ``gate`` shows that it is intact. Heavy, and needed only to build tables (extra ``costmodel``).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from mirage.allocation.inference.costs.arrays import Array, Mapped, lay
+from mirage.allocation.inference.costs.orders import Order, orders
+from mirage.domain.errors import MirageError, MissingExtra
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.costs.layers import Shape
+
+TOOL = "zigzag-dse"
+VERSION = "3.8.5"
+EQUATION = "O[b][g][k][oy][ox]+=W[g][k][c][fy][fx]*I[b][g][c][iy][ix]"
+BITS = {"W": 8, "I": 8, "O": 24, "O_final": 8}
+LINKS = {"O": "O", "W": "I2", "I": "I1"}
+TOP = "dram"
+ENDLESS_BITS = 2**40
+"""Of a cycle at the top memory's port: never waited for."""
+
+
+class CostModelUnavailable(MirageError):
+    """The cost model is there in another version than the pinned one. Says which."""
+
+
+class LayerNotMapped(MirageError):
+    """A layer that the cost model finds no order of loops for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """Of one run of a layer, alone on the array."""
+
+    cycles: float
+    compute_cycles: float
+    """Of the same order of loops, were the port of the shared memory endless: waits inside the array remain."""
+    picojoules: float
+    dram_bytes: float
+
+
+def check_installed() -> None:
+    """Raises ``MissingExtra`` or ``CostModelUnavailable`` where the pinned version cannot be used."""
+    try:
+        found = metadata.version(TOOL)
+    except metadata.PackageNotFoundError:
+        raise MissingExtra("building cost tables", "costmodel") from None
+    if found != VERSION:
+        raise CostModelUnavailable(
+            f"{TOOL} is {found}, tables are built with {VERSION}: pip install {TOOL}=={VERSION}"
+        )
+
+
+class CostModel:
+    """The cost model of one array."""
+
+    def __init__(self, array: Array) -> None:
+        check_installed()
+        logging.getLogger("zigzag").setLevel(logging.ERROR)
+        self._array = array
+        self._hardware = _accelerator(array.hardware)
+        self._endless = _accelerator(array.hardware, top_bits=ENDLESS_BITS)
+
+    def cost(self, shape: Shape) -> LayerCost:
+        """Of the orders of its dataflows, the one with the smallest energy x delay. Raises ``LayerNotMapped``."""
+        mapped = lay(shape, self._array)
+        layer = _layer(mapped, shape.stride)
+        spread = self._spread(layer)
+        tried = (self._evaluate(layer, spread, order) for order in orders(mapped, self._array))
+        evaluated = [found for found in tried if found is not None]
+        if not evaluated:
+            raise LayerNotMapped(f"{TOOL} finds no memories for any order of {shape} on {self._array.kind}")
+        return self._read(min(evaluated, key=lambda found: float(found.energy_total * found.latency_total2)))
+
+    def _spread(self, layer: Any) -> tuple[Any, Any]:
+        """In space, as the tool holds it: once for energy, once for cycles; here they are the same."""
+        from zigzag.stages.evaluation.cost_model_evaluation import CostModelStage
+        from zigzag.stages.mapping.spatial_mapping_conversion import SpatialMappingConversionStage
+
+        layer.spatial_mapping.initialize_oa_dims(self._hardware.operational_array.dimension_sizes)
+        conversion = SpatialMappingConversionStage([CostModelStage], accelerator=self._hardware, layer=layer)
+        both: tuple[Any, Any] = conversion.convert_user_spatial_mapping(layer.spatial_mapping)
+        return both
+
+    def _evaluate(self, layer: Any, spread: tuple[Any, Any], order: Order) -> Any | None:
+        """None where a memory does not hold what the order asks of it."""
+        from zigzag.cost_model.cost_model import CostModelEvaluation
+        from zigzag.datatypes import LayerDim
+        from zigzag.mapping.temporal_mapping import TemporalMappingType
+        from zigzag.opt.loma import memory_allocator
+
+        in_time = [(LayerDim(loop), steps) for loop, steps in order]
+        uneven = TemporalMappingType.UNEVEN
+        allocator = memory_allocator.MemoryAllocator(self._hardware, layer, spread[0], in_time, uneven)
+        try:
+            mapping = allocator.run()
+        except (memory_allocator.MemoryHierarchyTooSmallException, memory_allocator.MemoryTooSmallException):
+            return None
+        return CostModelEvaluation(
+            accelerator=self._hardware,
+            layer=layer,
+            spatial_mapping=spread[0],
+            spatial_mapping_int=spread[1],
+            temporal_mapping=mapping,
+        )
+
+    def _read(self, evaluated: Any) -> LayerCost:
+        from zigzag.cost_model.cost_model import CostModelEvaluation
+
+        unhindered = CostModelEvaluation(
+            accelerator=self._endless,
+            layer=evaluated.layer,
+            spatial_mapping=evaluated.spatial_mapping,
+            spatial_mapping_int=evaluated.spatial_mapping_int,
+            temporal_mapping=evaluated.temporal_mapping,
+        )
+        words = sum(sum(levels[-1].data.values()) for levels in evaluated.memory_word_access.values())
+        return LayerCost(
+            cycles=float(evaluated.latency_total2),
+            compute_cycles=min(float(unhindered.latency_total2), float(evaluated.latency_total2)),
+            picojoules=float(evaluated.energy_total),
+            dram_bytes=float(words) * _top_bits(self._hardware) / 8,
+        )
+
+
+def _accelerator(hardware: str, top_bits: int | None = None) -> Any:
+    import yaml
+    from zigzag.parser.accelerator_factory import AcceleratorFactory
+    from zigzag.parser.accelerator_validator import AcceleratorValidator
+
+    validator = AcceleratorValidator(yaml.safe_load(hardware))
+    described = validator.normalized_data
+    if not validator.validate():
+        raise MirageError(f"{TOOL} refuses the hardware {described.get('name')!r}: {validator.validator.errors}")
+    if top_bits is not None:
+        for port in described["memories"][TOP]["ports"]:
+            port["bandwidth_max"] = top_bits
+    made = AcceleratorFactory(described).create()
+    _sort_once(made.memory_hierarchy)
+    return made
+
+
+def _sort_once(hierarchy: Any) -> None:
+    """The tool sorts an array's memories at every look at one of them: about a third of its time."""
+    in_order = list(hierarchy.topological_sort())
+    hierarchy.topological_sort = lambda: iter(in_order)
+
+
+def _top_bits(accelerator: Any) -> int:
+    ports = accelerator.memory_hierarchy.mem_level_list[-1].ports
+    return max(int(port.bw_max) for port in ports)
+
+
+def _layer(mapped: Mapped, stride: int) -> Any:
+    from zigzag.parser.mapping_validator import MappingValidator
+    from zigzag.parser.workload_factory import LayerNodeFactory
+    from zigzag.parser.workload_validator import WorkloadValidator
+
+    workload = WorkloadValidator([_described(mapped, stride)])
+    mapping = MappingValidator([_mapping(mapped)])
+    if not (workload.validate() and mapping.validate()):
+        raise MirageError(f"{TOOL} refuses {workload.validator.errors or mapping.validator.errors}")
+    return LayerNodeFactory(workload.normalized_data[0], mapping.normalized_data).create()
+
+
+def _described(mapped: Mapped, stride: int) -> dict[str, Any]:
+    return {
+        "id": 0,
+        "name": "layer",
+        "operator_type": "Conv",
+        "equation": EQUATION,
+        "dimension_relations": [f"ix={stride}*ox+1*fx", f"iy={stride}*oy+1*fy"],
+        "loop_dims": list(mapped.sizes),
+        "loop_sizes": list(mapped.sizes.values()),
+        "operand_precision": BITS,
+        "operand_source": {"W": 0, "I": 0},
+    }
+
+
+def _mapping(mapped: Mapped) -> dict[str, Any]:
+    spatial = {
+        dimension: [f"{loop}, {width}" for loop, width in steps.items()] or ["C, 1"]
+        for dimension, steps in mapped.unrolled.items()
+    }
+    return {"name": "default", "spatial_mapping": spatial, "memory_operand_links": LINKS}

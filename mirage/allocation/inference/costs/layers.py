@@ -1,0 +1,121 @@
+"""Networks as lists of layers: the loops of each, without weights or values."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SIZES = ("groups", "outputs", "inputs", "height", "width", "kernel_height", "kernel_width", "stride")
+COLUMNS = ("layer", "kind", *SIZES)
+KINDS = ("conv", "depthwise", "dense", "matmul")
+
+
+class LayerListError(MirageError):
+    """A list of layers that cannot be used. Says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Loops of a layer: a convolution in groups. A dense layer is one whose rows are its output's height."""
+
+    groups: int
+    outputs: int
+    """Channels (filters) of one group."""
+    inputs: int
+    """Channels of one group."""
+    height: int
+    """Of the output; the rows of a matrix."""
+    width: int
+    kernel_height: int
+    kernel_width: int
+    stride: int
+
+    @property
+    def macs(self) -> int:
+        """Multiplications, each with its sum."""
+        return self.filter_words * self.height * self.width
+
+    @property
+    def filter_words(self) -> int:
+        """Words of the second operand: the filters, or the second matrix."""
+        return self.groups * self.outputs * self.inputs * self.kernel_height * self.kernel_width
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of a network."""
+
+    name: str
+    kind: str
+    """``conv``, ``depthwise``, ``dense``, or ``matmul``: a product of two activations, without weights."""
+    shape: Shape
+
+    @property
+    def weights(self) -> int:
+        """Trained words, without biases and norms."""
+        return 0 if self.kind == "matmul" else self.shape.filter_words
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network's layers, in the order in which they run."""
+
+    name: str
+    title: str
+    layers: tuple[Layer, ...]
+
+    @property
+    def macs(self) -> int:
+        """Of one inference."""
+        return sum(layer.shape.macs for layer in self.layers)
+
+    @property
+    def weights(self) -> int:
+        """Words of all layers."""
+        return sum(layer.weights for layer in self.layers)
+
+
+def network_names() -> tuple[str, ...]:
+    """The networks that come with Mirage."""
+    files = resources.files(__package__).joinpath("networks").iterdir()
+    return tuple(sorted(file.name.removesuffix(".csv") for file in files if file.name.endswith(".csv")))
+
+
+def network(name: str) -> Network:
+    """A network that comes with Mirage. Raises ``LayerListError`` where there is none of this name."""
+    if name not in network_names():
+        raise LayerListError(f"there is no network {name!r}; there are: {', '.join(network_names())}")
+    text = resources.files(__package__).joinpath("networks", f"{name}.csv").read_text(encoding="utf-8")
+    return read_network(name, text.splitlines())
+
+
+def read_network(name: str, lines: Iterable[str]) -> Network:
+    """A network from its list: ``#`` lines that say what it is, the columns' names, one line a layer."""
+    numbered = list(enumerate(lines, 1))
+    title = " ".join(line.lstrip("# ").strip() for _, line in numbered if line.startswith("#"))
+    rows = [(number, line) for number, line in numbered if line.strip() and not line.startswith("#")]
+    if not rows or tuple(rows[0][1].split(",")) != COLUMNS:
+        raise LayerListError(f"{name}: the first line that is no comment must be {','.join(COLUMNS)}")
+    layers = tuple(_layers(name, rows[1:]))
+    twice = sorted(layer for layer, times in Counter(layer.name for layer in layers).items() if times > 1)
+    if not layers or twice:
+        raise LayerListError(f"{name}: {'layers named twice: ' + ', '.join(twice) if twice else 'no layers'}")
+    return Network(name, title, layers)
+
+
+def _layers(name: str, rows: list[tuple[int, str]]) -> Iterator[Layer]:
+    for (number, _), fields in zip(rows, csv.reader(line for _, line in rows), strict=True):
+        where = f"{name}, line {number}"
+        if len(fields) != len(COLUMNS) or fields[1] not in KINDS:
+            raise LayerListError(f"{where}: needs {len(COLUMNS)} fields, the second one of {', '.join(KINDS)}")
+        if not all(field.isdecimal() and int(field) > 0 for field in fields[2:]):
+            raise LayerListError(f"{where}: sizes are whole numbers above 0")
+        yield Layer(fields[0], fields[1], Shape(*map(int, fields[2:])))
