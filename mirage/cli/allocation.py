@@ -7,6 +7,7 @@ import typer
 from mirage.cli.allocation_load import load_command
 from mirage.cli.allocation_pack import pack_command
 from mirage.cli.allocation_replay import task_replay_command
+from mirage.cli.allocation_requests import requests_app
 from mirage.cli.allocation_run import check_command, run_command, status_command
 from mirage.cli.allocation_serve import serve_command
 from mirage.cli.allocation_train import train_agents_command
@@ -20,3 +21,4 @@ allocation_app.command("check")(check_command)
 allocation_app.command("status")(status_command)
 allocation_app.command("serve")(serve_command)
 allocation_app.command("load")(load_command)
+allocation_app.add_typer(requests_app, name="requests")

@@ -125,7 +125,7 @@ def _pairs(text: str) -> tuple[Pair, ...]:
 def _play(replay: TaskReplay, workers: int) -> Compared:
     from mirage.allocation.ddl.replay import play_all
 
-    with _progress() as advance:
+    with run_progress() as advance:
         return play_all(replay, workers, advance)
 
 
@@ -133,16 +133,17 @@ def _write_files(compared: Compared, json_out: str, markdown_out: str, html_out:
     from mirage.allocation.ddl.comparison import document, markdown
 
     if json_out:
-        _write(json_out, json.dumps(document(compared), indent=1) + "\n")
+        write_text(json_out, json.dumps(document(compared), indent=1) + "\n")
     if markdown_out:
-        _write(markdown_out, markdown(compared))
+        write_text(markdown_out, markdown(compared))
     if html_out:
         from mirage.replay.taskpage import write_task_page
 
         write_task_page(Path(html_out), compared)
 
 
-def _write(name: str, text: str) -> None:
+def write_text(name: str, text: str) -> None:
+    """Into a file, or to stdout where it is called ``-``."""
     if name == "-":
         typer.echo(text, nl=False)
     else:
@@ -201,7 +202,7 @@ def _stacked(value: str, spread: str) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
+def run_progress() -> Iterator[Callable[[int], None]]:
     """A bar on stderr, one step for each run; nothing where stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn

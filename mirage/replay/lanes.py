@@ -217,15 +217,18 @@ def _axis(frame: _Frame, last: float) -> list[str]:
 
 def ticks(span: float) -> list[float]:
     """Some six to ten round instants from 0 to ``span`` (s)."""
-    steps = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200]
+    steps: list[float] = [digit * 10.0**power for power in range(-4, 0) for digit in (1, 2, 5)]
+    steps += [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200]
     steps += [86400 * days for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)]
     step = next((step for step in steps if span / step <= 10), steps[-1] * 10)
     return [float(step * count) for count in range(int(span // step) + 1)]
 
 
 def clock(seconds: float) -> str:
-    """``0``, ``40 s``, ``5 min``, ``2.5 h``, ``12 d``: to three digits in the unit that suits."""
+    """``0``, ``15 ms``, ``40 s``, ``5 min``, ``2.5 h``, ``12 d``: to three digits in the unit that suits."""
     for unit, size, least in (("d", 86400.0, 3 * 86400.0), ("h", 3600.0, 3600.0), ("min", 60.0, 60.0)):
         if seconds >= least:
             return f"{seconds / size:.3g} {unit}" if seconds / size < 1000 else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds else "0"
+    if 0.0 < seconds < 1.0:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds else "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol, runtime_checkable
 
 
 class Sharing(StrEnum):
@@ -26,3 +27,16 @@ class SharingRules:
     """Of each decision."""
     logged: bool = False
     """Whether the outcome tells who was on which unit when."""
+
+
+@runtime_checkable
+class Costly(Protocol):
+    """A policy that says what deciding costs it; of others it costs nothing."""
+
+    @property
+    def decision_seconds(self) -> float:
+        """See ``SharingRules``."""
+
+    @property
+    def decision_joules(self) -> float:
+        """See ``SharingRules``."""

@@ -1,0 +1,286 @@
+"""The figures of compared policies in words and numbers: the columns of every table, Markdown and JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.allocation.inference.outcome import Figures
+    from mirage.allocation.inference.replay import Compared, Run
+
+_UNKNOWN = "\N{EN DASH}"
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of every run."""
+
+    heading: str
+    key: str
+    """In documents."""
+    meaning: str
+    of: Callable[[Run], float]
+    scale: float = 1.0
+    digits: int = 1
+    best: Callable[[Sequence[float]], float] | None = None
+    """Which of several is the best; None: neither more nor less is."""
+
+    def show(self, value: float) -> str:
+        """A number of the table."""
+        return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else _UNKNOWN
+
+
+COLUMNS = (
+    Column(
+        "SLA, %",
+        "satisfaction",
+        "share of the requests that are answered before their deadline",
+        lambda run: run.figures.all.satisfaction,
+        scale=100.0,
+        best=max,
+    ),
+    Column(
+        "worst tenant, %",
+        "worst",
+        "the same share, of the tenant for whom it is the least",
+        lambda run: run.figures.worst,
+        scale=100.0,
+        best=max,
+    ),
+    Column(
+        "Jain",
+        "jain",
+        "Jain's index of these shares over the tenants: 1 where all are treated alike",
+        lambda run: run.figures.jain,
+        digits=3,
+        best=max,
+    ),
+    Column(
+        "p50, ms",
+        "p50_latency",
+        "the latency, from arrival to answer, that half of the requests do not exceed",
+        lambda run: run.figures.all.p50_latency,
+        scale=1e3,
+        best=min,
+    ),
+    Column(
+        "p99, ms",
+        "p99_latency",
+        "the latency that 99 % of the requests do not exceed",
+        lambda run: run.figures.all.p99_latency,
+        scale=1e3,
+        best=min,
+    ),
+    Column(
+        "ANTT",
+        "antt",
+        "latency over what the model takes alone on the best kind of unit, mean",
+        lambda run: run.figures.all.antt,
+        digits=2,
+        best=min,
+    ),
+    Column(
+        "STP",
+        "stp",
+        "seconds of work, as it takes alone on the best kind, that are answered in a second",
+        lambda run: run.figures.stp,
+        digits=2,
+        best=max,
+    ),
+    Column(
+        "energy, mJ",
+        "joules",
+        "of a request's pieces, mean",
+        lambda run: run.figures.all.joules,
+        scale=1e3,
+        digits=3,
+        best=min,
+    ),
+    Column(
+        "idle, mJ",
+        "idle_joules",
+        "of units while they did nothing, for each request",
+        lambda run: run.figures.idle_joules,
+        scale=1e3,
+        digits=3,
+    ),
+    Column(
+        "policy, mJ",
+        "policy_joules",
+        "of deciding, for each request",
+        lambda run: run.figures.policy_joules,
+        scale=1e3,
+        digits=4,
+    ),
+    Column(
+        "units busy, %",
+        "utilisation",
+        "share of the units' time, until the last answer",
+        lambda run: run.figures.utilisation,
+        scale=100.0,
+    ),
+    Column(
+        "bandwidth, %",
+        "bandwidth_use",
+        "bytes moved, of those that could have been until the last answer",
+        lambda run: run.figures.bandwidth_use,
+        scale=100.0,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one policy on one scenario, over the seeds."""
+
+    mean: str
+    spread: str
+    """Standard deviation over the seeds; empty for one seed."""
+    best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One policy in the table of a scenario."""
+
+    policy: str
+    cells: tuple[Cell, ...]
+    tenants: tuple[Cell, ...]
+    """Their satisfaction, in percent."""
+
+
+def lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
+    """The table of one scenario, in the order of the policies."""
+    runs = {policy: compared.of(scenario, policy) for policy in compared.replay.policies}
+    cells = {column: _cells(column, runs) for column in (*COLUMNS, *_tenant_columns(compared, scenario))}
+    return tuple(
+        Line(
+            policy,
+            tuple(cells[column][policy] for column in COLUMNS),
+            tuple(cells[column][policy] for column in list(cells)[len(COLUMNS) :]),
+        )
+        for policy in compared.replay.policies
+    )
+
+
+def tenants(compared: Compared, scenario: str) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(tenant.name for tenant in compared.stage(scenario).scenario.tenants)
+
+
+def _tenant_columns(compared: Compared, scenario: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(name, name, "", lambda run, row=row: run.tenants[row].satisfaction, scale=100.0, best=max)  # type: ignore[misc]
+        for row, name in enumerate(tenants(compared, scenario))
+    )
+
+
+def _cells(column: Column, runs: dict[str, tuple[Run, ...]]) -> dict[str, Cell]:
+    values = {policy: [float(column.of(run)) for run in those] for policy, those in runs.items()}
+    means = {policy: column.show(fmean(those)) for policy, those in values.items()}
+    known = [fmean(those) for those in values.values() if math.isfinite(fmean(those))]
+    decided = column.best is not None and len(set(means.values())) > 1
+    best = column.show(column.best(known)) if decided and column.best and known else ""
+    return {
+        policy: Cell(
+            means[policy],
+            column.show(stdev(those)) if len(those) > 1 else "",
+            best=decided and means[policy] == best,
+        )
+        for policy, those in values.items()
+    }
+
+
+def markdown(compared: Compared) -> str:
+    """A table for each scenario in Markdown, with what it is of."""
+    return "\n".join(_markdown(compared, scenario) for scenario in compared.replay.scenarios)
+
+
+def _markdown(compared: Compared, scenario: str) -> str:
+    parts = [f"SLA of {name}, %" for name in tenants(compared, scenario)]
+    headings = ("policy", *(column.heading for column in COLUMNS), *parts)
+    rows = [
+        (line.policy, *(_joined(cell) for cell in (*line.cells, *line.tenants)))
+        for line in lines(compared, scenario)
+    ]
+    ruler = ("---", *("---:" for _ in headings[1:]))
+    table = "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
+    return f"{describe(compared, scenario)}\n\n{table}\n"
+
+
+def _joined(cell: Cell) -> str:
+    text = f"{cell.mean} {_PLUS_MINUS} {cell.spread}" if cell.spread else cell.mean
+    return f"**{text}**" if cell.best else text
+
+
+def describe(compared: Compared, scenario: str) -> str:
+    """What was played, in a sentence."""
+    stage = compared.stage(scenario)
+    played = stage.scenario
+    units = ", ".join(f"{group.count} x {group.kind}" for group in played.units)
+    shared = (
+        f" that share {played.bandwidth / 1e9:g} GB/s ({played.sharing})"
+        if math.isfinite(played.bandwidth)
+        else ""
+    )
+    counts = [run.figures.all.requests for run in compared.of(scenario, compared.replay.policies[0])]
+    many = f"{len(counts)} seeds of some {round(fmean(counts)):,}" if len(counts) > 1 else f"{counts[0]:,}"
+    load = f"{100 * played.load:g} % of what they can do" if math.isfinite(played.load) else "a trace"
+    asked = f"{many} requests in {played.duration:g} s, {load}"
+    return f"{played.name}: {asked}, on {units}{shared}; costs {played.costs}."
+
+
+def document(compared: Compared) -> dict[str, Any]:
+    """Everything but who was where, for programs; figures that there are not are null."""
+    return {
+        "seeds": list(compared.replay.seeds),
+        "scenarios": [
+            {
+                "scenario": scenario,
+                "tenants": list(tenants(compared, scenario)),
+                "policies": [_policy_document(compared, scenario, policy) for policy in compared.replay.policies],
+            }
+            for scenario in compared.replay.scenarios
+        ],
+    }
+
+
+def _policy_document(compared: Compared, scenario: str, policy: str) -> dict[str, Any]:
+    runs = compared.of(scenario, policy)
+    values = {column.key: [float(column.of(run)) for run in runs] for column in COLUMNS}
+    return {
+        "policy": policy,
+        "mean": {key: _number(fmean(those)) for key, those in values.items()},
+        "deviation": {key: _number(stdev(those)) if len(those) > 1 else None for key, those in values.items()},
+        "runs": [_run_document(compared, run) for run in runs],
+    }
+
+
+def _run_document(compared: Compared, run: Run) -> dict[str, Any]:
+    models = compared.stage(run.scenario).costs.models
+    return {
+        "seed": run.seed,
+        **{column.key: _number(float(column.of(run))) for column in COLUMNS},
+        "pieces": run.figures.pieces,
+        "decisions": run.figures.decisions,
+        "tenants": dict(zip(tenants(compared, run.scenario), map(_group_document, run.tenants), strict=True)),
+        "models": {
+            name: _group_document(figures)
+            for name, figures in zip(models, run.models, strict=True)
+            if figures.requests
+        },
+    }
+
+
+def _group_document(figures: Figures) -> dict[str, Any]:
+    return {key: _number(value) if isinstance(value, float) else value for key, value in asdict(figures).items()}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,183 @@
+"""The report of a replay of requests as one HTML file that needs nothing else: no scripts, both themes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.formats.table import task_table
+from mirage.allocation.ddl.outcome import Outcome as DrawnOutcome
+from mirage.allocation.ddl.outcome import Segments as DrawnSegments
+from mirage.allocation.inference.comparison import COLUMNS, describe, lines, tenants
+from mirage.domain.errors import MissingExtra
+from mirage.domain.pool import Pool
+from mirage.replay.taskpage import Picture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.allocation.inference.comparison import Cell, Column
+    from mirage.allocation.inference.outcome import Outcome
+    from mirage.allocation.inference.replay import Compared
+    from mirage.replay.lanes import Palette, Shade
+    from mirage.replay.plots import PolicyStyle
+
+_PIECES = 60
+"""So many pieces of the median length are drawn beside each other: shorter ones could not be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPart:
+    """What is said of one scenario."""
+
+    name: str
+    summary: str
+    headline: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[PolicyStyle, tuple[Cell, ...]], ...]
+    shades: tuple[Shade, ...]
+    lanes: tuple[Picture, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPage:
+    """Everything the template prints."""
+
+    title: str
+    parts: tuple[ScenarioPart, ...]
+    columns: tuple[Column, ...]
+    seeds: str
+
+
+def write_request_page(path: Path, compared: Compared) -> None:
+    """Write the report to ``path``. Raises ``MissingExtra`` without matplotlib."""
+    path.write_text(render_request_page(compared), encoding="utf-8")
+
+
+def render_request_page(compared: Compared) -> str:
+    """The report as text; the same replay gives the same bytes."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    try:  # heavy and optional: only who asks for a page pays for drawing it
+        from mirage.replay.svg import INKS
+    except ImportError as error:
+        raise MissingExtra("The HTML report", "report") from error
+    environment = Environment(
+        loader=PackageLoader("mirage.replay"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("requests.html.j2")
+    return template.render(page=compose_request_page(compared), inks=INKS)
+
+
+def compose_request_page(compared: Compared) -> RequestPage:
+    """Draw and word the report."""
+    count = len(compared.replay.policies)
+    parts = tuple(
+        _part(compared, scenario, compared.shown[row * count : (row + 1) * count])
+        for row, scenario in enumerate(compared.replay.scenarios)
+    )
+    names = ", ".join(part.name for part in parts)
+    return RequestPage(f"Requests of {names}", parts, COLUMNS, ", ".join(map(str, compared.replay.seeds)))
+
+
+def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> ScenarioPart:
+    from mirage.replay.lanes import choose_palette
+    from mirage.replay.plots import style_policies
+
+    table = lines(compared, scenario)
+    drawn = [_drawn(outcome, _window(shown)) for outcome in shown]
+    palette = choose_palette(drawn[0].tasks)
+    best = [f"{line.policy} ({line.cells[0].mean} %)" for line in table if line.cells[0].best]
+    headline = f"Most deadlines are kept under {', '.join(best)}." if best else ""
+    return ScenarioPart(
+        name=compared.stage(scenario).scenario.name,
+        summary=describe(compared, scenario),
+        headline=headline,
+        headings=(
+            *(column.heading for column in COLUMNS),
+            *(f"SLA of {name}, %" for name in tenants(compared, scenario)),
+        ),
+        rows=tuple(
+            (style, (*line.cells, *line.tenants))
+            for style, line in zip(style_policies([line.policy for line in table]), table, strict=True)
+        ),
+        shades=palette.shades,
+        lanes=tuple(
+            _lanes(policy, outcome, palette, _window(shown))
+            for policy, outcome in zip(compared.replay.policies, drawn, strict=True)
+        ),
+    )
+
+
+def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, last: float) -> Picture:
+    from mirage.replay.lanes import clock, draw_lanes
+
+    begin = float(drawn.tasks.submit.min()) if len(drawn.tasks) else 0.0
+    return Picture(
+        policy,
+        f"The first {clock(last - begin)} of the first seed.",
+        draw_lanes(drawn, palette, last, f"Units over time under {policy}"),
+    )
+
+
+def _window(shown: tuple[Outcome, ...]) -> float:
+    """The instant at which the pictures of a scenario end."""
+    log = shown[0].segments
+    if not len(log):
+        return float(shown[0].requests.arrival.min(initial=0.0)) + 1.0
+    length = float(np.median(log.end - log.begin))
+    return float(shown[0].requests.arrival[0]) + _PIECES * length
+
+
+def _drawn(outcome: Outcome, last: float) -> DrawnOutcome:
+    """As the pictures of pools are: a unit is a device, and units of one kind are a node."""
+    log, requests, system = outcome.segments, outcome.requests, outcome.system
+    begun = log.begin < last
+    come = max(int((requests.arrival < last).sum()), 1)
+    by_kind = np.argsort(system.kind, kind="stable")
+    tasks = task_table(
+        tuple(f"request {number}" for number in range(come)),
+        submit=requests.arrival[:come],
+        model=[outcome.costs.models[row] for row in requests.model[:come]],
+    )
+    none, missing = np.zeros(come, dtype=np.int64), np.full(come, np.nan)
+    return DrawnOutcome(
+        tasks=tasks,
+        pool=_pool(outcome, by_kind),
+        start=missing,
+        end=missing,
+        served=missing,
+        preemptions=none,
+        fee=missing,
+        segments=DrawnSegments(
+            task=log.request[begun],
+            device=np.argsort(by_kind)[log.unit[begun]],
+            start=log.begin[begun],
+            end=np.minimum(log.end[begun], last),
+        ),
+        fragmentation=0.0,
+    )
+
+
+def _pool(outcome: Outcome, by_kind: np.ndarray) -> Pool:
+    kinds, node = np.unique(outcome.system.kind[by_kind], return_inverse=True)
+    names = tuple(outcome.costs.kinds[kind] for kind in kinds)
+    count, units = len(names), len(node)
+    return Pool(
+        node_names=names,
+        cpus=np.zeros(count, np.int32),
+        memory_mb=np.zeros(count, np.int64),
+        switch=np.zeros(count, np.int32),
+        device_node=node.astype(np.int32),
+        device_index=np.arange(units, dtype=np.int32),
+        device_kind=node.astype(np.int32),
+        island=np.arange(units, dtype=np.int32),
+        kinds=names,
+        price=np.zeros(count),
+    )

@@ -1,0 +1,122 @@
+"""``mirage allocation requests replay``: policies side by side, and errors before work."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from mirage.allocation.inference.comparison import COLUMNS, document, lines, markdown
+from mirage.allocation.inference.registry import POLICIES, UnknownRequestPolicy, request_policy
+from mirage.allocation.inference.replay import RequestReplay, play_all
+from mirage.cli.main import app
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.allocation.inference.policies.compiled import CompiledPolicy
+
+SCENARIO = """
+load = 0.7
+duration = "0.2s"
+[system]
+costs = "synthetic"
+units = [{ kind = "kind0", idle_watts = 0.5 }, { kind = "kind1", count = 2 }]
+bandwidth_gbs = 20
+[[tenants]]
+name = "eyes"
+models = ["model3", "model7"]
+deadline = "isolated*4"
+[[tenants]]
+name = "ears"
+models = ["model5"]
+deadline = "15ms"
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    (tmp_path / "small.toml").write_text(SCENARIO)
+    return str(tmp_path / "small.toml")
+
+
+def test_all_see_the_same_requests_and_the_table_says_what_came_of_them(scenario: str) -> None:
+    compared = play_all(RequestReplay((scenario,), ("fcfs", "edf"), (0, 1)), 1)
+    assert [(run.policy, run.seed) for run in compared.runs] == [("fcfs", 0), ("fcfs", 1), ("edf", 0), ("edf", 1)]
+    fcfs, edf = compared.of(scenario, "fcfs"), compared.of(scenario, "edf")
+    assert [run.figures.all.requests for run in fcfs] == [run.figures.all.requests for run in edf]
+    by_hand = sum(run.figures.all.satisfaction for run in edf) / 2
+    assert lines(compared, scenario)[1].cells[0].mean == f"{100 * by_hand:.1f}"
+    text = markdown(compared)
+    assert "2 seeds of some" in text
+    assert "70 % of what they can do" in text
+    assert text.count("\n| ") == 4
+    found = document(compared)["scenarios"][0]
+    assert found["tenants"] == ["eyes", "ears"]
+    assert found["policies"][1]["mean"]["satisfaction"] == pytest.approx(by_hand)
+    assert set(found["policies"][0]["runs"][0]["models"]) == {"model3", "model5", "model7"}
+
+
+def test_processes_come_to_the_same(scenario: str) -> None:
+    replay = RequestReplay((scenario,), ("fcfs", "edf"), (3, 4))
+    counted: list[int] = []
+    assert repr(play_all(replay, 2, counted.append).runs) == repr(play_all(replay, 1).runs)  # NaN is not itself
+    assert counted == [4, 4, 4, 4]
+
+
+class Slow:
+    """Decides as another, but takes a while."""
+
+    name, period, decision_seconds, decision_joules = "slow", 0.0, 0.001, 0.5
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self.begin, self.decide = policy.begin, policy.decide
+
+
+def test_a_policy_that_says_what_it_costs_is_charged(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "slow", "policies.plain:slow")
+    monkeypatch.setattr(
+        "mirage.allocation.inference.policies.plain.slow", lambda: Slow(request_policy("fcfs")), raising=False
+    )
+    compared = play_all(RequestReplay((scenario,), ("fcfs", "slow")), 1)
+    free, slow = (compared.of(scenario, policy)[0].figures for policy in ("fcfs", "slow"))
+    assert slow.policy_joules == pytest.approx(0.5 * slow.decisions / slow.all.requests)
+    assert free.policy_joules == 0.0
+    assert slow.all.mean_latency > free.all.mean_latency + 0.001
+
+
+def test_the_command_writes_everything(scenario: str, tmp_path: Path) -> None:
+    out = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "html")}
+    options = [part for name, path in out.items() for part in (f"--{name}", str(path))]
+    command = ["allocation", "requests", "replay", scenario, "--compare", "fcfs,edf", "--seeds", "0-1"]
+    result = CliRunner().invoke(app, [*command, "--workers", "1", *options], env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    assert "SLA of ears, %" in result.output
+    assert len(json.loads(out["json"].read_text())["scenarios"][0]["policies"]) == 2
+    assert out["markdown"].read_text().startswith("small: 2 seeds")
+    page = out["html"].read_text()
+    assert page.count("<svg viewBox") == 2
+    assert all(column.meaning in page for column in COLUMNS)
+    assert "request 0, model" in page
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"policies": ("edf", "edf")}, "policies: there must be at least one, and none twice"),
+        ({"seeds": ()}, "seeds: there must be"),
+        ({"policies": ("best",)}, "there is no policy 'best'; there are: "),
+        ({"scenarios": ("nowhere.toml",)}, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_before_anything_is(
+    scenario: str, change: dict[str, tuple[str, ...]], fault: str
+) -> None:
+    replay = {"scenarios": (scenario,), "policies": ("edf",), "seeds": (0,)} | change
+    with pytest.raises((ConfigError, UnknownRequestPolicy)) as caught:
+        play_all(RequestReplay(**replay), 1)  # type: ignore[arg-type]
+    assert fault in str(caught.value)
