@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from mirage.cli.allocation_front import front_command
 from mirage.cli.allocation_load import load_command
 from mirage.cli.allocation_pack import pack_command
 from mirage.cli.allocation_replay import task_replay_command
@@ -20,5 +21,6 @@ allocation_app.command("run")(run_command)
 allocation_app.command("check")(check_command)
 allocation_app.command("status")(status_command)
 allocation_app.command("serve")(serve_command)
+allocation_app.command("front")(front_command)
 allocation_app.command("load")(load_command)
 allocation_app.add_typer(requests_app, name="requests")

@@ -8,7 +8,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mirage.allocation.inference.serving.bodies import ClientDisconnect, Streamed, key_of, read_body, unless_gone
+from mirage.allocation.inference.serving.bodies import ClientDisconnect, key_of, read_body, unless_gone
+from mirage.allocation.inference.serving.doors import Closed
 from mirage.allocation.inference.serving.openaicalls import complete, list_models
 from mirage.allocation.inference.serving.openinference import (
     HEADER_LENGTH,
@@ -16,10 +17,11 @@ from mirage.allocation.inference.serving.openinference import (
     read_request,
     write_answer,
 )
+from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.service import DEADLINE, Service, trace_of
 from mirage.allocation.inference.serving.tensors import Tensor, check_signature, cut
-from mirage.allocation.inference.serving.upstream import Inquiry, Unreachable, Upstream
+from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -88,16 +90,15 @@ def _passed_on(endpoint: Endpoint) -> Endpoint:
 
 
 async def _forward(request: Request, successor: Upstream) -> Response:
-    body = await read_body(request, _service(request).plan.gateway.largest_body)
-    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    inquiry = Inquiry(request.method, target, list(request.headers.raw), body)
+    service = _service(request)
     try:
-        reply = await unless_gone(request, successor.ask(inquiry))
-    except Unreachable as error:
-        raise Refusal(502, f"the gateway that has taken over does not answer: {error}", 1) from error
-    answer = Streamed(reply.content, reply.status, {}, reply.close)
-    answer.raw_headers = reply.headers
-    return answer
+        inquiry = inquiry_of(request, await read_body(request, service.plan.gateway.largest_body))
+        return pass_back(await unless_gone(request, successor.ask(inquiry)), service.doors.passed)
+    except BaseException as error:
+        service.doors.passed()
+        if isinstance(error, Unreachable):
+            raise Closed(502, f"the gateway that has taken over does not answer: {error}", 1) from error
+        raise
 
 
 async def _infer(request: Request) -> Response:

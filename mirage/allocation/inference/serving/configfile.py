@@ -115,6 +115,12 @@ class WorkersEntry(_Strict):
     answer_within: Duration = 60.0
 
 
+class CostsEntry(_Strict):
+    """``[costs]``."""
+
+    table: str
+
+
 class ModelEntry(_Strict):
     """One ``[[model]]``."""
 
@@ -175,9 +181,10 @@ class ServingDocument(_Strict):
     gateway: GatewayEntry = GatewayEntry()
     queue: QueueEntry = QueueEntry()
     workers: WorkersEntry = WorkersEntry()
-    model: Annotated[tuple[ModelEntry, ...], Field(strict=False, min_length=1)]
-    unit: Annotated[tuple[UnitEntry, ...], Field(strict=False, min_length=1)]
-    tenant: Annotated[tuple[TenantEntry, ...], Field(strict=False, min_length=1)]
+    costs: CostsEntry | None = None
+    model: Annotated[tuple[ModelEntry, ...], Field(strict=False)]
+    unit: Annotated[tuple[UnitEntry, ...], Field(strict=False)]
+    tenant: Annotated[tuple[TenantEntry, ...], Field(strict=False)]
 
 
 def read_config(path: Path) -> ServingPlan:
@@ -208,6 +215,7 @@ def read_config(path: Path) -> ServingPlan:
         models=tuple(_model(entry, folder) for entry in document.model),
         units=tuple(_unit(entry, document) for entry in document.unit),
         tenants=tenants,
+        costs=_table(document.costs, folder),
     )
 
 
@@ -242,6 +250,11 @@ def _between(document: ServingDocument) -> list[str]:
     """Mistakes that only several entries together show."""
     models = {model.name: model for model in document.model}
     mistakes = [
+        *(
+            f"{name}: there is no [[{name}]]"
+            for name in ("model", "unit", "tenant")
+            if not getattr(document, name)
+        ),
         *_twice("model", (model.name for model in document.model)),
         *_twice("unit", (name for unit in document.unit for name in _unit(unit, document).names)),
         *_twice("tenant", (tenant.name for tenant in document.tenant)),
@@ -341,6 +354,14 @@ def _tenant(entry: TenantEntry, keys: tuple[str, ...], everything: tuple[str, ..
         burst=1 if math.isinf(rate) else max(1, math.ceil(rate)),
         concurrent=entry.concurrent,
     )
+
+
+def _table(entry: CostsEntry | None, folder: Path) -> str:
+    """A file is meant from the configuration's folder; what is none there is a name."""
+    if entry is None:
+        return ""
+    path = folder / entry.table
+    return str(path) if path.is_file() else entry.table
 
 
 def _model(entry: ModelEntry, folder: Path) -> ModelPlan:

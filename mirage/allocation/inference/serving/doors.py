@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.serving.upstream import Upstream
 
 _ASK_AGAIN = 5.0
+ELSEWHERE = b"x-mirage-elsewhere"
+"""Goes with the answer of a gateway that answers nothing more: a front asks the next one."""
+
+
+class Closed(Refusal):
+    """Nobody is let in any more."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those that go with it."""
+        return super().headers | {ELSEWHERE.decode(): "true"}
 
 
 class Doors:
@@ -21,6 +32,8 @@ class Doors:
         self._clock = clock
         self.successor: Upstream | None = None
         self.draining = False
+        self.passing = 0
+        """Requests that the successor answers just now."""
         self.forwarded_at = 0.0
         """When a request went on to the successor last."""
 
@@ -37,10 +50,18 @@ class Doors:
             self.successor = successor
 
     def way_on(self) -> Upstream | None:
-        """The successor that answers instead; ``None``: we do. Raises ``Refusal`` where nobody does."""
+        """The successor that answers instead; ``None``: we do. Raises ``Closed`` where nobody does.
+
+        Where there is one, ``passed`` is due.
+        """
         if self.open:
             return None
         if self.successor is None:
-            raise Refusal(503, "this gateway is about to end, and none has taken over yet", _ASK_AGAIN)
+            raise Closed(503, "this gateway is about to end, and none has taken over yet", _ASK_AGAIN)
         self.forwarded_at = self._clock()
+        self.passing += 1
         return self.successor
+
+    def passed(self) -> None:
+        """The successor has answered."""
+        self.passing -= 1

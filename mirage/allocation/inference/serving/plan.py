@@ -113,3 +113,5 @@ class ServingPlan:
     models: tuple[ModelPlan, ...]
     units: tuple[UnitPlan, ...]
     tenants: tuple[TenantPlan, ...]
+    costs: str
+    """Table of costs to begin with, by name or path; empty: none."""

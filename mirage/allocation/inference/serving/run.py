@@ -6,13 +6,9 @@ import asyncio
 import os
 import signal
 import socket
-import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-import uvicorn
 
 from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.addressbook import Address, StateFolder
@@ -21,6 +17,7 @@ from mirage.allocation.inference.serving.configfile import digest_of
 from mirage.allocation.inference.serving.desk import Desk
 from mirage.allocation.inference.serving.doors import Doors
 from mirage.allocation.inference.serving.gateway import Gateway
+from mirage.allocation.inference.serving.httpserver import Listening, make_server
 from mirage.allocation.inference.serving.links import Gate
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.posts import Post, Workshop
@@ -31,10 +28,10 @@ from mirage.allocation.inference.serving.tenants import Tenants
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mirage.allocation.engine.run import Place
-    from mirage.allocation.inference.serving.plan import GatewayPlan, ServingPlan
+    from mirage.allocation.inference.serving.plan import ServingPlan
     from mirage.allocation.inference.serving.posts import Seat
     from mirage.ports import RequestPolicy
 
@@ -44,7 +41,6 @@ _LINGER = 10.0
 _LAST = 15.0
 """Seconds before the allocation's end at which nothing new is begun."""
 _KEEP_EVERY = 30.0
-_WAITING = 1024
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -80,15 +76,17 @@ class Running:
 
     async def run(self) -> int:
         """Until it has handed over, is told to end, or the allocation ends; the exit code."""
-        sockets, server = [listen(self._plan.gateway)], _server(self._app, self._plan.gateway)
-        self.url = url_of(self._plan.gateway, sockets[0])
+        plan = self._plan.gateway
+        listening = Listening(plan.host, plan.port, plan.certificate, plan.certificate_key)
+        server, bound = make_server(self._app, listening), listening.bind()
+        self.url = listening.url(bound)
         await self._open_gate()
         self._obey_signals()
         workshop = self._workshop()
         self.posts = [Post(seat, workshop, self.gateway) for seat in self._seats]
         tasks = [asyncio.create_task(post.keep()) for post in self.posts]
         tasks.append(asyncio.create_task(self.gateway.watch(self._kill)))
-        serving = asyncio.create_task(server.serve(sockets))
+        serving = asyncio.create_task(server.serve([bound]))
         self._say(f"{len(self.posts)} workers are being started; the gateway listens on {self.url}")
         try:
             return await self._live(serving)
@@ -122,7 +120,7 @@ class Running:
     def _is_over(self) -> bool:
         if sum(name != "SIGUSR1" for name in self._told) > 1:
             return True
-        if self.doors.open or not self.gateway.idle:
+        if self.doors.open or self.doors.passing or not self.gateway.idle:
             return False
         return self._must_end() or time.monotonic() - self.doors.forwarded_at > _LINGER
 
@@ -154,59 +152,6 @@ class Running:
     def _obey_signals(self) -> None:
         for number in (signal.SIGUSR1, *_TOLD):
             self._loop.add_signal_handler(number, self._told.append, signal.Signals(number).name)
-
-
-def listen(plan: GatewayPlan) -> socket.socket:
-    """A listening socket. Raises ``ConfigError``."""
-    listening = socket.socket(socket.AF_INET6 if ":" in plan.host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((plan.host, plan.port))
-        listening.listen(_WAITING)
-    except OSError as error:
-        listening.close()
-        raise ConfigError("gateway.listen", f"{plan.host}:{plan.port} cannot be had: {error.strerror}") from error
-    return listening
-
-
-def url_of(plan: GatewayPlan, listening: socket.socket) -> str:
-    """Where others find it."""
-    host = socket.gethostname() if plan.host in ("0.0.0.0", "::") else plan.host  # noqa: S104 - not bound here
-    host = f"[{host}]" if ":" in host else host
-    return f"{'https' if plan.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
-
-
-class _Server(uvicorn.Server):
-    """Signals are the gateway's."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """None."""
-        yield
-
-
-def _server(app: object, plan: GatewayPlan) -> uvicorn.Server:
-    tls = (
-        {"ssl_certfile": plan.certificate, "ssl_keyfile": plan.certificate_key or None} if plan.certificate else {}
-    )
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=5,
-        timeout_keep_alive=75,
-        backlog=_WAITING,
-        **tls,  # type: ignore[arg-type]
-    )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError("gateway.certificate", f"it cannot be used with its key: {error}") from error
-    return _Server(config)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirage.allocation.inference.costs.tables import cost_table
 from mirage.allocation.inference.serving.estimates import Estimates
 from mirage.allocation.inference.serving.posts import Seat
 from mirage.domain.errors import ConfigError
@@ -42,7 +43,10 @@ def system_of(plan: ServingPlan) -> UnitSystem:
 
 
 def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -> Estimates:
-    """What is believed at first: what an earlier gateway has measured, else what the file says."""
+    """What is believed at first: what was measured, else a table of costs, else what the file says.
+
+    Raises what ``cost_table`` raises.
+    """
     kinds, models = kinds_of(plan), [model.name for model in plan.models]
     able = np.zeros((len(models), len(kinds)), np.bool_)
     watts = np.zeros(len(kinds))
@@ -52,7 +56,20 @@ def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -
         able[[models.index(name) for name in unit.models], column] = True
     said = {(m.name, kind): m.expected for m in plan.models for kind in kinds if m.expected is not None}
     found = {(model, kind): seconds for model, of in learnt.items() for kind, seconds in of.items()}
-    return Estimates(models, kinds, able, watts, said | found)
+    return Estimates(models, kinds, able, watts, said | _tabled(plan.costs) | found)
+
+
+def _tabled(name: str) -> dict[tuple[str, str], float]:
+    """Seconds of whole models; pairs that a table does not have are left out."""
+    if not name:
+        return {}
+    table = cost_table(name)
+    return {
+        (model, kind): float(whole)
+        for model, first in zip(table.models, table.first, strict=False)
+        for kind, whole in zip(table.kinds, table.remaining()[first], strict=True)
+        if math.isfinite(whole)
+    }
 
 
 def seats_of(plan: ServingPlan, nodes: Sequence[NodeFound], here: str) -> list[Seat]:

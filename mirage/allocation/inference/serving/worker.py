@@ -47,13 +47,11 @@ def connect(environment: Mapping[str, str]) -> tuple[socket.socket, dict[str, An
     host, _, port = environment[proof.GATE].rpartition(":")
     secret, name = environment[proof.SECRET], environment[proof.NAME]
     connection = socket.create_connection((host, int(port)), _CONNECT)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    challenge, mine = receive(connection, _GREETING)[0], proof.fresh()
-    answer = proof.prove(secret, "worker", str(challenge.get("challenge")))
-    send(connection, {"unit": name, "proof": answer, "challenge": mine})
-    setup, _ = receive(connection, _GREETING)
-    if not proof.proves(secret, "gateway", mine, setup.get("proof")):
-        raise NotOurs(f"{host}:{port} could not prove that it is our gateway")
+    try:
+        setup = _greet(connection, secret, name)
+    except BaseException:
+        connection.close()
+        raise
     connection.settimeout(None)
     return connection, setup
 
@@ -75,6 +73,18 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> None:
         if "model" in header:
             answer, parts = networks.run(header, data)
             send(connection, answer, *parts)
+
+
+def _greet(connection: socket.socket, secret: str, name: str) -> dict[str, Any]:
+    """Prove who we are, and have the other side prove who it is."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    challenge, mine = receive(connection, _GREETING)[0], proof.fresh()
+    answer = proof.prove(secret, "worker", str(challenge.get("challenge")))
+    send(connection, {"unit": name, "proof": answer, "challenge": mine})
+    setup, _ = receive(connection, _GREETING)
+    if not proof.proves(secret, "gateway", mine, setup.get("proof")):
+        raise NotOurs("who listens there could not prove that it is our gateway")
+    return setup
 
 
 def _serve_server(connection: socket.socket, watch: ServerWatch) -> None:

@@ -1,0 +1,85 @@
+"""A stable address before the gateways of a chain's links: it asks whichever the state folder names now.
+
+A request that nobody has begun to answer is asked again, at whoever is named then: inference changes nothing, so
+it does not matter if the first has begun to work on it. An answer that has begun is passed through, and never
+repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mirage.allocation.inference.serving.bodies import ClientDisconnect, read_body, unless_gone
+from mirage.allocation.inference.serving.doors import ELSEWHERE
+from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
+from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mirage.allocation.inference.serving.addressbook import StateFolder
+    from mirage.allocation.inference.serving.upstream import Inquiry, Reply
+
+_LOOK = 0.25
+_PAUSE = 0.1
+_METHODS = ["GET", "POST", "PUT", "DELETE"]
+_GONE = 499
+
+
+class Front:
+    """Finds the gateway, and asks it."""
+
+    def __init__(self, folder: StateFolder, patience: float, largest_body: int) -> None:
+        """``patience``: seconds for which a request waits for a gateway that can be reached."""
+        self._folder, self._patience, self._largest_body = folder, patience, largest_body
+        self._upstream: Upstream | None = None
+        self._looked = -_LOOK
+
+    def app(self) -> Starlette:
+        """Everything is passed on."""
+        return Starlette(routes=[Route("/{path:path}", self._pass_on, methods=_METHODS)])
+
+    async def _pass_on(self, request: Request) -> Response:
+        try:
+            body = await read_body(request, self._largest_body)
+            return pass_back(await unless_gone(request, self._ask(inquiry_of(request, body))), lambda: None)
+        except Refusal as refusal:
+            return JSONResponse({"error": str(refusal)}, refusal.status, headers=refusal.headers)
+        except ClientDisconnect:
+            return Response(status_code=_GONE)
+
+    async def _ask(self, inquiry: Inquiry) -> Reply:
+        end, why = monotonic() + self._patience, "no gateway has said yet where it is"
+        while monotonic() < end:
+            upstream = self._find()
+            if upstream is not None:
+                try:
+                    reply = await upstream.ask(inquiry)
+                except Unreachable as error:
+                    why = str(error)
+                else:
+                    if not any(name == ELSEWHERE for name, _ in reply.headers):
+                        return reply
+                    reply.close()
+                    why = f"{upstream.url} is about to end"
+            await asyncio.sleep(_PAUSE)
+        raise Refusal(503, f"no gateway answers: {why}", 5)
+
+    def _find(self) -> Upstream | None:
+        """Who is named now."""
+        if monotonic() - self._looked < _LOOK:
+            return self._upstream
+        self._looked = monotonic()
+        address = self._folder.read_address()
+        if address is not None and (self._upstream is None or self._upstream.url != address.url):
+            if self._upstream is not None:
+                self._upstream.close()
+            self._upstream = Upstream(address.url)
+        return self._upstream

@@ -1,0 +1,66 @@
+"""``mirage allocation front``: one address for all gateways of a chain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The gateways' state folder.")]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients find it.")]
+Certificate = Annotated[str, typer.Option(metavar="FILE", help="For TLS.")]
+Key = Annotated[
+    str, typer.Option("--certificate-key", metavar="FILE", help="Where it is not in the certificate's file.")
+]
+Trusted = Annotated[bool, typer.Option("--trusted-network", help="Listen for others without TLS.")]
+Patience = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="How long a request waits for a gateway.")
+]
+Largest = Annotated[int, typer.Option(min=1, max=1024, metavar="MIB", help="Largest body of a request.")]
+
+
+def front_command(
+    folder: Folder,
+    *,
+    listen: Listen = "127.0.0.1:8800",
+    certificate: Certificate = "",
+    certificate_key: Key = "",
+    trusted_network: Trusted = False,
+    patience: Patience = 30.0,
+    largest_body_mb: Largest = 64,
+) -> None:
+    """Pass requests on to the gateway that answers now, from link to link."""
+    import asyncio
+    import ipaddress
+    import signal
+
+    import uvloop
+
+    from mirage.allocation.inference.serving.addressbook import StateFolder
+    from mirage.allocation.inference.serving.configfile import address_of
+    from mirage.allocation.inference.serving.front import Front
+    from mirage.allocation.inference.serving.httpserver import Listening, make_server
+
+    try:
+        host, port = address_of(listen)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--listen") from error
+    if not (certificate or trusted_network or ipaddress.ip_address(host).is_loopback):
+        raise typer.BadParameter(
+            f"others can reach {host}, and keys would cross the network in the clear: give a certificate, or"
+            " --trusted-network",
+            param_hint="--listen",
+        )
+    listening = Listening(host, port, certificate, certificate_key)
+    server = make_server(Front(StateFolder(folder), patience, largest_body_mb << 20).app(), listening)
+    bound = listening.bind()
+    typer.echo(f"listens on {listening.url(bound)}", err=True)
+
+    async def serve() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
+        await server.serve([bound])
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve())

@@ -1,0 +1,70 @@
+"""A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
+
+``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
+in the middle of a stream), ``refuse``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+PARTS = 5
+PAUSE = 0.1
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.reply(200, {"object": "list", "data": [{"id": "counter"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = body.get("prompt") or body["messages"][-1]["content"]
+        marker = Path(sys.argv[2]) / "died"
+        if prompt == "die" and not marker.exists():
+            marker.touch()
+            os._exit(3)
+        if prompt == "refuse" or body["model"] != "counter":
+            self.reply(400, {"error": {"message": f"{body['model']} does not like it"}})
+        elif body.get("stream"):
+            self.stream(prompt)
+        else:
+            time.sleep(PARTS * PAUSE)
+            self.reply(200, {"choices": [{"text": "01234", "prompt": prompt}]})
+
+    def stream(self, prompt: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(PARTS):
+            self.chunk(f"data: {number}\n\n".encode())
+            time.sleep(PAUSE)
+            if prompt == "break" and number == 2:
+                os._exit(4)
+        self.chunk(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def reply(self, status: int, document: object) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
