@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from mirage.cli.allocation_costs import costs_app
 from mirage.cli.allocation_front import front_command
 from mirage.cli.allocation_load import load_command
 from mirage.cli.allocation_pack import pack_command
@@ -24,3 +25,4 @@ allocation_app.command("serve")(serve_command)
 allocation_app.command("front")(front_command)
 allocation_app.command("load")(load_command)
 allocation_app.add_typer(requests_app, name="requests")
+allocation_app.add_typer(costs_app, name="costs")

@@ -6,11 +6,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.allocation.inference.costs.manifest import read_manifest
+from mirage.allocation.inference.costs.manifest import ManifestError, read_manifest
 from mirage.allocation.inference.costs.tablefile import read_table
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirage.allocation.inference.costs.manifest import Manifest
     from mirage.domain.request import CostTable
 
@@ -34,6 +36,15 @@ def cost_table(name: str) -> CostTable:
 def cost_manifest(name: str) -> Manifest | None:
     """Where the table comes from; None where nothing lies beside it."""
     return read_manifest(table_path(name))
+
+
+def sources(names: Sequence[str]) -> list[Manifest]:
+    """Where tables come from. Raises ``ManifestError`` for one without a manifest."""
+    found = [(name, cost_manifest(name)) for name in names]
+    unknown = [name for name, manifest in found if manifest is None]
+    if unknown:
+        raise ManifestError(f"no manifest lies beside {', '.join(unknown)}: it is not known how they were made")
+    return [manifest for _, manifest in found if manifest is not None]
 
 
 def table_path(name: str) -> Path:

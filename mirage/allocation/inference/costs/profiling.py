@@ -1,0 +1,198 @@
+"""Cost tables measured on real units: whole networks in ONNX Runtime, one piece each."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirage.allocation.inference.costs.energymeter import UNKNOWN, PackageMeter
+from mirage.allocation.inference.costs.manifest import Manifest, Measurement, UnitSource
+from mirage.domain.errors import MirageError, MissingExtra
+from mirage.domain.request import CostTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.allocation.inference.costs.realunits import RealUnit
+
+PIECE = "network"
+TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(bool)": np.bool_,
+}
+
+
+class CannotProfile(MirageError):
+    """A network or a unit that cannot be measured here. Says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """How often a network is run: first unmeasured, then measured."""
+
+    warmup: int = 5
+    measured: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured of one network on one unit."""
+
+    measurement: Measurement
+    joules: float
+
+
+def profile(
+    models: Sequence[Path], units: Sequence[RealUnit], repeats: Repeats, progress: Callable[[str], None]
+) -> tuple[CostTable, Manifest]:
+    """The measured table: seconds are the median of a run, batch 1 where the network leaves sizes open.
+
+    Raises ``CannotProfile``, ``MissingExtra``.
+    """
+    names = [path.stem for path in models]
+    for what, given in (("network", names), ("unit", [unit.kind for unit in units])):
+        twice = sorted({name for name in given if given.count(name) > 1})
+        if twice:
+            raise CannotProfile(f"each {what} needs a name of its own; twice: {', '.join(twice)}")
+    found: dict[tuple[str, str], Profile] = {}
+    for path in models:
+        for unit in units:
+            found[path.stem, unit.kind] = one = measure(path, unit, repeats)
+            seconds = one.measurement.median_seconds
+            progress(f"{path.stem} on {unit.kind}: median {seconds * 1e3:.3f} ms")
+    return _table(names, units, found), _manifest(models, units, found)
+
+
+def measure(path: Path, unit: RealUnit, repeats: Repeats) -> Profile:
+    """One network on one unit, with nothing else at work in this process."""
+    held = _resident()
+    session = _session(path, unit)
+    feeds = {given.name: _filled(given, path) for given in session.get_inputs()}
+    run = _runner(session, feeds, path, unit)
+    for _ in range(repeats.warmup):
+        run()
+    meter = PackageMeter()
+    seconds = [_timed(run) for _ in range(repeats.measured)]
+    joules = meter.joules() / repeats.measured if unit.device == "threads" else 0.0
+    measurement = Measurement(
+        repeats=repeats.measured,
+        median_seconds=float(np.median(seconds)),
+        p95_seconds=float(np.quantile(seconds, 0.95)),
+        resident_bytes=max(0, _resident() - held),
+        model_sha256=sha256(path.read_bytes()).hexdigest(),
+    )
+    return Profile(measurement, joules)
+
+
+def _session(path: Path, unit: RealUnit) -> Any:
+    runtime = _runtime()
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    options.inter_op_num_threads = 1
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if unit.device == "threads":
+        options.intra_op_num_threads = unit.number
+    else:
+        if "CUDAExecutionProvider" not in runtime.get_available_providers():
+            raise CannotProfile(f"{unit.kind}: this ONNX Runtime has no CUDA (onnxruntime-gpu has, with a device)")
+        providers = [("CUDAExecutionProvider", {"device_id": unit.number}), *providers]
+    try:
+        session = runtime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # the runtime raises classes of its own
+        raise CannotProfile(f"{path}: {str(error).splitlines()[0]}") from error
+    if unit.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
+        raise CannotProfile(f"{unit.kind}: CUDA device {unit.number} cannot be used")
+    return session
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("profiling networks", "onnx") from error
+    return onnxruntime
+
+
+def _filled(given: Any, path: Path) -> np.ndarray:
+    """An input: small numbers where they are real, zeros where they may be positions; open sizes are 1."""
+    kind = TYPES.get(given.type)
+    if kind is None:
+        raise CannotProfile(f"{path}: input {given.name!r} is a {given.type}; numbers in tensors can be filled in")
+    shape = [size if isinstance(size, int) and size > 0 else 1 for size in given.shape]
+    if np.issubdtype(kind, np.floating):
+        return np.random.default_rng(0).standard_normal(shape).astype(kind)
+    return np.zeros(shape, dtype=kind)
+
+
+def _runner(session: Any, feeds: dict[str, np.ndarray], path: Path, unit: RealUnit) -> Callable[[], None]:
+    def run() -> None:
+        session.run(None, feeds)
+
+    try:
+        run()
+    except Exception as error:  # the runtime raises classes of its own
+        raise CannotProfile(f"{path} does not run on {unit.kind}: {str(error).splitlines()[0]}") from error
+    return run
+
+
+def _timed(run: Callable[[], None]) -> float:
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096
+
+
+def _table(names: list[str], units: Sequence[RealUnit], found: dict[tuple[str, str], Profile]) -> CostTable:
+    profiles = [[found[name, unit.kind] for unit in units] for name in names]
+    seconds = np.array([[one.measurement.median_seconds for one in row] for row in profiles])
+    return CostTable(
+        models=tuple(names),
+        first=np.arange(len(names) + 1, dtype=np.int32),
+        pieces=(PIECE,) * len(names),
+        kinds=tuple(unit.kind for unit in units),
+        seconds=seconds,
+        compute_seconds=seconds.copy(),
+        joules=np.array([[one.joules for one in row] for row in profiles]),
+        dram_bytes=np.zeros_like(seconds),
+    )
+
+
+def _manifest(
+    models: Sequence[Path], units: Sequence[RealUnit], found: dict[tuple[str, str], Profile]
+) -> Manifest:
+    meter = PackageMeter()
+    return Manifest(
+        made_by=f"onnxruntime {_runtime().__version__}",
+        models={path.stem: f"measured, {path.name}" for path in models},
+        units={
+            unit.kind: UnitSource(
+                source="measured, median of whole networks",
+                hardware=_processor() if unit.device == "threads" else f"CUDA device {unit.number}",
+                mapping=str(unit),
+                energy=meter.source if unit.device == "threads" else UNKNOWN,
+                measured={path.stem: found[path.stem, unit.kind].measurement for path in models},
+            )
+            for unit in units
+        },
+    )
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else 'a processor'}, {len(names)} cores seen"

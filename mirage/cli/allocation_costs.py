@@ -1,0 +1,159 @@
+"""``mirage allocation costs``: tables of what networks cost on which unit, built, measured, looked at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mirage.allocation.inference.costs.manifest import Manifest
+    from mirage.allocation.inference.costs.summary import ModelOnKind
+    from mirage.domain.request import CostTable
+
+costs_app = typer.Typer(no_args_is_help=True, help="What networks cost on which kind of unit.")
+
+Out = Annotated[
+    Path, typer.Option("-o", "--out", metavar="TABLE", help="The table to write; its manifest beside it.")
+]
+Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Commas between; all when not given.")]
+Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Commas between; all when not given.")]
+Kept = Annotated[Path, typer.Option("--kept", metavar="DIR", help="Costs of layers found before; grows.")]
+Pieces = Annotated[int, typer.Option("--pieces", min=0, help="Join layers: at most so many pieces a network.")]
+Models = Annotated[list[Path], typer.Argument(metavar="MODEL.onnx...", exists=True, dir_okay=False)]
+Units = Annotated[list[str], typer.Option("--unit", metavar="NAME=DEVICE:N", help="cpu2=threads:2, gpu=cuda:0")]
+Warmup = Annotated[int, typer.Option(min=0, help="Runs before measuring.")]
+Measured = Annotated[int, typer.Option("--repeats", min=2, help="Runs measured.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table's name (edge) or its file.")]
+TableNames = Annotated[list[str], typer.Argument(metavar="TABLE...", help="Tables' names or files.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is not there.")]
+JsonOut = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+@costs_app.command("build")
+def build_command(
+    *,
+    out: Out,
+    networks: Networks = "",
+    arrays: Arrays = "",
+    kept: Kept = Path("costs-kept"),
+    pieces: Pieces = 0,
+) -> None:
+    """Build a table by the cost model, from Mirage's lists of layers and its arrays. Minutes a network.
+
+    Needs the extra costmodel. What was found is kept: a run that was cut off goes on where it stopped.
+    """
+    from mirage.allocation.inference.costs.arrays import array, array_names
+    from mirage.allocation.inference.costs.building import build
+    from mirage.allocation.inference.costs.grouping import group_pieces
+    from mirage.allocation.inference.costs.layers import network, network_names
+
+    chosen = [network(name) for name in _names(networks) or network_names()]
+    table, manifest = build(chosen, [array(name) for name in _names(arrays) or array_names()], kept, _progress)
+    _write(group_pieces(table, pieces) if pieces else table, out, manifest)
+
+
+@costs_app.command("check")
+def check_command() -> None:
+    """Is the cost model intact? Its makers' ResNet-18 figure, made again. Minutes."""
+    from mirage.allocation.inference.costs.gate import check_cost_model
+
+    checked = check_cost_model()
+    typer.echo(checked)
+    if not checked.intact:
+        raise typer.Exit(1)
+
+
+@costs_app.command("profile")
+def profile_command(
+    models: Models,
+    *,
+    units: Units,
+    out: Out,
+    warmup: Warmup = 5,
+    repeats: Measured = 50,
+) -> None:
+    """Measure networks in ONNX Runtime on real units: a table with one piece a network."""
+    from mirage.allocation.inference.costs.profiling import Repeats, profile
+    from mirage.allocation.inference.costs.realunits import parse_unit
+
+    table, manifest = profile(models, [parse_unit(text) for text in units], Repeats(warmup, repeats), _progress)
+    _write(table, out, manifest)
+    for name in {unit.energy for unit in manifest.units.values()}:
+        typer.echo(f"energy: {name}", err=True)
+
+
+@costs_app.command("examples")
+def examples_command(folder: Folder) -> None:
+    """Write small networks (a convnet, an MLP, a transformer block) to try the profiler and the gateway with."""
+    from mirage.allocation.inference.costs.examples import write_examples
+
+    for path in write_examples(folder):
+        typer.echo(path)
+
+
+@costs_app.command("merge")
+def merge_command(tables: TableNames, *, out: Out) -> None:
+    """One table of several: more networks, or more kinds of units."""
+    from mirage.allocation.inference.costs.merging import merge_manifests, merge_tables
+    from mirage.allocation.inference.costs.tables import cost_table, sources
+
+    merged = merge_tables([cost_table(name) for name in tables])
+    _write(merged, out, merge_manifests(sources(tables)))
+
+
+@costs_app.command("show")
+def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> None:
+    """Each network on each kind of unit, alone: latency, energy, bandwidth, and on how many pieces it wins."""
+    from rich.console import Console
+
+    from mirage.allocation.inference.costs.summary import summarise
+    from mirage.allocation.inference.costs.tables import cost_manifest, cost_table
+
+    rows = summarise(cost_table(table))
+    manifest = cost_manifest(table)
+    if json_out:
+        source = manifest.model_dump(mode="json") if manifest else None
+        typer.echo(json.dumps({"models": [asdict(row) for row in rows], "manifest": source}, indent=1))
+        return
+    Console().print(_drawn(rows, f"{table} ({manifest.made_by if manifest else 'of unknown making'})"))
+
+
+def _drawn(rows: list[ModelOnKind], title: str) -> Table:
+    from rich.table import Table
+
+    drawn = Table("network", "pieces", "on", "ms", "of it computing", "mJ", "GB/s", "fastest on", title=title)
+    for row in rows:
+        drawn.add_row(
+            row.model,
+            str(row.pieces),
+            row.kind,
+            f"{row.seconds * 1e3:.2f}",
+            f"{row.compute_share:.0%}",
+            f"{row.joules * 1e3:.2f}",
+            f"{row.bytes_a_second / 1e9:.2f}",
+            str(row.fastest),
+        )
+    return drawn
+
+
+def _write(table: CostTable, out: Path, manifest: Manifest) -> None:
+    from mirage.allocation.inference.costs.tablefile import write_table
+
+    write_table(table, out, manifest)
+    typer.echo(
+        f"{out}: {len(table.models)} networks, {len(table.pieces)} pieces, {', '.join(table.kinds)}", err=True
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _progress(line: str) -> None:
+    typer.echo(line, err=True)
