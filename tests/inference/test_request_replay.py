@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from markupsafe import escape
 from typer.testing import CliRunner
 
 from mirage.allocation.inference.comparison import COLUMNS, document, lines, markdown
@@ -99,7 +100,7 @@ def test_the_command_writes_everything(scenario: str, tmp_path: Path) -> None:
     assert out["markdown"].read_text().startswith("small: 2 seeds")
     page = out["html"].read_text()
     assert page.count("<svg viewBox") == 2
-    assert all(column.meaning in page for column in COLUMNS)
+    assert all(escape(column.meaning) in page for column in COLUMNS)
     assert "request 0, model" in page
     assert "<script" not in page
 

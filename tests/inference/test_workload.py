@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system_cases import cost_table, unit_system
 
+from mirage.allocation.inference.costs.tables import UnknownCostTable
 from mirage.allocation.inference.encode import isolated_seconds
 from mirage.allocation.inference.workload.arrivals import draw_times, read_trace
 from mirage.allocation.inference.workload.capacity import capacity
@@ -89,7 +90,6 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (("synthetic:3", "nothing"), "no cost table 'nothing'"),
         (("synthetic:3", "synthetic:x"), "a seed is a number"),
         (('"kind1"', '"kind7"'), "the costs know no kind7; they know: kind0, kind1"),
         (('["model2"]', '["resnet"]'), "tenant b: the costs know no resnet"),
@@ -101,6 +101,20 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, change: tuple[str,
     with pytest.raises(ConfigError) as caught:
         set_stage(find_scenario(write(tmp_path, SCENARIO.replace(*change))))
     assert fault in str(caught.value)
+
+
+def test_costs_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UnknownCostTable, match="no cost table 'nothing'"):
+        set_stage(find_scenario(write(tmp_path, SCENARIO.replace("synthetic:3", "nothing"))))
+
+
+def test_pieces_may_be_grouped(tmp_path: Path) -> None:
+    fine = set_stage(find_scenario(write(tmp_path, SCENARIO))).costs
+    (tmp_path / "coarse").mkdir()
+    grouped = SCENARIO.replace("bandwidth_gbs", "pieces = 4\nbandwidth_gbs")
+    coarse = set_stage(find_scenario(write(tmp_path / "coarse", grouped))).costs
+    assert np.diff(coarse.first).max() <= 4 < np.diff(fine.first).max()
+    assert np.allclose(coarse.remaining()[coarse.first[:-1]], fine.remaining()[fine.first[:-1]])
 
 
 def test_a_name_that_is_no_scenario() -> None:

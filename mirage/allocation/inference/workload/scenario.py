@@ -111,3 +111,5 @@ class Scenario:
     """Work offered, of the most that the units can do together; see ``capacity``. NaN for a trace."""
     duration: float
     """Seconds in which requests come."""
+    pieces: int = 0
+    """The most of a model: layers that follow each other are run together as one; 0: each is a piece."""

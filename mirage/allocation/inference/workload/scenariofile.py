@@ -77,6 +77,7 @@ class _SystemEntry(_Strict):
     units: Annotated[tuple[_UnitEntry, ...], Field(min_length=1)]
     bandwidth_gbs: Positive | None = None
     sharing: Sharing = Sharing.ROOFLINE
+    pieces: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _once(self) -> Self:
@@ -190,6 +191,7 @@ def _scenario(path: Path, read: _ScenarioFile) -> Scenario:
         arrivals=_arrivals(path, read.arrivals),
         load=math.nan if read.load is None else read.load,
         duration=read.duration,
+        pieces=system.pieces,
     )
 
 

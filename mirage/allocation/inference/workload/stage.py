@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.inference.costs.grouping import group_pieces
+from mirage.allocation.inference.costs.tables import cost_table
 from mirage.allocation.inference.encode import isolated_seconds
 from mirage.allocation.inference.rules import SharingRules
 from mirage.allocation.inference.simulation import SimulatedSystem
@@ -89,6 +91,8 @@ class Stage:
 def set_stage(scenario: Scenario) -> Stage:
     """Read the costs, build the system, find the rates. Raises ``ConfigError`` for what does not go together."""
     costs = find_costs(scenario.costs)
+    if scenario.pieces:
+        costs = group_pieces(costs, scenario.pieces)
     system = _system(scenario, costs)
     isolated = isolated_seconds(costs, system)
     mixes = np.array([_mix(scenario, tenant, costs, isolated) for tenant in scenario.tenants])
@@ -99,13 +103,13 @@ def set_stage(scenario: Scenario) -> Stage:
 
 @lru_cache(maxsize=8)
 def find_costs(name: str) -> CostTable:
-    """A cost table by what a scenario calls it."""
+    """A cost table by what a scenario calls it. Raises what ``costs.tables.cost_table`` raises."""
     kind, _, seed = name.partition(":")
     if kind == "synthetic":
         if seed and not seed.isdecimal():
             raise ConfigError("costs", f"{name!r}: a seed is a number, as in synthetic:3")
         return synthetic_costs(int(seed or 0))
-    raise ConfigError("costs", f"there is no cost table {name!r}")
+    return cost_table(name)
 
 
 def _system(scenario: Scenario, costs: CostTable) -> UnitSystem:
