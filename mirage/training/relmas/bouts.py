@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +63,13 @@ class Bout:
         self._view = self.system.view()
         before, self._tally = self._tally, self._count(self.system, self._view)
         return self._worth(before, self._tally) - self._twins_worth()
+
+    def copy(self) -> Bout:
+        """An independent one in the same state, without a twin."""
+        other = copy(self)
+        other.system, other._twin = self.system.copy(), None
+        other._view = other.system.view()
+        return other
 
     def skip(self, seconds: float) -> None:
         """Let the matcher play alone for so long: not every lesson is to be of an empty system."""

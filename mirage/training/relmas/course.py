@@ -14,6 +14,7 @@ from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import Stage, set_stage
 from mirage.domain.errors import ConfigError
 from mirage.training.relmas.bouts import REWARDS, Bout
+from mirage.training.relmas.evolving import Evolution
 from mirage.training.relmas.exploring import explore, play
 from mirage.training.relmas.export import graph_of
 from mirage.training.relmas.learning import Learner, Learning, Replay
@@ -55,8 +56,12 @@ class Course:
     validated: int = 2
     """Workloads of each scenario on which the best actor is chosen."""
     period: float = 0.002
-    noise: float = 0.3
+    noise: float = 0.1
     """Of weights."""
+    refined: int = 100
+    """Rounds of evolution of the last layers, after those of DDPG, from the best actor of these."""
+    generation: int = 50
+    """Periods in such a round."""
     shape: Shape = field(default_factory=Shape)
     learning: Learning = field(default_factory=Learning)
 
@@ -73,7 +78,7 @@ class Report:
 
     number: int
     gained: float
-    """In a period, over the matcher alone, while it explores."""
+    """In a period, over the matcher alone, while it explores; in evolution, how much opposites differ."""
     validation: float | None
     """What is gained in the figure by which the best is chosen, over the matcher alone."""
 
@@ -100,6 +105,7 @@ class Training:
         self.curve: list[float] = []
         self._bouts: list[Bout] = []
         self._ages: list[int] = []
+        self._evolution: Evolution | None = None
 
     def set_matcher(self) -> Matching:
         """Try settings of the matcher one after the other on workloads for training; keep those that are best."""
@@ -121,10 +127,11 @@ class Training:
     def rounds(self) -> Iterator[Report]:
         """Learn round by round to the course's end."""
         base = self.validate(with_actor=False)
-        while self.done < self.course.rounds:
-            gained = self._round()
+        last = self.course.rounds + self.course.refined
+        while self.done < last:
+            gained = self._round() if self.done < self.course.rounds else self._refine()
             self.done += 1
-            is_told = self.done == self.course.rounds or self.done % self.course.every == 0
+            is_told = self.done in (self.course.rounds, last) or self.done % self.course.every == 0
             yield Report(self.done, gained, self._keep(base) if is_told else None)
 
     def validate(self, *, with_actor: bool = True) -> float:
@@ -201,6 +208,15 @@ class Training:
             for _ in range(course.batches):
                 self.learner.learn(self.replay.draw(learning.batch, self.drawn))
         return float(np.mean([lesson.gain for lesson in lessons])) if lessons else 0.0
+
+    def _refine(self) -> float:
+        """A round of evolution."""
+        if self._evolution is None:
+            self.learner.actor.load_state_dict(self.best_state)
+            self._evolution = Evolution(self.learner.actor, self.course.noise, self.course.learning.rate * 10)
+            self._bouts = []
+        self._replace_bouts()
+        return self._evolution.improve(self._bouts, self.course.generation, self.rng)
 
     def _replace_bouts(self) -> None:
         """Those that are over, and those that have lasted: at first not all at once."""

@@ -42,7 +42,7 @@ def explore(
     steps: list[list[tuple[Sight, Float32, float]]] = [[] for _ in bouts]
     for _ in range(stretch):
         sights = [bout.sight() for bout in bouts]
-        actions = _disturbed(actor, sights, shift, noise[1], rng)
+        actions = disturbed(actor, sights, shift, noise[1], rng)
         for bout, sight, action, taken in zip(bouts, sights, actions, steps, strict=True):
             if not bout.over:
                 taken.append((sight, action, bout.step(scores_of(sight, action))))
@@ -66,9 +66,10 @@ def drawn_shift(actor: Actor, count: int, spread: float, rng: torch.Generator) -
     return Shift(*(torch.randn((count, size), generator=rng) * spread * (4.0 / size**0.5) for size in shapes))
 
 
-def _disturbed(
+def disturbed(
     actor: Actor, sights: Sequence[Sight], shift: Shift, spread: float, rng: torch.Generator
 ) -> list[Float32]:
+    """[N, 1 + U] for each: what an actor with these last layers does, with noise of each number's own."""
     seen = seen_of(sights)
     with torch.no_grad():
         priority, affinity = actor.disturbed(seen, shift)

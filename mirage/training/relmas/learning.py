@@ -52,7 +52,7 @@ class Learning:
     """On the mean square of actions."""
     likelihood: float = 0.0
     """Part of the actor's gradient that is the likelihood's: 0 in RELMAS, a half in ODRA."""
-    spread: float = 0.1
+    spread: float = 0.05
     """Standard deviation of each number's own noise, by the most it can be."""
     norm: float = 1.0
     """Gradients are cut to this."""
