@@ -127,13 +127,13 @@ def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> Non
 def _drawn(rows: list[ModelOnKind], title: str) -> Table:
     from rich.table import Table
 
-    drawn = Table("network", "pieces", "on", "ms", "of it computing", "mJ", "GB/s", "fastest on", title=title)
+    drawn = Table("network", "pieces", "on", "ms", "compute", "mJ", "GB/s", "wins", title=title)
     for row in rows:
         drawn.add_row(
             row.model,
             str(row.pieces),
             row.kind,
-            f"{row.seconds * 1e3:.2f}",
+            f"{row.seconds * 1e3:.3f}",
             f"{row.compute_share:.0%}",
             f"{row.joules * 1e3:.2f}",
             f"{row.bytes_a_second / 1e9:.2f}",

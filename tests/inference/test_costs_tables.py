@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirage.allocation.inference.costs.arrays import array, lay
 from mirage.allocation.inference.costs.grouping import group_pieces
+from mirage.allocation.inference.costs.layers import network
 from mirage.allocation.inference.costs.manifest import Manifest, ManifestError, UnitSource, manifest_path
 from mirage.allocation.inference.costs.merging import CannotMerge, merge_manifests, merge_tables
 from mirage.allocation.inference.costs.tablefile import CostTableError, parse_table, read_table, write_table
@@ -201,3 +203,28 @@ def test_tables_that_come_with_mirage_are_whole(name: str) -> None:
     assert (built.seconds > 0).all()
     assert (built.compute_seconds <= built.seconds).all()
     assert (built.joules > 0).all()
+
+
+def test_edge_keeps_to_what_arrays_and_ports_can_do() -> None:
+    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle."""
+    built = cost_table("edge")
+    for model, name in enumerate(built.models):
+        layers = network(name).layers
+        rows = range(built.first[model], built.first[model + 1])
+        assert [built.pieces[row] for row in rows] == [layer.name for layer in layers]
+        for row, layer in zip(rows, layers, strict=True):
+            shape = layer.shape
+            answers = shape.groups * shape.outputs * shape.height * shape.width
+            for column, kind in enumerate(built.kinds):
+                cycles = built.seconds[row, column] * 1e9
+                assert cycles >= shape.macs / lay(shape, array(kind)).busy * (1 - 1e-9)
+                assert built.dram_bytes[row, column] >= shape.filter_words + answers
+                assert built.dram_bytes[row, column] <= 8 * cycles * (1 + 1e-9)
+
+
+def test_edge_favours_each_array_somewhere() -> None:
+    built = cost_table("edge")
+    faster = (built.seconds[:, 0] < built.seconds[:, 1]).mean()
+    cheaper = (built.joules[:, 0] < built.joules[:, 1]).mean()
+    assert 0.02 < faster < 0.98
+    assert 0.02 < cheaper < 0.98

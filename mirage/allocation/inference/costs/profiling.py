@@ -76,8 +76,8 @@ def profile(
 
 def measure(path: Path, unit: RealUnit, repeats: Repeats) -> Profile:
     """One network on one unit, with nothing else at work in this process."""
-    held = _resident()
-    session = _session(path, unit)
+    runtime, held = _runtime(), _resident()
+    session = _session(runtime, path, unit)
     feeds = {given.name: _filled(given, path) for given in session.get_inputs()}
     run = _runner(session, feeds, path, unit)
     for _ in range(repeats.warmup):
@@ -95,8 +95,7 @@ def measure(path: Path, unit: RealUnit, repeats: Repeats) -> Profile:
     return Profile(measurement, joules)
 
 
-def _session(path: Path, unit: RealUnit) -> Any:
-    runtime = _runtime()
+def _session(runtime: Any, path: Path, unit: RealUnit) -> Any:
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     options.inter_op_num_threads = 1
