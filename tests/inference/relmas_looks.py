@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.allocation.inference.kernel.look import MEMORY, POPULATION, STATE, WINDOW, Draft, Look
+from mirage.allocation.inference.kernel.look import Draft, Look
+from mirage.allocation.inference.policies.looking import new_draft
 
 
 def random_look(
@@ -58,15 +59,4 @@ def tails(seconds: np.ndarray, pieces: int) -> np.ndarray:
 
 def draft_for(look: Look) -> Draft:
     """Working memory."""
-    slots, units = len(look.number), len(look.kind)
-    return Draft(
-        ready=np.zeros(units, np.int32),
-        unit=np.zeros(units, np.int32),
-        key=np.zeros(slots),
-        late=np.zeros(slots, np.int8),
-        order=np.zeros(slots, np.int32),
-        available=np.zeros(units),
-        memory=np.zeros((slots, MEMORY)),
-        state=np.zeros(STATE),
-        genes=np.zeros((POPULATION, 2, WINDOW)),
-    )
+    return new_draft(len(look.number), len(look.kind))

@@ -27,6 +27,8 @@ POLICIES: dict[str, str] = {
     "llf": "policies.plain:llf",
     "llf:": "policies.plain:llf",
     "odra:": "relmas.policies:odra",
+    "magma": "policies.planning:magma",
+    "magma:": "policies.planning:magma",
     "planaria": "policies.plain:planaria",
     "planaria:": "policies.plain:planaria",
     "prema": "policies.plain:prema",
@@ -36,6 +38,7 @@ POLICIES: dict[str, str] = {
     "relmas:": "relmas.policies:relmas",
     "sjf": "policies.plain:sjf",
     "sjf:": "policies.plain:sjf",
+    "triage": "policies.planning:triage",
 }
 
 

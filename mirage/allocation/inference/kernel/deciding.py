@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirage.allocation.inference.kernel import deciding_genes as genes
 from mirage.allocation.inference.kernel import deciding_keys as keys
 from mirage.allocation.inference.kernel import deciding_pairs as pairs
+from mirage.allocation.inference.kernel import deciding_triage as triage
 from mirage.allocation.inference.kernel import deciding_units as units
 from mirage.allocation.inference.kernel.compile import compiled
 from mirage.allocation.inference.kernel.look import Draft, Look
 
-FCFS, EDF, LLF, SJF, PREMA, RANDOM, HERALD, PLANARIA, DREAM = range(9)
+FCFS, EDF, LLF, SJF, PREMA, RANDOM, HERALD, PLANARIA, DREAM, MAGMA, TRIAGE = range(11)
 
 # Places in ``parameters`` that mean the same to all policies; the rest is each one's own.
 LATE_LAST, WAIT, OWN = range(3)
@@ -25,6 +27,10 @@ def decide(code: int, parameters: np.ndarray, look: Look, now: float, count: int
     """
     if count == 0:
         return 0
+    if code == TRIAGE:
+        return triage.triage(look, now, count, draft)
+    if code == MAGMA:
+        return genes.magma(look, now, count, draft, parameters[OWN], parameters[OWN + 1])
     keys.mark_late(look, now, count, draft, parameters[LATE_LAST] > 0.0)
     if code in (PLANARIA, DREAM):
         alpha, beta = parameters[OWN], parameters[OWN + 1]

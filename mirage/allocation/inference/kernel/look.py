@@ -47,13 +47,15 @@ class Draft(NamedTuple):
 
     ready: np.ndarray  # i4 (U,): the answer: places in ``Look.ready``
     unit: np.ndarray  # i4 (U,): the answer: units
-    key: np.ndarray  # f8 (at least P,)
-    late: np.ndarray  # i1 (at least P,)
-    order: np.ndarray  # i4 (at least P,)
+    key: np.ndarray  # f8 (S,)
+    late: np.ndarray  # i1 (S,)
+    order: np.ndarray  # i4 (S,)
     available: np.ndarray  # f8 (U,)
+    start: np.ndarray  # f8 (at least S, and U)
     memory: np.ndarray  # f8 (S, MEMORY)
     state: np.ndarray  # f8 (STATE,)
     genes: np.ndarray  # f8 (POPULATION, 2, WINDOW): of genetic search
+    fitness: np.ndarray  # f8 (POPULATION,)
 
 
 MEMORY = 2

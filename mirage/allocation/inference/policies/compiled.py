@@ -13,7 +13,7 @@ from mirage.domain.units import Dispatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirage.allocation.inference.kernel.look import Draft
+    from mirage.allocation.inference.kernel.look import Draft, Look
     from mirage.domain.request import CostTable, Float64
     from mirage.domain.units import SystemView
 
@@ -44,10 +44,14 @@ class CompiledPolicy:
         draft = self._room(len(look.number), len(look.kind))
         if self._remembers:
             self._memory.recall(look.number, draft)
-        count = decide(self.code, self.parameters, look, view.now, len(view.request), draft)
+        count = self.ask(look, view.now, len(view.request), draft)
         if self._remembers:
             self._memory.keep(look.number, draft)
         return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
+
+    def ask(self, look: Look, now: float, count: int, draft: Draft) -> int:
+        """As ``kernel.deciding.decide``, by this policy."""
+        return decide(self.code, self.parameters, look, now, count, draft)
 
     def _read(self, table: CostTable) -> Costs:
         if self._costs is None or self._costs.table is not table:

@@ -93,9 +93,11 @@ def new_draft(slots: int, units: int) -> Draft:
         late=np.zeros(slots, np.int8),
         order=np.zeros(slots, np.int32),
         available=np.zeros(units),
+        start=np.zeros(max(slots, units)),
         memory=np.zeros((slots, MEMORY)),
         state=np.zeros(STATE),
         genes=np.zeros((POPULATION, 2, WINDOW)),
+        fitness=np.zeros(POPULATION),
     )
 
 

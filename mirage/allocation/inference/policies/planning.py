@@ -1,0 +1,42 @@
+"""Policies that look ahead: over what is left of every request, not only over its next piece."""
+
+from __future__ import annotations
+
+import re
+
+from mirage.allocation.inference.kernel import deciding
+from mirage.allocation.inference.policies.compiled import CompiledPolicy
+from mirage.allocation.inference.registry import UnknownRequestPolicy
+
+_PERIOD = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_USUAL = "5ms"
+
+
+def triage() -> CompiledPolicy:
+    """Ours: admits who can still be saved, dropping the largest first (Moore, 1968), and looks ahead on every
+    unit.
+
+    Each unit has a line, by deadline, in which all that is left of a request is counted; see
+    ``kernel.deciding_triage``. Units that would idle take pieces that no line is delayed by, then the requests
+    that nothing can save, the shortest first.
+    """
+    return CompiledPolicy("triage", deciding.TRIAGE, {})
+
+
+def magma(options: str = _USUAL) -> CompiledPolicy:
+    """MAGMA-like (Kao & Krishna, HPCA 2022): a genetic search over order and unit of the requests that wait.
+
+    Known: two genomes, of accelerators and of priorities; the crossovers of one genome, of both, and of all that
+    one accelerator has; mutation; offline, for the throughput of a batch. Ours: the batch is the ready window
+    (32, by deadline), searched anew each period (``magma:2ms``; 5 ms) and when somebody has no plan; the fitness
+    is the weight of the requests in time, and little for ending early; 16 individuals, one of them greedy, 8
+    generations, seeded (``magma:2ms+7``).
+    """
+    period, _, seed = options.partition("+")
+    found = _PERIOD.fullmatch(period)
+    if found is None or not (seed or "0").isdecimal():
+        raise UnknownRequestPolicy(f"magma: {options!r} is no period and seed such as 5ms or 5ms+7")
+    own = {deciding.OWN: float(found[1]) * _SECONDS[found[2]], deciding.OWN + 1: float(seed or 0)}
+    name = "magma" if options == _USUAL else f"magma:{options}"
+    return CompiledPolicy(name, deciding.MAGMA, own, remembers=True)
