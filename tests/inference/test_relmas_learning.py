@@ -1,0 +1,205 @@
+"""Rewards against their definitions, the environment's contract, learners that learn what is known to be best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch")
+pytest.importorskip("onnx", reason="agents are exported by onnx")
+pytest.importorskip("gymnasium", reason="the environment is Gymnasium's")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+from system_cases import request_table, unit_system  # noqa: E402
+
+from mirage.allocation.inference.policies.looking import read_costs  # noqa: E402
+from mirage.allocation.inference.registry import request_policy  # noqa: E402
+from mirage.allocation.inference.relmas.artifact import Matching  # noqa: E402
+from mirage.allocation.inference.scores import Scores  # noqa: E402
+from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem  # noqa: E402
+from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
+from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
+from mirage.domain.errors import ConfigError  # noqa: E402
+from mirage.domain.request import CostTable  # noqa: E402
+from mirage.training.relmas.bouts import Bout, scores_of  # noqa: E402
+from mirage.training.relmas.course import Course, Training, course_of  # noqa: E402
+from mirage.training.relmas.environment import RequestsEnv  # noqa: E402
+from mirage.training.relmas.evolving import Evolution  # noqa: E402
+from mirage.training.relmas.exploring import explore, play  # noqa: E402
+from mirage.training.relmas.learning import Learner, Learning, Replay  # noqa: E402
+from mirage.training.relmas.networks import Shape  # noqa: E402
+from mirage.training.relmas.rewards import Tally, odra_reward, relmas_reward, tally  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COSTS = CostTable(
+    models=("filler", "anywhere", "picky"),
+    first=np.array([0, 1, 2, 3], np.int32),
+    pieces=("only", "only", "only"),
+    kinds=("k0", "k1"),
+    seconds=np.array([[0.5, 0.5], [1.0, 1.0], [1.0, 3.0]]),
+    compute_seconds=np.array([[0.5, 0.5], [1.0, 1.0], [1.0, 3.0]]),
+    joules=np.array([[1.0, 1.0], [2.0, 1.0], [2.0, 1.0]]),
+    dram_bytes=np.zeros((3, 2)),
+)
+MATCHING = Matching(period=0.1)
+
+
+def dilemma(seed: int, groups: int = 20) -> SimulatedSystem:
+    """Two units, both busy for a while; then one request that can run anywhere, and one for the first unit alone.
+
+    The first has the earlier deadline, and takes the first unit where it is not told better: three of four are in
+    time. All are where it takes the second, or lets the other pass.
+    """
+    rng = np.random.default_rng(seed)
+    begins = np.cumsum(rng.uniform(3.0, 3.5, groups))
+    arrival = (begins[:, None] + np.array([0.0, 0.0, 0.1, 0.2])).ravel()
+    bounds = np.tile([0.6, 0.6, 1.65, 1.6], groups)
+    requests = request_table(arrival.tolist(), [0, 0, 1, 2] * groups, deadline=(arrival + bounds).tolist())
+    return SimulatedSystem(requests, unit_system([0, 1]), COSTS, SharingRules())
+
+
+def satisfaction(bout: Bout) -> float:
+    return bout.outcome().figures.all.satisfaction
+
+
+@pytest.mark.parametrize("likelihood", [0.0, 0.5])
+def test_a_unit_is_left_to_whom_it_alone_can_serve(likelihood: float) -> None:
+    torch.manual_seed(0)
+    plugin = "odra" if likelihood else "relmas"
+    alone = Bout(dilemma(5), MATCHING, plugin)
+    alone.finish()
+    assert satisfaction(alone) == pytest.approx(0.75, abs=0.02)
+    learner, replay = Learner(Shape(), Learning(likelihood=likelihood)), Replay(3000)
+    rng, drawn = torch.Generator().manual_seed(0), np.random.default_rng(0)
+    best, bouts = 0.0, []
+    for number in range(120):
+        if number % 20 == 0:
+            bouts = [Bout(dilemma(1_000_000 + number + row), MATCHING, plugin) for row in range(8)]
+            for bout in bouts:
+                bout.skip(float(drawn.uniform(0, 3)))
+        for lesson in explore(bouts, learner.actor, 10, 0.95, (0.3, 0.05), rng):
+            replay.add(lesson)
+        for _ in range(4 if len(replay) >= 48 else 0):
+            learner.learn(replay.draw(48, drawn))
+        if number % 10 == 9:
+            bout = Bout(dilemma(5), MATCHING, plugin)
+            play([bout], learner.actor)
+            best = max(best, satisfaction(bout))
+            if best > 0.97:
+                return
+    pytest.fail(f"it came to {best:.3f} only")
+
+
+def test_gains_are_none_for_who_does_nothing() -> None:
+    bout = Bout(dilemma(0), MATCHING, "relmas")
+    bout.pair()
+    while not bout.over:
+        sight = bout.sight()
+        assert bout.step(scores_of(sight, np.zeros((len(sight.order), 3)))) == 0.0
+
+
+def test_rewards_add_up_to_what_was_kept_less_what_was_lost() -> None:
+    bout = Bout(dilemma(1), MATCHING, "relmas")
+    total = 0.0
+    while not bout.over:
+        sight = bout.sight()
+        total += bout.step(scores_of(sight, np.zeros((len(sight.order), 3))))
+    kept = bout.outcome().kept
+    assert total == pytest.approx(kept.sum() - (~kept).sum())
+
+
+def test_who_cannot_be_in_time_is_lost_before_the_deadline() -> None:
+    system = dilemma(2, groups=1)
+    begin = float(system.requests.arrival[0])
+    counted = standing(system, begin + 0.45)
+    assert counted.kept.tolist() == counted.lost.tolist() == [0.0]
+    assert counted.hurry == pytest.approx(2 / 0.6 + 1 / 1.65 + 1 / 1.6)
+    counted = standing(system, begin + 0.7)
+    assert counted.kept.tolist() == [2.0]  # the fillers
+    assert counted.lost.tolist() == [1.0]  # has begun on the unit on which it takes until 3.5
+    assert counted.hurry == pytest.approx(1 / 1.65)
+
+
+def standing(system: SimulatedSystem, until: float) -> Tally:
+    system.follow(scores_of_nothing(), np.array([1.0, 4.0, 1.0, 0.0, 1.0]), until)
+    return tally(system.view(), system.requests, read_costs(COSTS))
+
+
+def scores_of_nothing() -> Scores:
+    return Scores(np.zeros(0, np.int32), np.zeros((0, 3)))
+
+
+def test_rewards_by_hand() -> None:
+    before = Tally(np.array([3.0, 0.0]), np.array([0.0, 3.0]), 0.0, 0.0)
+    after = Tally(np.array([4.0, 1.0]), np.array([0.0, 4.0]), 1.5, 2.0)
+    assert relmas_reward(before, after, 2.0, 0.1) == pytest.approx(2 - 1 + 0.05 * 2.0 * (1.0 - 0.5))
+    # Shares 4/4 and 1/4, of all 4/7: the second tenant's gains count for more, but it gained nothing on the whole.
+    assert odra_reward(before, after, 2.0, 0.1) == pytest.approx((1 + 2 * (4 / 7 - 1)) * 1 - 0.25 * 0.1 * 2.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*not within the observation space:UserWarning")
+def test_the_environment_keeps_gymnasiums_contract() -> None:
+    stage = set_stage(find_scenario("heavy"))
+    env = RequestsEnv(stage, compared=True)
+    check_env(env, skip_render_check=True)
+    first = env.reset(seed=3)[1]
+    assert env.reset(seed=3)[1] == first
+    assert first["workload"] >= 1_000_000
+
+
+def course(rounds: int, refined: int = 0) -> Course:
+    short = {"bouts": 2, "every": 2, "seconds": 0.1, "validated": 1, "stretch": 4, "generation": 4}
+    return Course("relmas", ("mixed-heavy",), rounds=rounds, refined=refined, **short)
+
+
+def test_a_training_can_be_cut_off(tmp_path: Path) -> None:
+    first = Training(course(2))
+    list(first.rounds())
+    first.save(tmp_path / "state")
+    second = Training(course(4))
+    second.resume(tmp_path / "state")
+    assert [report.number for report in second.rounds()] == [3, 4]
+    made = second.write(tmp_path / "agent")
+    assert request_policy(f"relmas:{made}").period == second.matching.period
+
+
+def test_equal_seeds_learn_the_same() -> None:
+    first, second = Training(course(3, refined=2)), Training(course(3, refined=2))
+    assert [report.gained for report in first.rounds()] == [report.gained for report in second.rounds()]
+    for here, there in zip(first.learner.actor.parameters(), second.learner.actor.parameters(), strict=True):
+        torch.testing.assert_close(here, there)
+
+
+def test_evolution_goes_where_it_was_better() -> None:
+    torch.manual_seed(0)
+    actor = Learner(Shape(), Learning()).actor
+    rng, best = torch.Generator().manual_seed(0), 0.0
+    evolution = Evolution(actor, 0.3, 0.02)
+    for number in range(12):
+        bouts = [Bout(dilemma(1_000_000 + 8 * number + row, groups=3), MATCHING, "relmas") for row in range(8)]
+        evolution.improve(bouts, 60, rng)
+        bout = Bout(dilemma(5), MATCHING, "relmas")
+        play([bout], actor)
+        best = max(best, satisfaction(bout))
+    assert best > 0.97
+
+
+def test_a_state_of_another_course_is_refused(tmp_path: Path) -> None:
+    Training(course(1)).save(tmp_path / "state")
+    (tmp_path / "broken").write_bytes(b"nothing")
+    other = Training(course_of("odra", ("heavy",), 1, 1, 0.002))
+    with pytest.raises(ConfigError, match="of another course"):
+        other.resume(tmp_path / "state")
+    with pytest.raises(ConfigError, match="is no state"):
+        other.resume(tmp_path / "broken")
+
+
+def test_a_course_says_what_is_wrong_with_it() -> None:
+    with pytest.raises(ConfigError, match="name at least one"):
+        Training(course_of("relmas", (), 0, 1, 0.002))
+    with pytest.raises(ConfigError, match="is none of"):
+        Training(course_of("other", ("heavy",), 0, 1, 0.002))
