@@ -18,6 +18,7 @@ from mirage.allocation.inference.costs.layers import (
     network_names,
     read_network,
 )
+from mirage.allocation.inference.costs.orders import orders
 
 # Multiplications and weights as published: torchvision's table of models (ResNet-50 4.09 GFLOPS and 25.6 M,
 # MobileNetV2 0.30 and 3.5, V3 0.22 and 5.5, norms among the weights); MLPerf Inference (Reddi et al., ISCA 2020:
@@ -123,3 +124,26 @@ def test_laying_keeps_to_the_array_and_loses_no_work(shape: Shape, name: str) ->
         assert mapped.sizes[loop] % taken == 0
         assert size <= mapped.sizes[loop]
         assert mapped.sizes[loop] // taken >= ceil(size / taken)
+
+
+@given(shape=shapes, name=st.sampled_from(array_names()))
+def test_every_order_goes_through_every_loop(shape: Shape, name: str) -> None:
+    mapped = lay(shape, array(name))
+    tried = orders(mapped, array(name))
+    assert len(tried) == len(set(tried)) > 0
+    for order in tried:
+        steps = dict.fromkeys(mapped.sizes, 1)
+        for loop, count in order:
+            assert count > 1
+            steps[loop] *= count
+        assert all(steps[loop] * mapped.taken(loop) == size for loop, size in mapped.sizes.items())
+
+
+def test_orders_by_hand() -> None:
+    """Row stationary, 1 x 1, 14 x 28 answers, 24 channels, 32 filters: 2 steps of channels are left in time."""
+    mapped = lay(Shape(1, 32, 24, 14, 28, 1, 1, 1), array("eyeriss"))
+    assert mapped.unrolled == {"D1": {"OY": 14}, "D2": {"C": 12}}
+    tried = orders(mapped, array("eyeriss"))
+    assert (("K", 16), ("C", 2), ("K", 2), ("OX", 28)) in tried
+    assert (("OX", 7), ("K", 2), ("C", 2), ("OX", 4), ("K", 16)) in tried
+    assert not any(order[0] == ("C", 24) for order in tried)
