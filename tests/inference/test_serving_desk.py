@@ -238,7 +238,7 @@ def test_estimates_are_a_mean_at_first_and_follow_later() -> None:
     for _ in range(100):
         estimates.observe(0, 0, 8.0)
     assert estimates.seconds(0, 0) == pytest.approx(8.0, rel=1e-3)
-    assert estimates.table.seconds[0, 0] == pytest.approx(8.0, rel=0.03)
+    assert estimates.table.seconds[0, 0] == pytest.approx(8.0, rel=0.06)
 
 
 def test_an_overrunning_request_is_believed_to_end_soon_not_before_now() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from mirage.allocation.inference.serving.bodies import ClientDisconnect, key_of, read_body, unless_gone
 from mirage.allocation.inference.serving.doors import Closed
@@ -26,57 +28,88 @@ from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
 _NAME = {"name": "mirage", "extensions": ["binary_tensor_data"]}
 _GONE = 499
+_MODEL = re.compile(r"/v2/models/([A-Za-z0-9_.-]{1,64})((?:/[a-z]+)?)")
+_LOG = logging.getLogger(__name__)
 
 
-def create_app(service: Service) -> Starlette:
-    """The application; ``request.app.state.service`` is the service."""
-    routes = [
-        Route("/v2", _server),
-        Route("/v2/health/live", _live),
-        Route("/v2/health/ready", _ready),
-        Route("/v2/models/{model}", _guarded(_metadata)),
-        Route("/v2/models/{model}/ready", _guarded(_model_ready)),
-        Route("/v2/models/{model}/infer", _guarded(_passed_on(_infer)), methods=["POST"]),
-        Route("/v1/models", _guarded(list_models)),
-        Route("/v1/completions", _guarded(_passed_on(complete)), methods=["POST"]),
-        Route("/v1/chat/completions", _guarded(_passed_on(complete)), methods=["POST"]),
-        Route("/health/live", _live),
-        Route("/health/ready", _ready),
-        Route("/metrics", _guarded(_metrics)),
-        Route("/drain", _guarded(_drain), methods=["POST"]),
-    ]
-    app = Starlette(routes=routes)
-    app.state.service = service
-    return app
+class App:
+    """The application. Each Python step of a request is time of all requests, so there are no layers around it."""
+
+    def __init__(self, service: Service) -> None:
+        self.state = service
+        self._fixed: dict[tuple[str, str], Endpoint] = {
+            ("GET", "/v2"): _server,
+            ("GET", "/v2/health/live"): _live,
+            ("GET", "/v2/health/ready"): _ready,
+            ("GET", "/v1/models"): list_models,
+            ("POST", "/v1/completions"): _passed_on(complete),
+            ("POST", "/v1/chat/completions"): _passed_on(complete),
+            ("GET", "/health/live"): _live,
+            ("GET", "/health/ready"): _ready,
+            ("GET", "/metrics"): _metrics,
+            ("POST", "/drain"): _drain,
+        }
+        self._of_model: dict[tuple[str, str], Endpoint] = {
+            ("GET", ""): _metadata,
+            ("GET", "/ready"): _model_ready,
+            ("POST", "/infer"): _passed_on(_infer),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        request = Request({**scope, "app": self, "path_params": {}}, receive)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        """A refusal is an answer too."""
+        try:
+            return await self._find(request)(request)
+        except Refusal as refusal:
+            return _refused(request, refusal)
+        except ClientDisconnect:
+            return Response(status_code=_GONE)
+        except Exception:
+            _LOG.exception("%s %s", request.method, request.scope["path"])
+            return _refused(request, Refusal(500, "an internal error: the gateway's log says more"))
+
+    def _find(self, request: Request) -> Endpoint:
+        """Raises ``Refusal``."""
+        method, path = request.method, request.scope["path"]
+        found = _MODEL.fullmatch(path)
+        if found is None:
+            endpoints, rest = self._fixed, path
+        else:
+            endpoints, rest = self._of_model, found[2]
+            request.path_params["model"] = found[1]
+        endpoint = endpoints.get((method, rest))
+        if endpoint is None:
+            others = [other for other, there in endpoints if there == rest]
+            raise (
+                Refusal(405, f"{path} takes {', '.join(others)}")
+                if others
+                else Refusal(404, f"there is no {path}")
+            )
+        return endpoint
+
+
+def _refused(request: Request, refusal: Refusal) -> Response:
+    said = str(refusal)
+    kind = "invalid_request_error" if refusal.status < 500 else "server_error"
+    openai = request.scope["path"].startswith("/v1/")
+    document = {"error": {"message": said, "type": kind} if openai else said}
+    return JSONResponse(document, refusal.status, headers=refusal.headers)
 
 
 def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
+    service: Service = request.app.state
     return service
-
-
-def _guarded(endpoint: Endpoint) -> Endpoint:
-    """A refusal is an answer too."""
-
-    async def guarded(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Refusal as refusal:
-            openai = request.url.path.startswith("/v1/")
-            said = str(refusal)
-            error = {"message": said, "type": "invalid_request_error" if refusal.status < 500 else "server_error"}
-            document = {"error": error if openai else said}
-            return JSONResponse(document, refusal.status, headers=refusal.headers)
-        except ClientDisconnect:
-            return Response(status_code=_GONE)
-
-    return guarded
 
 
 def _passed_on(endpoint: Endpoint) -> Endpoint:
@@ -93,7 +126,9 @@ async def _forward(request: Request, successor: Upstream) -> Response:
     service = _service(request)
     try:
         inquiry = inquiry_of(request, await read_body(request, service.plan.gateway.largest_body))
-        return pass_back(await unless_gone(request, successor.ask(inquiry)), service.doors.passed)
+        return pass_back(
+            await unless_gone(request, asyncio.ensure_future(successor.ask(inquiry))), service.doors.passed
+        )
     except BaseException as error:
         service.doors.passed()
         if isinstance(error, Unreachable):

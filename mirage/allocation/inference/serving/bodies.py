@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
@@ -12,7 +11,8 @@ from starlette.responses import StreamingResponse
 from mirage.allocation.inference.serving.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from asyncio import Future
+    from collections.abc import AsyncIterator, Callable, Mapping
     from typing import TypeVar
 
     from starlette.requests import Request
@@ -62,23 +62,21 @@ async def read_body(request: Request, most: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
+async def unless_gone(request: Request, answer: Future[T]) -> T:
     """The answer; raises ``ClientDisconnect`` as soon as nobody waits for it any more."""
-    waiting, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
+    leaving = asyncio.create_task(_cancel_when_gone(request, answer))
     try:
-        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            raise ClientDisconnect
-        return waiting.result()
+        return await answer
+    except asyncio.CancelledError:
+        if leaving.done() and not leaving.cancelled():
+            raise ClientDisconnect from None
+        raise
     finally:
         leaving.cancel()
-        if not waiting.done():
-            waiting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await waiting
 
 
-async def _gone(request: Request) -> None:
+async def _cancel_when_gone(request: Request, answer: Future[T]) -> None:
     """The body has been read: what comes next is the end."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    answer.cancel()

@@ -6,7 +6,6 @@ its sender. The instants are the caller's; nothing here waits or knows a clock.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -79,6 +78,8 @@ class Desk:
         """By unit."""
         self._places = dict[int, int]()
         """Units by request."""
+        self._able = ~np.isnan(estimates.table.seconds)[:, system.kind]
+        """[M, U]"""
         self._up = np.zeros(units, np.bool_)
         self._coming = np.ones(units, np.bool_)
         self._numbers = 0
@@ -243,8 +244,7 @@ class Desk:
         return self.estimates.seconds(model, int(self.system.kind[unit]))
 
     def _servable(self, model: int) -> bool:
-        able = ~np.isnan(self.estimates.table.seconds[model])[self.system.kind]
-        return bool((able & (self._up | self._coming)).any())
+        return bool((self._able[model] & (self._up | self._coming)).any())
 
     def _check(self, pairs: list[tuple[int, int]]) -> None:
         rows, units = [row for row, _ in pairs], [unit for _, unit in pairs]
@@ -256,7 +256,7 @@ class Desk:
                 raise BadDispatch(f"there is no waiting row {row}, or no unit {unit}")
             if unit in self._runs or not self._up[unit]:
                 raise BadDispatch(f"unit {self.system.names[unit]} is not free")
-            if math.isnan(self._expected(int(models[row]), unit)):
+            if not self._able[models[row], unit]:
                 raise BadDispatch(f"unit {self.system.names[unit]} does not run this model")
 
     def _leave(self, unit: int) -> _Run:

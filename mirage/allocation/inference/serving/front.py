@@ -49,7 +49,8 @@ class Front:
     async def _pass_on(self, request: Request) -> Response:
         try:
             body = await read_body(request, self._largest_body)
-            return pass_back(await unless_gone(request, self._ask(inquiry_of(request, body))), lambda: None)
+            asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
+            return pass_back(await unless_gone(request, asking), lambda: None)
         except Refusal as refusal:
             return JSONResponse({"error": str(refusal)}, refusal.status, headers=refusal.headers)
         except ClientDisconnect:

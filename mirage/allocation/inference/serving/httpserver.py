@@ -15,7 +15,7 @@ from mirage.domain.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
 _WAITING = 1024
 _GRACE = 5
@@ -60,7 +60,7 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def make_server(app: Starlette, listening: Listening) -> HttpServer:
+def make_server(app: ASGIApp, listening: Listening) -> HttpServer:
     """To be served on a socket of ``listening``. Raises ``ConfigError``."""
     tls: dict[str, Any] = {}
     if listening.certificate:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mirage.allocation.inference.serving.askers import Askers, encode
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH
 from mirage.allocation.inference.serving.tensors import DATATYPES, Signature, Tensor
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
@@ -63,14 +64,17 @@ class Told:
 async def drive(plan: LoadPlan) -> list[Told]:
     """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address)."""
     upstream = Upstream(plan.url)
-    inquiry = await _inquiry(upstream, plan)
-    await asyncio.gather(*(_ask(upstream, inquiry, monotonic()) for _ in range(_WARM)))
+    askers = Askers(
+        upstream.host, upstream.port, upstream.tls, encode(await _inquiry(upstream, plan), upstream.host)
+    )
+    await asyncio.gather(*(_ask(askers, monotonic()) for _ in range(_WARM)))
     chance, due, asked = random.Random(plan.seed), monotonic(), list[asyncio.Task[Told]]()  # noqa: S311 - a load
     end = due + plan.seconds
     while (due := due + chance.expovariate(plan.rate)) < end:
         await asyncio.sleep(max(0.0, due - monotonic()))
-        asked.append(asyncio.create_task(_ask(upstream, inquiry, due)))
+        asked.append(asyncio.create_task(_ask(askers, due)))
     told = await asyncio.gather(*asked)
+    askers.close()
     upstream.close()
     return list(told)
 
@@ -104,22 +108,17 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{100 * q:g}": round(float(value), 3) for q, value in zip(_QUANTILES, found, strict=True)}
 
 
-async def _ask(upstream: Upstream, inquiry: Inquiry, due: float) -> Told:
+async def _ask(askers: Askers, due: float) -> Told:
     try:
         async with asyncio.timeout(_PATIENCE):
-            reply = await upstream.ask(inquiry)
-            try:
-                async for _ in reply.content:
-                    pass
-            finally:
-                reply.close()
-    except (Unreachable, CutOff, TimeoutError):
+            status, headers = await askers.ask()
+    except (OSError, TimeoutError):
         return Told(due, monotonic() - due, _FAILED, 0.0, 0.0)
-    seconds, headers = monotonic() - due, dict(reply.headers)
+    seconds = monotonic() - due
     queued, served = (
         float(headers.get(f"x-mirage-{name}-ms".encode(), 0)) / 1000 for name in ("queue", "service")
     )
-    return Told(due, seconds, reply.status, queued, served)
+    return Told(due, seconds, status, queued, served)
 
 
 async def _inquiry(upstream: Upstream, plan: LoadPlan) -> Inquiry:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 async def list_models(request: Request) -> Response:
     """``GET /v1/models``."""
-    service: Service = request.app.state.service
+    service: Service = request.app.state
     row = service.tenants.find(key_of(request))
     models = [{"id": model.name, "object": "model", "owned_by": "mirage"} for model in service.models_of(row)]
     return JSONResponse({"object": "list", "data": models})
@@ -32,7 +32,7 @@ async def list_models(request: Request) -> Response:
 
 async def complete(request: Request) -> Response:
     """``POST /v1/completions`` and ``/v1/chat/completions``."""
-    service: Service = request.app.state.service
+    service: Service = request.app.state
     with ExitStack() as stack:
         tenant = stack.enter_context(service.admitted(request))
         document = read_object(await read_body(request, service.plan.gateway.largest_body))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.addressbook import Address, StateFolder
-from mirage.allocation.inference.serving.app import create_app
+from mirage.allocation.inference.serving.app import App
 from mirage.allocation.inference.serving.configfile import digest_of
 from mirage.allocation.inference.serving.desk import Desk
 from mirage.allocation.inference.serving.doors import Doors
@@ -66,7 +66,7 @@ class Running:
         operators = (*plan.gateway.operators, digest_of(self.token))
         tenants = Tenants(plan.tenants, operators, time.monotonic())
         self.doors = Doors(time.monotonic)
-        self._app = create_app(Service(plan, self.gateway, tenants, self.doors, time.monotonic))
+        self._app = App(Service(plan, self.gateway, tenants, self.doors, time.monotonic))
         self._seats: list[Seat] = seats
         self.posts = list[Post]()
         self._gate = Gate()

@@ -68,8 +68,8 @@ class Upstream:
         if not (whole and parts.hostname and parts.port):
             raise ValueError(f"{url!r} is no address such as http://127.0.0.1:8800")
         self.url = url.rstrip("/")
-        self._host, self._port = parts.hostname, parts.port
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self.host, self.port = parts.hostname, parts.port
+        self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._kept: list[_Connection] = []
 
     async def ask(self, inquiry: Inquiry) -> Reply:
@@ -89,12 +89,12 @@ class Upstream:
             self._kept.pop().close()
 
     async def _connect(self) -> _Connection:
-        opening = asyncio.open_connection(self._host, self._port, ssl=self._tls)
+        opening = asyncio.open_connection(self.host, self.port, ssl=self.tls)
         try:
             reader, writer = await asyncio.wait_for(opening, _CONNECT)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{self.url}: {error}") from error
-        return _Connection(reader, writer, f"{self._host}:{self._port}".encode())
+        return _Connection(reader, writer, f"{self.host}:{self.port}".encode())
 
     async def _ask(self, connection: _Connection, inquiry: Inquiry) -> Reply:
         try:
