@@ -1,0 +1,128 @@
+"""The policies of the simulator at the gateway's desk: each sends every request somewhere that can answer it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from serving_world import FirstCome, make_desk
+
+from mirage.allocation.inference.registry import request_policy
+from mirage.allocation.inference.serving.configfile import digest_of, read_config
+from mirage.allocation.inference.serving.desk import Desk, Wish
+from mirage.allocation.inference.serving.firstcome import first_come
+from mirage.allocation.inference.serving.gateway import Gateway
+from mirage.allocation.inference.serving.meters import ServingMeters
+from mirage.allocation.inference.serving.posts import Seat
+from mirage.allocation.inference.serving.seating import estimates_of, system_of
+from mirage.domain.units import Dispatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.domain.units import SystemView
+    from mirage.ports import RequestPolicy
+
+SECONDS = np.array([[0.01, 0.03], [0.05, math.nan], [math.nan, 0.02]])
+NAMES = ("fcfs", "edf", "llf", "sjf", "lft", "prema", "dream", "herald", "planaria", "random")
+
+
+def play(desk: Desk, policy: RequestPolicy, count: int) -> list[int]:
+    """Arrivals at random, ends when they are due; a unit is down now and then. The order of the answers."""
+    chance, now, ends, answered = random.Random(3), 0.0, dict[int, tuple[float, int]](), list[int]()
+    arrivals = sorted(chance.uniform(0, count * 0.008) for _ in range(count))
+    policy.begin()
+    while arrivals or ends or desk.waiting:
+        now = min([*arrivals[:1], *(end for end, _ in ends.values())], default=now + 0.01)
+        if arrivals and arrivals[0] <= now:
+            arrivals.pop(0)
+            model = chance.randrange(3)
+            desk.admit(Wish(model, chance.randrange(2), now + chance.choice([0.02, 0.2, math.inf]), 1.0), now)
+        for unit in [unit for unit, (end, _) in ends.items() if end <= now]:
+            answered.append(ends.pop(unit)[1])
+            desk.answered(unit, now)
+        for start in desk.obey(policy.decide(desk.view(now)), now):
+            ends[start.unit] = (now + SECONDS[start.model, start.unit // 2], start.request)
+        desk.check()
+    return answered
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_request_is_answered_under_every_policy(name: str) -> None:
+    desk = make_desk(most=1000)
+    for unit in range(4):
+        desk.raise_unit(unit)
+    assert sorted(play(desk, request_policy(name), 120)) == list(range(120))
+
+
+def test_first_come_is_what_the_registry_calls_fcfs_where_units_are_alike() -> None:
+    """The one that stands in for a policy which fails decides as the slow one that is seen to be right."""
+    desk = make_desk(most=100)
+    for unit in (0, 2, 3):
+        desk.raise_unit(unit)
+    for model in (1, 2, 0, 1, 0, 2):
+        desk.admit(Wish(model, 0, math.inf, 1.0), 0.0)
+    found, expected = first_come(desk.view(1.0)), FirstCome().decide(desk.view(1.0))
+    assert (found.ready.tolist(), found.unit.tolist()) == (expected.ready.tolist(), expected.unit.tolist())
+    assert len(found.ready) == 3
+
+
+class Wrong:
+    """Raises, or wants what cannot be."""
+
+    name = "wrong"
+    period = 0.0
+
+    def __init__(self, dispatch: Dispatch | None) -> None:
+        self._dispatch = dispatch
+
+    def begin(self) -> None:
+        """Nothing is kept."""
+
+    def decide(self, view: SystemView) -> Dispatch:
+        if self._dispatch is None:
+            raise ZeroDivisionError
+        return self._dispatch
+
+
+class EchoLink:
+    """Answers what it is sent."""
+
+    def __init__(self) -> None:
+        self.hear: Any = None
+
+    def send(self, header: dict[str, Any], *parts: bytes | memoryview) -> None:
+        answer = {"say": "end", "number": header["number"], "seconds": 0.0, "outputs": []}
+        asyncio.get_running_loop().call_soon(self.hear, answer, memoryview(b"".join(parts)))
+
+
+def gateway(folder: Path, policy: RequestPolicy) -> Gateway:
+    (folder / "m.onnx").touch()
+    path = folder / "serve.toml"
+    path.write_text(
+        f'[[model]]\nname = "m"\nonnx = "m.onnx"\n[[unit]]\nname = "u"\n'
+        f'[[tenant]]\nname = "t"\nkeys = ["{digest_of("x")}"]\n'
+    )
+    plan = read_config(path)
+    desk = Desk(system_of(plan), estimates_of(plan, {}), 1, 10, 10.0)
+    return Gateway(plan, desk, policy, ServingMeters(["t"], ["m"]))
+
+
+@pytest.mark.parametrize("dispatch", [None, Dispatch(np.array([7], np.int32), np.array([0], np.int32))])
+def test_a_policy_that_fails_is_replaced_by_first_come_first_served(
+    tmp_path: Path, dispatch: Dispatch | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask() -> bytes:
+        hub, link = gateway(tmp_path, Wrong(dispatch)), EchoLink()
+        signature: dict[str, Any] = {"inputs": [], "outputs": [], "seconds": 0.1}
+        hub.came(Seat("u", "here", None, (), {}, (0,)), link, {"m": signature})  # type: ignore[arg-type]
+        answer = await hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"]).answer
+        assert hub.idle
+        return bytes(answer.data)
+
+    assert asyncio.run(ask()) == b"abc"
+    assert "first come, first served" in caplog.text
