@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mirage.allocation.inference.costs import profiling
 from mirage.allocation.inference.costs.arrays import array
-from mirage.allocation.inference.costs.building import KeptCosts, build
+from mirage.allocation.inference.costs.building import DamagedCosts, KeptCosts, build
 from mirage.allocation.inference.costs.costmodel import LayerCost
 from mirage.allocation.inference.costs.energymeter import PackageMeter
 from mirage.allocation.inference.costs.examples import write_examples
@@ -189,6 +189,15 @@ def test_a_table_is_made_of_what_was_kept(tmp_path: Path) -> None:
     out = tmp_path / "grouped.csv"
     run("build", "--networks", "dlrm", "--kept", tmp_path, "--pieces", "3", "-o", out)
     assert len(cost_table(str(out)).pieces) == 3
+
+
+def test_a_line_cut_off_by_a_crash_is_pointed_at(tmp_path: Path) -> None:
+    keep_all(tmp_path, lambda macs: LayerCost(1.0 * macs, 1.0, 1.0, 1.0))
+    (simba,) = tmp_path.glob("simba*")
+    lines = simba.read_text().splitlines(keepends=True)
+    simba.write_text("".join(lines)[:-20])
+    with pytest.raises(DamagedCosts, match=f"line {len(lines)}: no kept cost"):
+        build([network("dlrm")], [array("simba")], tmp_path, print)
 
 
 def test_without_the_cost_model_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mirage.allocation.inference.costs.costmodel import TOOL, VERSION, CostModel, LayerCost
 from mirage.allocation.inference.costs.manifest import Manifest, UnitSource
+from mirage.domain.errors import MirageError
 from mirage.domain.request import CostTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.costs.layers import Network, Shape
 
 
+class DamagedCosts(MirageError):
+    """A file of kept costs that holds something else. Says where."""
+
+
 class KeptCosts:
     """Costs of shapes on one array that were found before, in a file of JSON lines."""
 
@@ -32,15 +37,24 @@ class KeptCosts:
         self._path = folder / f"{array.kind}-{TOOL}-{VERSION}-{array.digest[:16]}.jsonl"
         self._costs: dict[tuple[int, ...], LayerCost] = {}
         if self._path.exists():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                kept = json.loads(line)
-                self._costs[tuple(kept["shape"])] = LayerCost(**kept["cost"])
+            self._read()
 
     def __contains__(self, shape: Shape) -> bool:
         return astuple(shape) in self._costs
 
     def __getitem__(self, shape: Shape) -> LayerCost:
         return self._costs[astuple(shape)]
+
+    def _read(self) -> None:
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                kept = json.loads(line)
+                self._costs[tuple(kept["shape"])] = LayerCost(**kept["cost"])
+            except (ValueError, TypeError, KeyError) as error:
+                where = f"{self._path}, line {number}"
+                raise DamagedCosts(
+                    f"{where}: no kept cost ({error}); take the line out: it is found anew"
+                ) from error
 
     def keep(self, shape: Shape, cost: LayerCost) -> None:
         """Written at once: what was found is not lost with the process."""

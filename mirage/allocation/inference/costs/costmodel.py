@@ -76,10 +76,11 @@ class CostModel:
         layer = _layer(mapped, shape.stride)
         spread = self._spread(layer)
         tried = (self._evaluate(layer, spread, order) for order in orders(mapped, self._array))
-        evaluated = [found for found in tried if found is not None]
-        if not evaluated:
+        held = (found for found in tried if found is not None)
+        best = min(held, key=lambda found: float(found.energy_total * found.latency_total2), default=None)
+        if best is None:
             raise LayerNotMapped(f"{TOOL} finds no memories for any order of {shape} on {self._array.kind}")
-        return self._read(min(evaluated, key=lambda found: float(found.energy_total * found.latency_total2)))
+        return self._read(best)
 
     def _spread(self, layer: Any) -> tuple[Any, Any]:
         """In space, as the tool holds it: once for energy, once for cycles; here they are the same."""
