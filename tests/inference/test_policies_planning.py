@@ -126,7 +126,7 @@ def test_magma_says_what_its_options_are(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def busy() -> Stage:
-    return set_stage(replace(find_scenario("heavy"), costs="synthetic", duration=0.5))
+    return set_stage(replace(find_scenario("synthetic"), duration=0.5))
 
 
 def test_policies_over_a_scenario(busy: Stage) -> None:

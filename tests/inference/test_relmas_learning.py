@@ -143,7 +143,7 @@ def test_rewards_by_hand() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*not within the observation space:UserWarning")
 def test_the_environment_keeps_gymnasiums_contract() -> None:
-    stage = set_stage(find_scenario("heavy"))
+    stage = set_stage(find_scenario("synthetic"))
     env = RequestsEnv(stage, compared=True)
     check_env(env, skip_render_check=True)
     first = env.reset(seed=3)[1]
