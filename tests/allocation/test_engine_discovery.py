@@ -67,6 +67,8 @@ def test_times_restarts_and_kinds_are_read() -> None:
 def test_devices_that_are_only_counted_are_numbered() -> None:
     assert found("Nodes=a100-001 CPU_IDs=0 Mem=0 GRES=npu:ascend:8(CNT:8)")[0][3] == list(range(8))
     assert found("Nodes=a100-001 CPU_IDs=0 Mem=0 GRES=npu:ascend:4")[0][3] == list(range(4))
+    assert found("Nodes=a100-001 CPU_IDs=0 Mem=0 GRES=npu:ascend(CNT:4)")[0][3] == list(range(4))
+    assert found("Nodes=a100-001 CPU_IDs=0 Mem=0 GRES=gpu:a100:2(IDX:0-1),npu(CNT:2)")[0][3] == [0, 0, 1, 1]
 
 
 def test_where_slurm_hides_the_others_indices_count_from_zero() -> None:

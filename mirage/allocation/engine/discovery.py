@@ -30,6 +30,8 @@ VARIABLES = {"gpu": ("CUDA_VISIBLE_DEVICES",), "npu": ("ASCEND_RT_VISIBLE_DEVICE
 _ANY_VARIABLE = ("CUDA_VISIBLE_DEVICES",)
 _FIELD = re.compile(r"(\w[\w:./-]*)=(\S*)")
 _NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
+_ONLY_COUNTED = re.compile(r"((?:^|,)[A-Za-z_]\w*(?::[A-Za-z][\w.-]*)?)\(CNT:(\d+)\)")
+"""``npu:ascend(CNT:4)``: as Slurm writes those without device files."""
 _GRES = re.compile(r"([A-Za-z_]\w*)(?::([\w.-]+))?:(\d+)(?:\((?:IDX|CNT):([\d,-]*)\))?")
 
 
@@ -144,7 +146,7 @@ def _numbers(text: str) -> list[int]:
 def _devices(gres: str) -> tuple[Device, ...]:
     """``gpu:a100:3(IDX:0-2),npu:8(CNT:8)``; those that are only counted get numbers from 0."""
     devices = list[Device]()
-    for name, of, count, indices in _GRES.findall(gres):
+    for name, of, count, indices in _GRES.findall(_ONLY_COUNTED.sub(r"\1:\2", gres)):
         numbers = _numbers(indices) if "IDX" in gres else []
         kind = f"{name}:{of}" if of else name
         devices += (
