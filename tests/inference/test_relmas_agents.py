@@ -20,6 +20,8 @@ from mirage.allocation.inference.registry import request_policy  # noqa: E402
 from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent, write_agent  # noqa: E402
 from mirage.allocation.inference.relmas.policies import LearnedPolicy, act  # noqa: E402
 from mirage.allocation.inference.relmas.sight import sight_of  # noqa: E402
+from mirage.allocation.inference.relmas.timing import CORE_WATTS, seconds_of  # noqa: E402
+from mirage.allocation.inference.rules import Costly  # noqa: E402
 from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
@@ -48,7 +50,7 @@ def disturbed_actor(seed: int = 0) -> Actor:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("agents") / "relmas"
-    return write_agent(made, "relmas", graph_of(disturbed_actor()), Matching(), {"seed": 0}, {"gained": 0.1})
+    return write_agent(made, "relmas", graph_of(disturbed_actor()), Matching(), {"seed": 0}, {"gained": 0.1}, 1e-4)
 
 
 def test_features_are_finite_and_in_the_order_of_deadlines() -> None:
@@ -177,13 +179,14 @@ def test_other_manifests_are_refused(folder: Path, tmp_path: Path, change: dict[
 
 def test_an_agent_is_not_written_over(folder: Path) -> None:
     with pytest.raises(ConfigError, match="is there already"):
-        write_agent(folder, "relmas", b"", Matching(), {}, {})
+        write_agent(folder, "relmas", b"", Matching(), {}, {}, 0.0)
 
 
 class Asked:
     """A scored policy that is only ever asked as the gateway asks."""
 
     period = 0.0
+    """At arrivals and ends alone."""
 
     def __init__(self, policy: LearnedPolicy) -> None:
         self.name, self._policy = policy.name, policy
@@ -196,7 +199,7 @@ class Asked:
 
 
 def test_the_gateways_way_is_the_simulators() -> None:
-    stage = set_stage(find_scenario("heavy"))
+    stage = set_stage(find_scenario("synthetic"))
     policy = LearnedPolicy("listed", Matching(), None)
     system = stage.simulated(0)
     there = stage.simulated(0).play(policy)
@@ -204,8 +207,18 @@ def test_the_gateways_way_is_the_simulators() -> None:
     np.testing.assert_array_equal(system.outcome().end, there.end)
 
 
+def test_deciding_costs_time_and_energy(folder: Path) -> None:
+    policy = request_policy(f"relmas:{folder}")
+    assert isinstance(policy, Costly)
+    assert policy.decision_seconds == 1e-4
+    assert policy.decision_joules == pytest.approx(1e-4 * CORE_WATTS)
+    assert not request_policy("listed").decision_seconds  # type: ignore[attr-defined]
+    stage = set_stage(find_scenario("synthetic"))
+    assert seconds_of(policy, stage.costs, stage.system) > 0  # type: ignore[arg-type]
+
+
 def test_agents_are_played_by_name(folder: Path) -> None:
-    stage = set_stage(find_scenario("mixed-heavy"))
+    stage = set_stage(find_scenario("synthetic"))
     first, second = (stage.simulated(0).play(request_policy(f"relmas:{folder}")) for _ in range(2))
     assert np.isfinite(first.end).all()
     np.testing.assert_array_equal(first.end, second.end)

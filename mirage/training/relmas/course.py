@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from mirage.allocation.graph import Graph
 from mirage.allocation.inference.relmas.artifact import Matching, write_agent
 from mirage.allocation.inference.relmas.policies import LearnedPolicy
+from mirage.allocation.inference.relmas.timing import seconds_of
 from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import Stage, set_stage
 from mirage.domain.errors import ConfigError
@@ -21,8 +24,9 @@ from mirage.training.relmas.learning import Learner, Learning, Replay
 from mirage.training.relmas.networks import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
+
+    from mirage.allocation.inference.outcome import SystemFigures
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
 """Seeds of workloads: below the first nothing is ever learnt from, so figures are taken there."""
@@ -120,9 +124,9 @@ class Training:
 
     def _worth_of(self, matching: Matching) -> float:
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
-        policy = LearnedPolicy("", replace(matching, period=1.0), None)
+        policy = LearnedPolicy("", matching, None)
         outcomes = [stage.simulated(first + row).play(policy) for stage in self.stages for row in range(2)]
-        return float(np.mean([outcome.figures.all.satisfaction for outcome in outcomes]))
+        return self._figure([outcome.figures for outcome in outcomes])
 
     def rounds(self) -> Iterator[Report]:
         """Learn round by round to the course's end."""
@@ -148,7 +152,9 @@ class Training:
         else:
             for bout in bouts:
                 bout.finish()
-        figures = [bout.outcome().figures for bout in bouts]
+        return self._figure([bout.outcome().figures for bout in bouts])
+
+    def _figure(self, figures: Sequence[SystemFigures]) -> float:
         found = float(np.mean([each.all.satisfaction for each in figures]))
         if self.course.plugin == "odra":
             found = (found + float(np.mean([each.worst for each in figures]))) / 2
@@ -160,7 +166,11 @@ class Training:
         taught = asdict(self.course) | {"curve": self.curve, "done": self.done}
         metrics = {"validation_gained": self.best}
         graph = graph_of(self.learner.actor)
-        return write_agent(folder, self.course.plugin, graph, self.matching, taught, metrics)
+        return write_agent(folder, self.course.plugin, graph, self.matching, taught, metrics, self._timed(graph))
+
+    def _timed(self, graph: bytes) -> float:
+        stage = self.stages[0]
+        return seconds_of(LearnedPolicy("", self.matching, Graph(graph, Path())), stage.costs, stage.system)
 
     def save(self, path: Path) -> None:
         """Write the state, whole or not at all. What was being played and replayed is drawn anew afterwards."""

@@ -49,6 +49,8 @@ class Manifest:
     """From which scenarios it learnt, how, with which seeds."""
     metrics: dict[str, float]
     """How it did on the workloads kept for validation."""
+    decision_seconds: float
+    """Of one decision on a crowd, measured where it was trained; simulated systems wait for it."""
     libraries: dict[str, str]
     files: dict[str, str]
     """SHA-256 (hex) of every other file."""
@@ -82,8 +84,11 @@ def write_agent(
     matching: Matching,
     training: dict[str, Any],
     metrics: dict[str, float],
+    decision_seconds: float,
 ) -> Path:
     """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
     files = {ACTOR: actor}
-    manifest = Manifest(plugin, matching, training, metrics, library_versions(), digests_of(files))
+    manifest = Manifest(
+        plugin, matching, training, metrics, decision_seconds, library_versions(), digests_of(files)
+    )
     return write_folder(folder, files, asdict(manifest))

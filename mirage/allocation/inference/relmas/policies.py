@@ -12,6 +12,7 @@ from mirage.allocation.inference.kernel.scored import SETTINGS, decide_scored
 from mirage.allocation.inference.policies.looking import Costs, look_at, new_draft, read_costs
 from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent
 from mirage.allocation.inference.relmas.sight import Sight, sight_of
+from mirage.allocation.inference.relmas.timing import CORE_WATTS
 from mirage.allocation.inference.scores import Scores
 from mirage.domain.units import Dispatch
 
@@ -33,8 +34,10 @@ def parameters_of(matching: Matching) -> Float64:
 class LearnedPolicy:
     """A ``ScoredPolicy`` by an actor. Without one every score is 0: the matcher's own opinion."""
 
-    def __init__(self, name: str, matching: Matching, actor: Graph | None) -> None:
-        self.name, self.period, self.parameters = name, matching.period, parameters_of(matching)
+    def __init__(self, name: str, matching: Matching, actor: Graph | None, decision_seconds: float = 0.0) -> None:
+        self.name, self.parameters = name, parameters_of(matching)
+        self.period = np.inf if actor is None else matching.period
+        self.decision_seconds, self.decision_joules = decision_seconds, decision_seconds * CORE_WATTS
         self._actor = actor
         self.begin()
 
@@ -107,7 +110,8 @@ def odra(folder: str) -> LearnedPolicy:
 
 def _learned(plugin: str, folder: str) -> LearnedPolicy:
     manifest, content = read_agent(Path(folder), plugin)
-    return LearnedPolicy(f"{plugin}:{folder}", manifest.matching, Graph(content, Path(folder) / ACTOR))
+    actor = Graph(content, Path(folder) / ACTOR)
+    return LearnedPolicy(f"{plugin}:{folder}", manifest.matching, actor, manifest.decision_seconds)
 
 
 def listed() -> LearnedPolicy:

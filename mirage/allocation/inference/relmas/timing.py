@@ -1,0 +1,61 @@
+"""How long an agent takes to decide, on this machine: for a crowd of given size, one core."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.units import SystemView
+
+if TYPE_CHECKING:
+    from mirage.allocation.inference.relmas.policies import LearnedPolicy
+    from mirage.domain.request import CostTable
+    from mirage.domain.units import UnitSystem
+
+READY, REPEATS = 64, 50
+
+CORE_WATTS = 5.0
+"""What deciding draws while it lasts, taken, not measured: a busy core's part of a server's processor."""
+
+
+def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, ready: int = READY) -> float:
+    """Median seconds of one scoring, the first ones left out."""
+    view = crowd(costs, system, ready)
+    taken = []
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        policy.scores(view)
+        taken.append(time.perf_counter() - begun)
+    return float(np.median(taken[REPEATS // 5 :]))
+
+
+def crowd(costs: CostTable, system: UnitSystem, ready: int) -> SystemView:
+    """An instant at which so many requests of all models wait, and nothing runs."""
+    units, model = len(system.names), np.arange(ready, dtype=np.int32) % len(costs.models)
+    piece = costs.first[model]
+    needed = np.nanmin(costs.remaining()[piece], axis=1)
+    now = 1.0
+    return SystemView(
+        now=now,
+        system=system,
+        costs=costs,
+        request=np.arange(ready),
+        model=model,
+        piece=piece,
+        tenant=np.zeros(ready, np.int32),
+        arrival=np.full(ready, now),
+        deadline=now + needed * (1.0 + np.arange(ready) % 7),
+        weight=np.ones(ready),
+        ready_since=np.full(ready, now),
+        served=np.zeros(ready),
+        running=np.full(units, -1),
+        running_piece=np.full(units, -1),
+        running_deadline=np.full(units, np.inf),
+        running_weight=np.zeros(units),
+        free_at=np.zeros(units),
+        drawn=np.zeros(units),
+        tenant_ended=np.zeros(1, np.int64),
+        tenant_kept=np.zeros(1, np.int64),
+    )
