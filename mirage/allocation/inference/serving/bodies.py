@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["ClientDisconnect", "Streamed", "key_of", "read_body", "unless_gone"]
 
 
+_BODY_WITHIN = 30.0
+
+
 class Streamed(StreamingResponse):
     """An answer that comes bit by bit; ``close`` is called when it is through, whether or not it was read."""
 
@@ -47,18 +50,24 @@ def key_of(request: Request) -> str | None:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Raises ``Refusal`` for one that is too large, before it is held."""
+    """Raises ``Refusal`` for one that is too large, before it is held, and for one that does not come."""
     said = request.headers.get("content-length", "0")
-    parts, size = list[bytes](), int(said) if said.isdecimal() else 0
-    if size <= most:
-        size = 0
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                break
-            parts.append(part)
-    if size > most:
+    if said.isdecimal() and int(said) > most:
         raise Refusal(413, f"a request has at most {most} bytes")
+    try:
+        async with asyncio.timeout(_BODY_WITHIN):
+            return await _whole(request, most)
+    except TimeoutError:
+        raise Refusal(408, f"the request was not complete within {_BODY_WITHIN:g} s") from None
+
+
+async def _whole(request: Request, most: int) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Refusal(413, f"a request has at most {most} bytes")
+        parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

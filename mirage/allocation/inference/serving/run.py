@@ -59,6 +59,7 @@ class Running:
         estimates = estimates_of(plan, self._folder.read_learnt())
         self._desk = Desk(system_of(plan), estimates, len(plan.tenants), plan.queue.most, plan.queue.longest_wait)
         meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
+        say(f"policy {policy.name} is being prepared")
         policy.begin()
         policy.decide(self._desk.view(time.monotonic()))  # compiled policies are compiled before anybody waits
         self.gateway = Gateway(plan, self._desk, policy, meters)
