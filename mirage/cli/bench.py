@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train, allocation or das"),
+    typer.Argument(
+        metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train, allocation, das or requests"
+    ),
 ]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
@@ -23,7 +25,7 @@ Models = Annotated[
     str,
     typer.Option(
         metavar="DIR",
-        help="predictors: the trained models below; by default those in use. das: the trained agents.",
+        help="predictors: the trained models below; by default those in use. das, requests: the trained agents.",
     ),
 ]
 Muri = Annotated[
@@ -51,7 +53,7 @@ def bench_command(
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:
+def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:  # noqa: PLR0911 (one for each)
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -90,10 +92,14 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.das import measure_das
 
             return measure_das(Path(models), _say)
+        case "requests":
+            from mirage.bench.requests import measure_requests
+
+            return measure_requests(Path(models) if models else None, _say)
     raise ConfigError(
         "bench",
         f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das",
+        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests",
     )
 
 
