@@ -29,7 +29,7 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trai
 Seed = Annotated[
     int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning, before 40 of refining.")]
 Period = Annotated[float, typer.Option(min=0.01, help="T_s: milliseconds between two decisions of the agent.")]
 State = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and go on from it.")
@@ -42,8 +42,8 @@ def train_requests_command(
     out: Out,
     agent: Which = Agent.RELMAS,
     seed: Seed = 0,
-    rounds: Rounds = 200,
-    period_ms: Period = 2.0,
+    rounds: Rounds = 80,
+    period_ms: Period = 10.0,
     state: State = None,
 ) -> None:
     """Train an agent for requests. Needs torch; what comes out does not.

@@ -29,7 +29,7 @@ ACTOR = "actor.onnx"
 class Matching:
     """How scores are obeyed: ``kernel.scored``'s parameters, and how often they are made anew."""
 
-    period: float = 0.002
+    period: float = 0.01
     """Seconds: T_s."""
     density: float = 1.0
     reach: float = 4.0
