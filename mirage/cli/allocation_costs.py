@@ -44,7 +44,7 @@ def build_command(
     kept: Kept = Path("costs-kept"),
     pieces: Pieces = 0,
 ) -> None:
-    """Build a table by the cost model, from Mirage's lists of layers and its arrays. Minutes a network.
+    """Build a table by the cost model, from Mirage's lists of layers and its arrays. Some minutes.
 
     Needs the extra costmodel. What was found is kept: a run that was cut off goes on where it stopped.
     """

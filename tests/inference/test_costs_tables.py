@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -206,7 +207,8 @@ def test_tables_that_come_with_mirage_are_whole(name: str) -> None:
 
 
 def test_edge_keeps_to_what_arrays_and_ports_can_do() -> None:
-    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle."""
+    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle; and no
+    layer takes a third longer than that allows."""
     built = cost_table("edge")
     for model, name in enumerate(built.models):
         layers = network(name).layers
@@ -217,7 +219,10 @@ def test_edge_keeps_to_what_arrays_and_ports_can_do() -> None:
             answers = shape.groups * shape.outputs * shape.height * shape.width
             for column, kind in enumerate(built.kinds):
                 cycles = built.seconds[row, column] * 1e9
-                assert cycles >= shape.macs / lay(shape, array(kind)).busy * (1 - 1e-9)
+                mapped = lay(shape, array(kind))
+                assert cycles >= shape.macs / mapped.busy * (1 - 1e-9)
+                bound = max(prod(mapped.sizes.values()) / mapped.busy, built.dram_bytes[row, column] / 8)
+                assert cycles <= 4 / 3 * bound
                 assert built.dram_bytes[row, column] >= shape.filter_words + answers
                 assert built.dram_bytes[row, column] <= 8 * cycles * (1 + 1e-9)
 
