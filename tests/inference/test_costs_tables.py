@@ -207,8 +207,8 @@ def test_tables_that_come_with_mirage_are_whole(name: str) -> None:
 
 
 def test_edge_keeps_to_what_arrays_and_ports_can_do() -> None:
-    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle; and no
-    layer takes a third longer than that allows."""
+    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle; and
+    no layer takes a third longer than that allows."""
     built = cost_table("edge")
     for model, name in enumerate(built.models):
         layers = network(name).layers
