@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from system_cases import cases
+from system_cases import cases, cost_table, request_table, unit_system
 
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.scores import Scores
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from mirage.domain.request import CostTable, RequestTable
     from mirage.domain.units import Dispatch, SystemView, UnitSystem
     from mirage.ports import RequestPolicy
+
+NAMES = ["fcfs", "edf", "llf:late-last", "sjf", "edf:late-last", "prema", "llf:wait"]
 
 Case = tuple["RequestTable", "UnitSystem", "CostTable"]
 
@@ -65,9 +69,16 @@ def same(one: Outcome, other: Outcome) -> bool:
     )
 
 
-@given(case=cases(), name=st.sampled_from(["fcfs", "edf", "llf", "sjf", "prema"]))
+def with_deadlines(requests: RequestTable) -> RequestTable:
+    """Some are soon late; some have the same deadline."""
+    allowed = np.array([1.0, 4.0, 16.0, np.inf])[np.arange(len(requests)) * 7 % 4]
+    return replace(requests, deadline=np.ceil(requests.arrival / 4.0) * 4.0 + allowed)
+
+
+@given(case=cases(most_requests=20), name=st.sampled_from(NAMES))
 def test_compiled_runs_are_those_of_asking(case: Case, name: str) -> None:
     rules = SharingRules(logged=True, decision_seconds=0.125)
+    case = (with_deadlines(case[0]), *case[1:])
     played = SimulatedSystem(*case, rules).play(request_policy(name))
     asked = SimulatedSystem(*case, rules).play(Asked(request_policy(name)))
     assert same(played, asked)
@@ -99,3 +110,13 @@ def follow_by_hand(case: Case) -> Outcome:
             more, empty = system.follow(none, policy.parameters, tick), empty + 1
     outcome = system.outcome()
     return type(outcome)(**{**vars(outcome), "decisions": outcome.decisions - empty})
+
+
+@pytest.mark.parametrize("name", ["edf", "prema"])
+def test_nothing_is_decided_twice_where_room_is_made(name: str) -> None:
+    """Thousands wait, and the log outgrows its room several times."""
+    count = 3000
+    case = request_table([0.0] * count, [0] * count), unit_system([0, 0]), cost_table([[[1.0], [0.5]]])
+    outcome = SimulatedSystem(*case, SharingRules(logged=True)).play(request_policy(name))
+    assert outcome.decisions <= outcome.pieces == 2 * count == len(outcome.segments)
+    assert outcome.figures.span == 1.5 * count / 2

@@ -88,6 +88,7 @@ def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> W
         tenant_ended=np.zeros(len(requests.tenants), dtype=np.int64),
         tenant_kept=np.zeros(len(requests.tenants), dtype=np.int64),
         log=np.zeros(_ROOM + 4 * units, dtype=SEGMENT),
+        fresh=np.zeros(0, dtype=np.int32),
         kept=np.zeros((0, 1 + units)),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from mirage.allocation.inference.encode import encode, new_world, without_delay
 from mirage.allocation.inference.kernel import mainloop, playing
 from mirage.allocation.inference.kernel.layout import NEED_SPACE, OVER, STUCK, WRONG, World
+from mirage.allocation.inference.kernel.lines import Lines, play_in_lines
 from mirage.allocation.inference.outcome import Outcome, Segments
 from mirage.allocation.inference.rules import SharingRules
 from mirage.allocation.inference.scores import ScoredPolicy
@@ -154,9 +155,27 @@ class SimulatedSystem:
             more = self.advance(self.now + period)
 
     def _play_compiled(self, policy: CompiledPolicy) -> None:
+        if policy.keeps_order and policy.period == 0:
+            self._play_in_lines(policy)
+            return
         draft, period = self._draft(), policy.period or np.inf
         code, parameters = policy.code, policy.parameters
         self._repeat(lambda: playing.play(self._fixed, self._world, draft, code, parameters, period))
+
+    def _play_in_lines(self, policy: CompiledPolicy) -> None:
+        count = len(self.requests)
+        lines = Lines(
+            key=np.zeros(count),
+            heap=np.zeros((2, count), dtype=np.int32),
+            size=np.zeros(2, dtype=np.int64),
+            aside=np.zeros(count, dtype=np.int32),
+        )
+        ready, code, late_last = self._ready(), policy.code, policy.puts_late_last
+        fresh = np.zeros(count, dtype=np.int32)
+        fresh[: len(ready)] = ready
+        self._world.sim["fresh"] = len(ready)
+        self._world = self._world._replace(fresh=fresh)
+        self._repeat(lambda: play_in_lines(self._fixed, self._world, lines, code, late_last))
 
     def _play_scored(self, policy: ScoredPolicy) -> None:
         """At each tick of its period. Scores are obeyed ``decision_seconds`` later; until then, those before."""

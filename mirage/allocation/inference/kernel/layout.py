@@ -40,6 +40,8 @@ SIM = np.dtype(
         ("decisions", "i8"),
         ("bytes", "f8"),  # moved by pieces that ended
         ("log", "i8"),
+        ("decided", "i8"),  # 1: all that could be at this instant; for whole runs, which go on when given space
+        ("fresh", "i8"),
     ],
     align=True,
 )
@@ -99,4 +101,5 @@ class World(NamedTuple):
     tenant_ended: np.ndarray  # i8 (T,)
     tenant_kept: np.ndarray  # i8 (T,)
     log: np.ndarray  # SEGMENT
+    fresh: np.ndarray  # i4 (R,): who became ready since somebody looked; of no length where nobody does
     kept: np.ndarray  # f8 (R, 1 + U): scores; no rows before there are any

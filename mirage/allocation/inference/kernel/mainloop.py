@@ -84,6 +84,21 @@ def obey(fixed: Fixed, world: World, requests: np.ndarray, units: np.ndarray, co
 
 
 @inlined
+def go_on(fixed: Fixed, world: World, until: float) -> int:
+    """``advance``; where it is cut short for want of space, nothing is decided again when it is called anew."""
+    world.sim[0].decided = 1
+    answer = advance(fixed, world, until)
+    world.sim[0].decided = 1 if answer == NEED_SPACE else 0
+    return answer
+
+
+@inlined
+def is_to_decide(world: World) -> bool:
+    """Whether a request waits beside a free unit."""
+    return world.sim[0].ready > 0 and world.sim[0].busy < world.running.shape[0]
+
+
+@inlined
 def _is_ready(world: World, request: int) -> bool:
     sim, place = world.sim[0], waiting.find(world, request)
     return place < sim.head + sim.ready and world.ready[place] == request

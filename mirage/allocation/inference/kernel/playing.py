@@ -8,7 +8,7 @@ from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.deciding import decide
 from mirage.allocation.inference.kernel.layout import DECIDE, UNTIL, WRONG, Fixed, World
 from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
-from mirage.allocation.inference.kernel.mainloop import advance, obey
+from mirage.allocation.inference.kernel.mainloop import advance, go_on, is_to_decide, obey
 from mirage.allocation.inference.kernel.scored import decide_scored
 
 
@@ -20,14 +20,14 @@ def play(fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.nda
     """
     while True:
         sim = world.sim[0]
-        if is_to_decide(world):
+        if sim.decided == 0 and is_to_decide(world):
             sim.decisions += 1
             count = decide(code, parameters, look_at(fixed, world), sim.now, sim.ready, draft)
             if not _obey(fixed, world, draft, count):
                 return WRONG
         if sim.busy == 0 and sim.arrived == fixed.arrival.shape[0]:  # whoever waits now will wait for ever
             return advance(fixed, world, INFINITY)
-        answer = advance(fixed, world, sim.now + period)
+        answer = go_on(fixed, world, sim.now + period)
         if answer not in (DECIDE, UNTIL):
             return answer
 
@@ -37,19 +37,13 @@ def follow(fixed: Fixed, world: World, draft: Draft, parameters: np.ndarray, unt
     """Run to ``until`` by ``world.kept``; what ``advance`` answered last, or WRONG."""
     while True:
         sim = world.sim[0]
-        if is_to_decide(world):
+        if sim.decided == 0 and is_to_decide(world):
             count = decide_scored(parameters, world.kept, look_at(fixed, world), sim.now, sim.ready, draft)
             if not _obey(fixed, world, draft, count):
                 return WRONG
-        answer = advance(fixed, world, until)
+        answer = go_on(fixed, world, until)
         if answer != DECIDE:
             return answer
-
-
-@inlined
-def is_to_decide(world: World) -> bool:
-    """Whether a request waits beside a free unit."""
-    return world.sim[0].ready > 0 and world.sim[0].busy < world.running.shape[0]
 
 
 @inlined

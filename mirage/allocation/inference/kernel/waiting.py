@@ -47,6 +47,9 @@ def enter(world: World, request: int) -> None:
             ready[i] = ready[i - 1]
     ready[place] = request
     sim.ready += 1
+    if sim.fresh < world.fresh.shape[0]:
+        world.fresh[sim.fresh] = request
+        sim.fresh += 1
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.inference.kernel.deciding import PARAMETERS, decide
+from mirage.allocation.inference.kernel.deciding import EDF, FCFS, LATE_LAST, LLF, PARAMETERS, SJF, WAIT, decide
 from mirage.allocation.inference.policies.looking import Costs, Memory, look_at, new_draft, read_costs
 from mirage.domain.units import Dispatch
 
@@ -31,6 +31,16 @@ class CompiledPolicy:
             self.parameters[place] = value
         self._remembers = remembers
         self.begin()
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether two that wait stay in the same order, but for ``late-last``; and nobody waits for a unit."""
+        return self.code in (FCFS, EDF, LLF, SJF) and self.parameters[WAIT] == 0.0
+
+    @property
+    def puts_late_last(self) -> bool:
+        """Whether those that can keep their deadline no more come behind all others."""
+        return bool(self.parameters[LATE_LAST] > 0.0)
 
     def begin(self) -> None:
         """See ``ports.RequestPolicy``."""

@@ -1,0 +1,138 @@
+"""Whole runs by policies whose order among the waiting stays as it is: the first is on top of a heap.
+
+So a long queue costs its logarithm, where a policy that looks at everybody costs its length. The order is that of
+``deciding``: the smallest key first, of equals the first to come; with ``late_last``, those that can keep their
+deadline no more behind all others. Who is late is found when he is on top: he goes to a heap of his own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mirage.allocation.inference.kernel import lifecycle, sharing
+from mirage.allocation.inference.kernel.compile import compiled, inlined
+from mirage.allocation.inference.kernel.deciding import EDF, LLF, SJF
+from mirage.allocation.inference.kernel.layout import DECIDE, INFINITY, Fixed, World
+from mirage.allocation.inference.kernel.mainloop import go_on, is_to_decide
+
+TIMELY, LATE = range(2)
+
+
+class Lines(NamedTuple):
+    """Heaps of requests, and what has been taken from them to be put back."""
+
+    key: np.ndarray  # f8 (R,)
+    heap: np.ndarray  # i4 (2, R): TIMELY, LATE
+    size: np.ndarray  # i8 (2,)
+    aside: np.ndarray  # i4 (R,)
+
+
+@compiled
+def play_in_lines(fixed: Fixed, world: World, lines: Lines, code: int, late_last: bool) -> int:
+    """Run to the end; what ``advance`` answered last. All that are ready are in a line, or ``world.fresh``."""
+    while True:
+        if world.sim[0].decided == 0 and is_to_decide(world):
+            world.sim[0].decisions += 1
+            _line_up(fixed, world, lines, code)
+            _begin_first(fixed, world, lines, late_last)
+        answer = go_on(fixed, world, INFINITY)
+        if answer != DECIDE:
+            return answer
+
+
+@compiled
+def _line_up(fixed: Fixed, world: World, lines: Lines, code: int) -> None:
+    """Those who have become ready since the last decision."""
+    for i in range(world.sim[0].fresh):
+        request = world.fresh[i]
+        piece = world.piece[request]
+        key = float(request)
+        if code == EDF:
+            key = fixed.deadline[request]
+        elif code == LLF:
+            key = fixed.deadline[request] - fixed.least[piece]
+        elif code == SJF:
+            key = fixed.least[piece]
+        lines.key[request] = key
+        _push(lines, TIMELY, request)
+    world.sim[0].fresh = 0
+
+
+@compiled
+def _begin_first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> None:
+    """Each in turn goes to the free unit on which its piece ends first, while units are free."""
+    aside = 0
+    while world.sim[0].busy < world.running.shape[0]:
+        request = _first(fixed, world, lines, late_last)
+        if request < 0:
+            break
+        unit = _soonest_free(fixed, world, request)
+        if unit >= 0:
+            lifecycle.begin(fixed, world, request, unit)
+        else:
+            lines.aside[aside] = request
+            aside += 1
+    for i in range(aside):
+        _push(lines, TIMELY, lines.aside[i])
+    sharing.share(fixed, world)
+
+
+@compiled
+def _first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> int:
+    """Taken off its line; -1 where nobody waits."""
+    while lines.size[TIMELY] > 0:
+        request = _pop(lines, TIMELY)
+        if not (late_last and world.sim[0].now + fixed.least[world.piece[request]] > fixed.deadline[request]):
+            return request
+        _push(lines, LATE, request)
+    return _pop(lines, LATE) if lines.size[LATE] > 0 else -1
+
+
+@inlined
+def _soonest_free(fixed: Fixed, world: World, request: int) -> int:
+    best, least = -1, INFINITY
+    for unit in range(world.running.shape[0]):
+        seconds = fixed.seconds[world.piece[request], fixed.kind[unit]]
+        if world.running[unit] < 0 and seconds < least:
+            best, least = unit, seconds
+    return best
+
+
+@inlined
+def _is_before(lines: Lines, a: int, b: int) -> bool:
+    return lines.key[a] < lines.key[b] or (lines.key[a] == lines.key[b] and a < b)
+
+
+@compiled
+def _push(lines: Lines, line: int, request: int) -> None:
+    heap, place = lines.heap[line], lines.size[line]
+    lines.size[line] += 1
+    while place > 0:
+        up = (place - 1) >> 1
+        if not _is_before(lines, request, heap[up]):
+            break
+        heap[place] = heap[up]
+        place = up
+    heap[place] = request
+
+
+@compiled
+def _pop(lines: Lines, line: int) -> int:
+    heap = lines.heap[line]
+    lines.size[line] -= 1
+    first, moved, size = heap[0], heap[lines.size[line]], lines.size[line]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and _is_before(lines, heap[child + 1], heap[child]):
+            child += 1
+        if not _is_before(lines, heap[child], moved):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = moved
+    return first
