@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length"
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
 def encode(inquiry: Inquiry, host: str) -> bytes:
@@ -50,7 +51,7 @@ class Askers:
 
 
 class _Asker(asyncio.Protocol):
-    """One connection: one request at a time; answers say their length."""
+    """One connection: one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -84,10 +85,16 @@ class _Asker(asyncio.Protocol):
         status, *lines = head.split(b"\r\n")
         pairs = (line.partition(b":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
-        if len(body) >= int(headers.get(_LENGTH, 0)):
+        if _is_whole(headers, body):
             self._answer.set_result((int(status.split()[1]), headers))
 
     def close(self) -> None:
         """At once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _is_whole(headers: dict[bytes, bytes], body: bytes) -> bool:
+    if b"chunked" in headers.get(b"transfer-encoding", b""):
+        return body.endswith(_LAST_CHUNK)
+    return len(body) >= int(headers.get(_LENGTH, 0))

@@ -64,19 +64,25 @@ class Told:
 async def drive(plan: LoadPlan) -> list[Told]:
     """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address)."""
     upstream = Upstream(plan.url)
-    askers = Askers(
-        upstream.host, upstream.port, upstream.tls, encode(await _inquiry(upstream, plan), upstream.host)
-    )
-    await asyncio.gather(*(_ask(askers, monotonic()) for _ in range(_WARM)))
+    try:
+        request = encode(await _inquiry(upstream, plan), upstream.host)
+        askers = Askers(upstream.host, upstream.port, upstream.tls, request)
+        await asyncio.gather(*(_ask(askers, monotonic()) for _ in range(_WARM)))
+        told = await _send(plan, askers)
+        askers.close()
+        return told
+    finally:
+        upstream.close()
+        await asyncio.sleep(0)  # closed connections are gone one turn of the loop later
+
+
+async def _send(plan: LoadPlan, askers: Askers) -> list[Told]:
     chance, due, asked = random.Random(plan.seed), monotonic(), list[asyncio.Task[Told]]()  # noqa: S311 - a load
     end = due + plan.seconds
     while (due := due + chance.expovariate(plan.rate)) < end:
         await asyncio.sleep(max(0.0, due - monotonic()))
         asked.append(asyncio.create_task(_ask(askers, due)))
-    told = await asyncio.gather(*asked)
-    askers.close()
-    upstream.close()
-    return list(told)
+    return list(await asyncio.gather(*asked))
 
 
 def summarize(plan: LoadPlan, told: list[Told]) -> dict[str, Any]:
@@ -138,8 +144,10 @@ async def _inquiry(upstream: Upstream, plan: LoadPlan) -> Inquiry:
 async def _inputs(upstream: Upstream, inquiry: Inquiry) -> list[Signature]:
     try:
         reply = await upstream.ask(inquiry)
-        body = b"".join([part async for part in reply.content])
-        reply.close()
+        try:
+            body = b"".join([part async for part in reply.content])
+        finally:
+            reply.close()
     except (Unreachable, CutOff) as error:
         raise NoTarget(f"{upstream.url} does not answer: {error}") from error
     if reply.status != 200:

@@ -17,17 +17,9 @@ if TYPE_CHECKING:
 _CONNECT = 5.0
 _MOST_KEPT = 64
 _CHUNK = 1 << 16
-_HOP = {
-    b"connection",
-    b"keep-alive",
-    b"transfer-encoding",
-    b"upgrade",
-    b"te",
-    b"trailer",
-    b"host",
-    b"content-length",
-}
-"""Headers that are for one connection alone, and those that are written anew."""
+_HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer"}
+"""Headers that are for one connection alone."""
+_ANEW = _HOP | {b"host", b"content-length"}
 
 
 class Unreachable(Exception):
@@ -121,7 +113,7 @@ class _Connection:
 
     async def ask(self, inquiry: Inquiry) -> h11.Response:
         """The head of the answer. Raises ``Unreachable``."""
-        kept = [(name, value) for name, value in inquiry.headers if name.lower() not in _HOP]
+        kept = [(name, value) for name, value in inquiry.headers if name.lower() not in _ANEW]
         headers = [(b"host", self._host), *kept, (b"content-length", str(len(inquiry.body)).encode())]
         request = h11.Request(method=inquiry.method, target=inquiry.target, headers=headers)
         try:
