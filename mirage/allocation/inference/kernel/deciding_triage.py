@@ -1,10 +1,10 @@
 """Triage: who can still be saved, on which unit, and who goes first.
 
-Every unit has a line. Those that wait, and those that run and have more pieces to come, join by deadline the
-line in which they end first, if that is in time (``_seat``). Who would be late sends the largest of all lines
-away whose going makes room, if that is larger than itself (``_displace``): Moore's rule (Management Science
-15(1), 1968), which on one unit keeps the most deadlines that can be kept. All is planned anew at every decision:
-lines are estimates, and a request goes on to another unit between two pieces where that is better.
+Every unit has a line. By deadline, those that wait join the line in which they end first, and those that run and
+have more pieces to come that of their unit, if that is in time (``_seat``). Who would be late sends the largest
+of all lines away whose going makes room, if that is larger than itself (``_displace``): Moore's rule (Management
+Science 15(1), 1968), which on one unit keeps the most deadlines that can be kept. All is planned anew at every
+decision: lines are estimates, and a request goes on to another unit between two pieces where that is better.
 """
 
 from __future__ import annotations
@@ -97,11 +97,13 @@ def _rest(look: Look, piece: int, kind: int) -> float:
 
 @compiled
 def _seat(look: Look, now: float, count: int, draft: Draft, row: int) -> bool:
-    """Into the line in which the request ends first, if that is in time."""
+    """Into the line in which the request ends first, if that is in time; what runs is expected to stay."""
     slot = _slot(look, count, row)
     piece = _next_piece(look, count, row, slot)
     unit, end = -1, INFINITY
     for u in range(look.kind.shape[0]):
+        if row >= count and look.running[u] != slot:
+            continue
         this = max(draft.available[u], draft.start[row]) + _rest(look, piece, look.kind[u])
         if this <= look.deadline[slot] and this < end:
             unit, end = u, this
