@@ -7,9 +7,10 @@ from fakes import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import ChainRecord, FailurePolicy, Link, LinkState, Outcome, Recovery
+from mirage.domain.chain import ChainRecord, FailurePolicy, Link, LinkState, Recovery
 from mirage.domain.job import ABSENT, JobId, JobRequest
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 
 instants = st.integers(0, 10**10)
 

@@ -26,7 +26,6 @@ from mirage.domain.chain import (
     HandoverPolicy,
     Link,
     LinkState,
-    Outcome,
     Steering,
 )
 from mirage.domain.decision import WaitForecast
@@ -34,6 +33,7 @@ from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.provisioner import requests
 from mirage.replay.shadows import Calibrated, Measured
