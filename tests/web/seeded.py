@@ -394,8 +394,9 @@ class SeededLoop:
         self.publish(records)
 
     def publish(self, records: tuple[ChainRecord, ...]) -> None:
-        """A cycle's end."""
-        self.status = replace(self.status, chains=records, cycles=self.status.cycles + 1)
+        """A cycle's end, a second after the last one's: pages know cycles apart by their instants."""
+        now = self.status
+        self.status = replace(now, time=now.time + 1, chains=records, cycles=now.cycles + 1)
         self.feed.cycled(self.status)
 
     def thread(self) -> threading.Thread:
