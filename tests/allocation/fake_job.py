@@ -31,6 +31,8 @@ def told(name: str) -> str:
 
 def srun(arguments: list[str]) -> int:
     options, command = split(arguments)
+    if options["job-name"] == "mirage.topology":
+        return 0  # no node has an nvidia-smi
     places = options["nodelist"].split(",")
     assert options["distribution"] == "arbitrary"
     assert int(options["ntasks"]) == len(places)

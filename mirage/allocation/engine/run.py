@@ -21,6 +21,7 @@ from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.slurmcommands import SlurmCommands
 from mirage.allocation.engine.sruns import SrunEngine
 from mirage.allocation.engine.status import document, publish
+from mirage.allocation.engine.topology import with_own_islands, with_topology
 from mirage.allocation.engine.world import World
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 
@@ -78,8 +79,10 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     if (wishes.engine or ("srun" if job else "processes")) == "srun":
         if wishes.devices is not None:
             raise ConfigError("devices", "within a Slurm job Slurm says which devices there are")
-        return Place(_patiently(lambda: read_job(slurm, job, environment)), SrunEngine(job, environment), slurm)
+        found = with_topology(_patiently(lambda: read_job(slurm, job, environment)), slurm)
+        return Place(found, SrunEngine(job, environment), slurm)
     machine = read_machine(wishes.devices, environment)
+    machine = machine if wishes.devices is not None else with_own_islands(machine)
     return Place(machine, ProcessEngine(environment), slurm if job else NoJobs())
 
 
