@@ -117,8 +117,16 @@ class Ledger:
 
     def served(self, task: str) -> float:
         """Seconds of running that were not lost."""
-        kept = (Result.SUCCEEDED, Result.CHECKPOINTED)
+        kept = (Result.SUCCEEDED, Result.CHECKPOINTED, Result.PREEMPTED)
         return sum(a.ended.ran for a in self.of(task) if a.ended and a.ended.result in kept)
+
+    def preemptions(self, task: str) -> int:
+        """How often it has made room for another."""
+        return sum(a.ended is not None and a.ended.result is Result.PREEMPTED for a in self.of(task))
+
+    def saves(self, task: str) -> bool:
+        """Whether it has always saved when it was to make room: what does not would lose its work each time."""
+        return not any(a.stopping and a.stopping.yields and not a.stopping.saves for a in self.of(task))
 
     def failures(self, task: str) -> list[Ended]:
         """What counts against its retries."""

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.agent import Agent, Progress
@@ -27,7 +28,6 @@ from mirage.domain.errors import ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from mirage.allocation.engine.lives import Jobs
     from mirage.allocation.engine.plan import WorkPlan
@@ -65,9 +65,25 @@ class Place:
 
 
 def default_state(source: Path, environment: Mapping[str, str]) -> Path:
-    """Beside the task file: one folder for each chain, so that its links share it, and nobody else does."""
+    """The chain's own, where it names one.
+
+    Else beside the task file: one folder for each chain, so that its links share it, and nobody else does.
+    """
+    if named := environment.get("MIRAGE_TASKS_STATE"):
+        return Path(named)
     chain = environment.get("MIRAGE_CHAIN_ID", "")
     return source.resolve().parent / ".mirage" / (f"{chain}.tasks" if chain else source.stem)
+
+
+def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
+    """What to say where the daemon looks elsewhere for the tasks than where they are kept; else empty."""
+    named = environment.get("MIRAGE_TASKS_STATE")
+    if not named or Path(named).resolve() == state.resolve():
+        return ""
+    return (
+        f"--state is {state}, but the chain was submitted with --tasks-state {named}: the tasks are kept in"
+        f" {state}, and the daemon's page, which reads {named}, does not show them"
+    )
 
 
 def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:

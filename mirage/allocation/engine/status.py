@@ -140,6 +140,8 @@ def _task(
         "start": last.start if last else None,
         "end": last.ended.at if last and last.ended else None,
         "served": ledger.served(name),
+        "preempted": ledger.preemptions(name),
+        "saving": bool(last and last.stopping and last.stopping.saves and not last.ended),
         "stopping": last.stopping.why if last and last.stopping and not last.ended else None,
     }
 
