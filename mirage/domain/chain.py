@@ -208,7 +208,7 @@ class Chain:
             "MIRAGE_LINK": str(index),
             "MIRAGE_PREV_JOBID": str(previous) if previous else "",
             "MIRAGE_HANDOVER_FILE": self.handover_file(index),
-        }
+        } | ({"MIRAGE_TASKS_STATE": self.tasks_state} if self.tasks_state else {})
         environment = tuple((dict(request.batch.environment) | own).items())
         return replace(request, batch=replace(request.batch, environment=environment))
 

@@ -251,6 +251,20 @@ def test_a_keeper_that_is_killed_takes_nothing_along_that_lives_on(runs: Runs) -
     assert not leftovers(runs.state / "steps" / "a.1")
 
 
+def test_within_a_chain_the_state_is_where_the_chain_says(runs: Runs) -> None:
+    runs.write(tasks(("a", "true", "")))
+    named = str(runs.folder / "chains")
+    code, said = runs.finish(runs.start(MIRAGE_CHAIN_ID="c-1", MIRAGE_TASKS_STATE=named))
+    assert code == 0
+    assert (runs.folder / "chains" / "status.json").exists()
+    assert not (runs.folder / ".mirage").exists()
+    assert "--tasks-state" not in said
+    code, said = runs.finish(runs.start("--state=other", MIRAGE_CHAIN_ID="c-1", MIRAGE_TASKS_STATE=named))
+    assert code == 0
+    assert f"--state is other, but the chain was submitted with --tasks-state {named}" in said
+    assert (runs.folder / "other" / "status.json").exists()
+
+
 def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> None:
     runs.write(tasks(("a", "false", "")))
     code, _ = runs.finish(runs.start("--done-file=over", MIRAGE_CHAIN_ID="c-1", MIRAGE_LINK="3"))
