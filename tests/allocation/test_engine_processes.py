@@ -30,9 +30,9 @@ PATIENCE = 120.0
 MAIN = """
 import sys
 import mirage.cli.allocation_run as run
-from allocation.engine_world import first_fit
+from allocation.engine_world import first_fit, preempting
 from mirage.allocation.engine.world import Policy
-run._policy = lambda *_, **__: Policy(first_fit)
+run._policy = lambda *_, preempt=False, **__: Policy(preempting() if preempt else first_fit, preempt)
 from mirage.cli.main import main
 main()
 """
@@ -210,6 +210,66 @@ def test_told_to_end_it_lets_tasks_save_and_the_next_one_goes_on(runs: Runs) -> 
     assert runs.finish(runs.start())[0] == 0
     assert lines(runs.folder / "marks") == ["again", "saved"]
     assert runs.results("b") == ["succeeded"]
+
+
+# All devices are for "low", until "high" may begin, which needs them too and is shorter.
+PREEMPTED = """
+[[task]]
+id = "gate"
+devices = 0
+expected = 1
+script = "while ! [ -e ready ]; do sleep 0.1; done"
+
+[[task]]
+id = "low"
+devices = 2
+expected = 1000
+checkpoint = { signal = "USR1", grace = 60, restart = 0 }
+script = '''
+trap 'saved=yes' USR1
+count=$(cat saved 2>/dev/null || echo 0)
+echo low$MIRAGE_ATTEMPT.from$count >>marks
+while [ "$count" -lt 5 ] || [ $MIRAGE_ATTEMPT = 1 ]; do
+  count=$((count + 1)); touch ready; sleep 0.1
+  if [ "$saved" ]; then sleep 1; echo 5 >saved; echo low$MIRAGE_ATTEMPT.over >>marks; exit 9; fi
+done
+echo low$MIRAGE_ATTEMPT.over >>marks
+'''
+
+[[task]]
+id = "high"
+devices = 2
+max_nodes = 1
+expected = 10
+after = ["gate"]
+script = "[ $MIRAGE_RANK = 0 ] || exit 0; echo high.begins >>marks; sleep 0.5; echo high.over >>marks"
+"""
+
+
+def check_preempted(runs: Runs, code: int, said: str) -> None:
+    assert code == 0, said
+    assert (runs.folder / "marks").read_text().split() == [
+        "low1.from0", "low1.over", "high.begins", "high.over", "low2.from5", "low2.over",
+    ]  # fmt: skip
+    assert runs.results("low") == ["preempted", "succeeded"]
+    assert max(most_at_once(bars(runs.ledger())).values()) == 1.0
+    row = next(row for row in json.loads((runs.state / "status.json").read_text())["tasks"] if row["id"] == "low")
+    assert (row["preempted"], row["saving"], row["attempts"]) == (1, False, 2)
+    assert "makes room for a task that comes first" in said
+
+
+def test_who_makes_room_has_ended_before_the_other_begins_and_goes_on_later(runs: Runs) -> None:
+    runs.write(PREEMPTED)
+    code, said = runs.finish(runs.start("--preempt"))
+    check_preempted(runs, code, said)
+
+
+def test_to_move_means_to_preempt(runs: Runs) -> None:
+    runs.write(tasks(("a", "true", "")))
+    code, said = runs.finish(runs.start("--move"))
+    assert code == 2
+    assert "--move" in said
+    assert "preempt" in said
 
 
 def test_every_rank_may_save(runs: Runs) -> None:
