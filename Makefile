@@ -65,7 +65,7 @@ image:
 	docker build -f deploy/container/Dockerfile -t mirage $(if $(MIRAGE_BASE_IMAGE),--build-arg BASE=$(MIRAGE_BASE_IMAGE)) .
 
 screens: $(V)/.ready
-	$(V)/python tests/web/screens.py docs/screens
+	PYTHONPATH=tests $(V)/python tests/web/screens.py docs/screens
 
 clean:
 	rm -rf .venv demo-out dist

@@ -9,13 +9,18 @@ from mirage.domain.chain import NOTHING_EXPECTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from mirage.domain.chain import ChainRecord
     from mirage.domain.command import Asked
     from mirage.domain.decision import Observation, Prediction, RecentWaits, Standing, Wants
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
+    from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
+    from mirage.domain.task import TaskTable
 
 
 class Cluster(Protocol):
@@ -159,3 +164,38 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether ``path`` exists now; ``False`` also where it cannot be looked at."""
+
+
+class Ordering(Protocol):
+    """Who comes first inside an allocation."""
+
+    @property
+    def name(self) -> str:
+        """As the user names it, such as ``sjf``."""
+
+    def score(self, view: PoolView) -> NDArray[np.float64]:
+        """One number for each of ``view.pending``: the smallest is the first. Ties go by order of submission.
+
+        With preemption the running tasks that can be preempted are among ``view.pending``.
+        """
+
+    def static_scores(self, tasks: TaskTable) -> NDArray[np.float64] | None:
+        """The scores of all tasks where they are the same at every instant before a task starts; else None.
+
+        Where they are, a simulation without preemption runs wholly in compiled code.
+        """
+
+
+class Placer(Protocol):
+    """Who runs where inside an allocation."""
+
+    @property
+    def name(self) -> str:
+        """As the user names it, such as ``best-fit``."""
+
+    def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
+        """Places for as many of the tasks ``order`` (rows, first come first) as fit into what is free.
+
+        Each placement counts as taken for those after it. ``strict``: stop at the first that does not fit;
+        otherwise later ones may pass it.
+        """

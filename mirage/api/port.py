@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirage.api.access.gate import Gate
+from mirage.api.taskstate.watch import TaskWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -142,6 +143,8 @@ class ApiService:
     """What was answered under a key."""
     now: Callable[[], Seconds] = _wall
     """Slurm's clock."""
+    tasks: TaskWatch = field(default_factory=TaskWatch)
+    """How tasks within links stand."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     readiness: Callable[[], Mapping[str, str]] = dict
     """What is wrong with each part of the daemon; empty: nothing."""

@@ -13,21 +13,34 @@ if TYPE_CHECKING:
     from mirage.bench.section import Section
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors or train")
+    str,
+    typer.Argument(metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train, allocation or das"),
 ]
 Traces = Annotated[
     str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
 ]
 Models = Annotated[
-    str, typer.Option(metavar="DIR", help="predictors: the trained models below; by default those in use.")
+    str,
+    typer.Option(
+        metavar="DIR",
+        help="predictors: the trained models below; by default those in use. das: the trained agents.",
+    ),
+]
+Muri = Annotated[
+    str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
 ]
 
 
 def bench_command(
-    name: Name, *, traces: Traces = "../shared/traces", models: Models = "", as_json: AsJson = False
+    name: Name,
+    *,
+    traces: Traces = "../shared/traces",
+    models: Models = "",
+    muri: Muri = "",
+    as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models)
+    sections = _measure(name, traces, models, muri)
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -38,7 +51,7 @@ def bench_command(
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str, models: str) -> tuple[Section, ...]:
+def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -69,8 +82,18 @@ def _measure(name: str, traces: str, models: str) -> tuple[Section, ...]:
             from mirage.bench.train import measure_train
 
             return measure_train(_say)
+        case "allocation":
+            from mirage.bench.allocation import measure_allocation
+
+            return measure_allocation(Path(traces), Path(muri) if muri else None, _say)
+        case "das":
+            from mirage.bench.das import measure_das
+
+            return measure_das(Path(models), _say)
     raise ConfigError(
-        "bench", f"{name!r} is not a benchmark; there are: simulator, daemon, api, lookahead, predictors, train"
+        "bench",
+        f"{name!r} is not a benchmark; "
+        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das",
     )
 
 

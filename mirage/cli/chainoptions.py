@@ -23,7 +23,7 @@ CHAIN = Options(
     option_table(
         Takes.VALUE,
         """total-time links done-file done-exit-code grace max-overlap handover health-command on-failure retries
-        predictor aim steering lead name held-links""",
+        predictor aim steering lead name held-links tasks-state""",
     )
 )
 
@@ -53,6 +53,8 @@ def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal 
             _put(document, *_read(given[name], read))
     if "done-file" in given:
         document["done"]["file"] = _absolute(given["done-file"].value or "", directory)
+    if "tasks-state" in given:
+        document["tasks_state"] = _absolute(given["tasks-state"].value or "", directory)
     if warn is not None:
         signal = {"name": warn.name, "batch_only": warn.batch_only}
         _put(document, ("handover", "signal"), signal | document.get("handover", {}).get("signal", {}))
@@ -150,4 +152,5 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "steering": lambda text: (("steering",), _choice(Steering, text)),
     "lead": lambda text: (("lead",), duration.parse_human(text)),
     "name": lambda text: (("name",), text),
+    "tasks-state": lambda text: (("tasks_state",), text),
 }

@@ -8,6 +8,7 @@ import typer
 
 from mirage import __version__
 from mirage.cli.agent import agent_command
+from mirage.cli.allocation import allocation_app
 from mirage.cli.bench import bench_command
 from mirage.cli.chains import chain_app, chains_command
 from mirage.cli.config import config_app
@@ -57,6 +58,7 @@ app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
 app.command("agent")(agent_command)
 app.command("replay")(replay_command)
+app.add_typer(allocation_app, name="allocation")
 app.command("simulate")(simulate_command)
 app.add_typer(trace_app, name="trace")
 app.command("train")(train_command)

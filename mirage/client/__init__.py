@@ -18,6 +18,10 @@ from mirage.client.documents import PredictorUse as PredictorUse
 from mirage.client.documents import QueuedJob as QueuedJob
 from mirage.client.documents import QueuePage as QueuePage
 from mirage.client.documents import Replay as Replay
+from mirage.client.documents import TaskCounts as TaskCounts
+from mirage.client.documents import TaskLane as TaskLane
+from mirage.client.documents import TaskPiece as TaskPiece
+from mirage.client.documents import Tasks as Tasks
 from mirage.client.errors import ClientError as ClientError
 from mirage.client.errors import DaemonUnreachable as DaemonUnreachable
 from mirage.client.errors import Missing as Missing

@@ -18,6 +18,7 @@ from mirage.client.documents import (
     QueuedJob,
     QueuePage,
     Replay,
+    Tasks,
 )
 from mirage.client.errors import Refusal
 from mirage.client.events import read_events
@@ -91,6 +92,10 @@ class Client:
     def timeline(self, chain: str, limit: int = 500) -> Any:
         """A chain over time: links, hand-overs, what was foreseen; the document as it comes."""
         return self.get(f"{chain_path(chain)}/timeline", limit=limit)
+
+    def tasks(self, chain: str) -> Tasks:
+        """How the tasks within a chain's links stand, where it was submitted with ``--tasks-state``."""
+        return read(Tasks, self.get(f"{chain_path(chain)}/tasks"))
 
     # The queue, and what may come of it
 

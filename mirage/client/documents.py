@@ -65,6 +65,8 @@ class Chain:
     aim: str = ""
     steering: str = ""
     handover: str = ""
+    tasks_state: str = ""
+    """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
     failures: int = 0
     refusals: int = 0
     not_before: datetime | None = None
@@ -228,6 +230,65 @@ class QueuePage:
     snapshot: datetime | None = None
     stale_since: datetime | None = None
     next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """How many tasks are how far."""
+
+    total: int = 0
+    done: int = 0
+    """Succeeded."""
+    running: int = 0
+    waiting: int = 0
+    failed: int = 0
+    skipped: int = 0
+    """Not run, because a task that they wait for has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPiece:
+    """One attempt at a task on one accelerator."""
+
+    task: str
+    attempt: int = 1
+    share: float = 1.0
+    """Of the accelerator."""
+    state: str = ""
+    """running, succeeded, failed; ended: another attempt has followed or will."""
+    start: datetime | None = None
+    end: datetime | None = None
+    """``None``: it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLane:
+    """An accelerator of a link."""
+
+    node: str
+    device: int | None = None
+    """Its number there; ``None``: the processors."""
+    kind: str = ""
+    link: int | None = None
+    pieces: tuple[TaskPiece, ...] = ()
+    """Oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How the tasks within a chain's links stand, as the agent there last wrote."""
+
+    chain: str
+    name: str = ""
+    problem: str = ""
+    """Why nothing is known; empty: something is."""
+    written: datetime | None = None
+    stale: bool = False
+    """Whether a link runs and nothing has been written for minutes."""
+    over: bool = False
+    counts: TaskCounts | None = None
+    lanes: tuple[TaskLane, ...] = ()
+    """Of the links that run, else of the last one."""
 
 
 @dataclass(frozen=True, slots=True)

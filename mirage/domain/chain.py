@@ -183,6 +183,8 @@ class Chain:
     """Which predictor times its links; empty: the daemon's."""
     aim: Aim = CHEAPEST
     """What its hand-overs are to be like."""
+    tasks_state: str = ""
+    """Folder in which its links keep how the tasks within them stand; empty: nobody is to look."""
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
@@ -207,7 +209,7 @@ class Chain:
             "MIRAGE_LINK": str(index),
             "MIRAGE_PREV_JOBID": str(previous) if previous else "",
             "MIRAGE_HANDOVER_FILE": self.handover_file(index),
-        }
+        } | ({"MIRAGE_TASKS_STATE": self.tasks_state} if self.tasks_state else {})
         environment = tuple((dict(request.batch.environment) | own).items())
         return replace(request, batch=replace(request.batch, environment=environment))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from seeded import SeededLoop, everything
 from server import seeded
+from working import sweeping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page on chains in every condition, for an administrator who only looks."""
-    with seeded(SeededLoop.of(tmp_path_factory.mktemp("standing"), everything())) as found:
+    folder = tmp_path_factory.mktemp("standing")
+    with seeded(SeededLoop.of(folder, (*everything(), sweeping(folder / "tasks")))) as found:
         yield found
 
 

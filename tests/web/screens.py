@@ -11,6 +11,7 @@ from playwright.sync_api import sync_playwright
 from seeded import SeededLoop, everything
 from server import seeded
 from visiting import PHONE, WIDE, visit
+from working import sweeping
 
 PICTURES = {
     "overview": ("/", WIDE, "light"),
@@ -19,6 +20,8 @@ PICTURES = {
     "chain": ("/chains/llm-pretrain-k3q9", WIDE, "light"),
     "chain-phone": ("/chains/chat-service-p2m4", PHONE, "dark"),
     "allocation": ("/allocation", WIDE, "light"),
+    "tasks-dark": ("/allocation", WIDE, "dark"),
+    "tasks-phone": ("/chains/lr-sweep-q8d3", PHONE, "light"),
     "queue": ("/queue?partition=gpu&state=running", WIDE, "light"),
     "predict": ("/predict?partition=gpu&nodes=4&limit=24h", WIDE, "light"),
     "predictors": ("/predictors", WIDE, "light"),
@@ -33,7 +36,7 @@ PICTURES = {
 def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
-        loop = SeededLoop.of(Path(state), everything())
+        loop = SeededLoop.of(Path(state), (*everything(), sweeping(Path(state) / "tasks")))
         with seeded(loop) as address:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             for name in names or PICTURES:

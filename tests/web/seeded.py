@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from shelf import SETTINGS, Shelf
 
 from mirage.api.feed import Feed
 from mirage.api.port import ApiService, Inquiries
+from mirage.api.taskstate.watch import TaskWatch
 from mirage.control.commands import CommandQueue
 from mirage.control.questions import Foresight, Question, Role, Said
 from mirage.control.status import Status
@@ -375,6 +377,7 @@ class SeededLoop:
             configuration=lambda: SETTINGS,
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
+            tasks=TaskWatch(uid_of=lambda owner: os.getuid()),
             inquiries=Inquiries(foreseen, lambda name: None, measured, lambda: measured(None)),
         )
 

@@ -22,6 +22,7 @@ PAGES = {
     "/chains/llm-pretrain-k3q9": "llm-pretrain",
     "/chains/chat-service-p2m4": "chat-service",
     "/chains/typo-run-c0de": "typo-run",
+    "/chains/lr-sweep-q8d3": "lr-sweep",
     "/allocation": "Allocation",
     "/queue": "Queue",
     "/predict": "When would a job start?",

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.documents.chains import instant
+from mirage.api.documents.tasks import TasksDocument, tasks_document
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
 from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping, Sequence
 
+    from mirage.api.taskstate.watch import Seen
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.job import Seconds
 
 
 class PieceDocument(Described):
@@ -57,10 +60,14 @@ class AllocationDocument(Described):
     """When the cluster last answered, where it does not answer now."""
     lanes: list[LaneDocument]
     """By name."""
+    tasks: list[TasksDocument]
+    """Of the chains that run tasks within a running link and say where their state is."""
 
 
-def allocation_document(records: Iterable[ChainRecord], status: Status) -> AllocationDocument:
-    """Where the links of ``records`` run, as far as the last look at the cluster tells."""
+def allocation_document(
+    records: Sequence[ChainRecord], status: Status, inside: Mapping[ChainId, Seen], now: Seconds
+) -> AllocationDocument:
+    """Where the links of ``records`` run, as the last look at the cluster tells, and the tasks ``inside``."""
     lanes: dict[str, list[PieceDocument]] = defaultdict(list)
     for record in records:
         for link in record.links:
@@ -70,6 +77,11 @@ def allocation_document(records: Iterable[ChainRecord], status: Status) -> Alloc
         time=instant(status.time),
         stale_since=instant(status.stale_since),
         lanes=[LaneDocument(name=node, kind="node", pieces=lanes[node]) for node in sorted(lanes)],
+        tasks=[
+            tasks_document(record, inside[record.chain.chain_id], now)
+            for record in records
+            if record.chain.chain_id in inside
+        ],
     )
 
 

@@ -90,6 +90,8 @@ class ChainDocument(Described):
     """How a successor in the queue is held back: off, nice, hold, pin."""
     handover: str
     """How a predecessor that still runs makes way: none, when-ready, on-start."""
+    tasks_state: str
+    """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
     failures: int
     """Links in a row that have failed."""
     refusals: int
@@ -180,6 +182,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         aim=spell_aim(chain.aim),
         steering=chain.steering,
         handover=chain.handover.policy,
+        tasks_state=chain.tasks_state,
         failures=record.failures,
         refusals=record.refusals,
         not_before=instant(record.not_before) if record.not_before > status.time else None,

@@ -99,6 +99,8 @@ def _check(chain: Chain, caller: Caller) -> None:
         raise BadDocument("request.batch.directory: expected an absolute path")
     if chain.done.file and not chain.done.file.startswith("/"):
         raise BadDocument("done.file: expected an absolute path")
+    if chain.tasks_state and not chain.tasks_state.startswith("/"):
+        raise BadDocument("tasks_state: expected an absolute path")
     if problem := problem_of(chain.aim):
         raise BadDocument(f"aim.value: {problem}")
     _check_options(chain.request.batch.options)
@@ -120,7 +122,8 @@ def _check_texts(chain: Chain) -> None:
 
     Raises ``BadDocument``.
     """
-    for field, name in (("name", chain.name), ("request.name", chain.request.name)):
+    shown = {"name": chain.name, "request.name": chain.request.name, "tasks_state": chain.tasks_state}
+    for field, name in shown.items():
         if any(ord(letter) < _SPACE or ord(letter) == _DELETE for letter in name):
             raise BadDocument(f"{field}: {name[:80]!r} holds characters that steer a terminal")
     batch = chain.request.batch and replace(chain.request.batch, text="", environment=())

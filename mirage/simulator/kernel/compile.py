@@ -22,10 +22,46 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def cache_folder() -> Path | None:
+class Compiler:
+    """Compiles the functions of one kernel: the Python files of one folder, which call no other kernel's."""
+
+    def __init__(self, kernel: Path) -> None:
+        """``kernel``: the folder of its files."""
+        self._folder = cache_folder(kernel)
+
+    def compiled(self, function: F) -> F:
+        """Compile ``function`` on first use, without the GIL, cached across processes."""
+        return self._compile(function, forceinline=False)
+
+    def inlined(self, function: F) -> F:
+        """``compiled``, and always made part of its callers: passing the tables costs more than the function."""
+        return self._compile(function, forceinline=True)
+
+    def _compile(self, function: F, forceinline: bool) -> F:
+        """Without reference counts (``_nrt``): a kernel only ever writes into tables that its caller holds, and
+        counting references took half of its time.
+        """
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(self._folder or "")
+        try:
+            return cast(
+                "F",
+                njit(
+                    nogil=True,
+                    cache=self._folder is not None,
+                    error_model="numpy",
+                    forceinline=forceinline,
+                    _nrt=False,
+                )(function),
+            )
+        finally:
+            config.CACHE_DIR = before
+
+
+def cache_folder(kernel: Path) -> Path | None:
     """Where compiled code is kept: ``$XDG_CACHE_HOME/mirage/kernel-<digest>``; None where nothing can be."""
     digest = hashlib.sha256(f"{numba.__version__} {config.CPU_NAME}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(kernel.glob("*.py")):
         digest.update(source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "mirage" / f"kernel-{digest.hexdigest()[:16]}"
@@ -36,35 +72,6 @@ def cache_folder() -> Path | None:
     return folder
 
 
-_FOLDER = cache_folder()
-
-
-def compiled(function: F) -> F:
-    """Compile ``function`` on first use, without the GIL, cached across processes."""
-    return _compile(function, forceinline=False)
-
-
-def inlined(function: F) -> F:
-    """``compiled``, and always made part of its callers: passing the tables costs more than the function."""
-    return _compile(function, forceinline=True)
-
-
-def _compile(function: F, forceinline: bool) -> F:
-    """Without reference counts (``_nrt``): the kernel only ever writes into tables that its caller holds, and
-    counting references took half of its time.
-    """
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(_FOLDER or "")
-    try:
-        return cast(
-            "F",
-            njit(
-                nogil=True,
-                cache=_FOLDER is not None,
-                error_model="numpy",
-                forceinline=forceinline,
-                _nrt=False,
-            )(function),
-        )
-    finally:
-        config.CACHE_DIR = before
+_SIMULATOR = Compiler(Path(__file__).parent)
+compiled = _SIMULATOR.compiled
+inlined = _SIMULATOR.inlined

@@ -1,4 +1,4 @@
-"""``/allocation``: which link occupies which node, and since when."""
+"""``/allocation``: which link occupies which node, and since when, and which tasks run within."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mirage.api.documents.me import MeDocument
 from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.rendering import render
+from mirage.api.web.tasklanes import draw_tasks
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
@@ -38,6 +39,7 @@ async def show_allocation(request: Request) -> Response:
         hues=hues,
         axis=axis,
         now_at=axis.at(now),
+        pictures=[draw_tasks(each, now) for each in found.tasks],
     )
 
 

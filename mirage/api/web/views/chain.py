@@ -9,12 +9,14 @@ from fastapi import Query, Request, Response
 
 from mirage.api.documents.chains import ChainDocument, Explanation
 from mirage.api.documents.me import MeDocument
+from mirage.api.documents.tasks import TasksDocument
 from mirage.api.documents.timeline import ForecastPoint, LinkBar, Timeline
 from mirage.api.web.fans import Fan, draw_fan
 from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.picture import Handover, Life, Stroke, handovers
 from mirage.api.web.rendering import render
 from mirage.api.web.story import condense
+from mirage.api.web.tasklanes import draw_tasks
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
@@ -50,6 +52,7 @@ async def show_chain(
     timeline = await ask.get(f"/chains/{chain.id}/timeline", Timeline)
     explained = await ask.get(f"/chains/{chain.id}/explain", Explanation, limit=ENTRIES)
     now = seconds_of(timeline.now) or 0
+    tasks = await ask.get(f"/chains/{chain.id}/tasks", TasksDocument) if chain.tasks_state else None
     shown = _shown(timeline, before)
     axis = _axis(shown, now)
     return render(
@@ -64,6 +67,7 @@ async def show_chain(
         earlier=shown.bars[0].index if shown.bars and shown.bars[0].index > 1 else None,
         later=before is not None,
         forecasts=[point for point in timeline.forecasts if point.p50][:FORECASTS],
+        picture=draw_tasks(tasks, now) if tasks else None,
         story=condense(explained.entries),
     )
 

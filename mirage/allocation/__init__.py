@@ -1,0 +1,1 @@
+"""What runs inside an allocation: tasks ordered, placed, started and carried from link to link."""

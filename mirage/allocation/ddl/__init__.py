@@ -1,0 +1,1 @@
+"""Distributed training tasks: the simulated pool, orderings, placers and the learned agents."""

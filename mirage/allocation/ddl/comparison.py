@@ -1,0 +1,220 @@
+"""The figures of compared policies in words and numbers: the columns of every table, Markdown and JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from mirage.allocation.ddl.outcome import Figures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.allocation.ddl.replay import Compared, Pair
+
+_UNKNOWN = "\N{EN DASH}"
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One figure of every pair."""
+
+    heading: str
+    figure: str
+    """Of ``Figures``."""
+    meaning: str
+    scale: float = 1.0
+    digits: int = 0
+    less_is_better: bool = True
+    """False: neither more nor less is."""
+
+    def show(self, value: float) -> str:
+        """A number of the table."""
+        return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else _UNKNOWN
+
+
+COLUMNS = (
+    Column("JCT mean, s", "mean_jct", "job completion time: from submission to end, mean over the tasks"),
+    Column("JCT p99, s", "p99_jct", "the completion time that 99 % of the tasks do not exceed"),
+    Column("makespan, s", "makespan", "from the first submission to the last end"),
+    Column("fee, $", "fee", "price times device-hours held, over all tasks", digits=2),
+    Column(
+        "utilisation, %",
+        "utilisation",
+        "device-seconds held, of all until the last end",
+        scale=100.0,
+        digits=1,
+        less_is_better=False,
+    ),
+    Column(
+        "fragmentation, %",
+        "fragmentation",
+        "device-seconds that were free while some task waited, of all in such times",
+        scale=100.0,
+        digits=1,
+    ),
+    Column(
+        "fairness",
+        "mean_fairness",
+        "finish-time fairness (Themis): completion time over that in a share of the pool of its own, mean",
+        digits=2,
+    ),
+    Column("worst", "worst_fairness", "the task treated worst by that measure", digits=1),
+    Column("preempted", "preemptions", "how often tasks were stopped for others", less_is_better=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one pair, over the seeds."""
+
+    mean: str
+    spread: str
+    """Standard deviation over the seeds; empty for one seed."""
+    best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One pair in the table."""
+
+    pair: Pair
+    cells: tuple[Cell, ...]
+    change: str
+    """Mean JCT against that of the first pair on the same tasks, in percent; empty for the first."""
+    change_spread: str
+    """Standard deviation over the seeds, in percent; empty for one seed."""
+
+
+def lines(compared: Compared) -> tuple[Line, ...]:
+    """The table, in the order of the pairs."""
+    pairs = compared.replay.pairs
+    best = {column.figure: _best(column, compared) for column in COLUMNS}
+    return tuple(
+        Line(
+            pair,
+            tuple(_cell(column, compared, pair, best[column.figure]) for column in COLUMNS),
+            *(_change(compared, pair) if pair != pairs[0] else ("", "")),
+        )
+        for pair in pairs
+    )
+
+
+def markdown(compared: Compared) -> str:
+    """The table in Markdown, with what it is of."""
+    headings = ("ordering", "placer", *(column.heading for column in COLUMNS), "JCT against the first")
+    rows = [
+        (
+            line.pair.ordering,
+            line.pair.placer,
+            *(_joined(cell) for cell in line.cells),
+            change_of(line) or _UNKNOWN,
+        )
+        for line in lines(compared)
+    ]
+    ruler = ("---", "---", *("---:" for _ in headings[2:]))
+    table = "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
+    return f"{describe(compared)}\n\n{table}\n"
+
+
+def document(compared: Compared) -> dict[str, Any]:
+    """Everything but the lanes, for programs; figures that there are not are null."""
+    replay, trace = compared.replay, compared.trace
+    rules = asdict(replay.rules)
+    return {
+        "trace": replay.source.trace,
+        "format": str(replay.source.format),
+        "pool": replay.source.pool,
+        "nodes": len(trace.pool.node_names),
+        "devices": len(trace.pool.device_node),
+        "speeds": replay.source.speeds or None,
+        "rules": rules | {"quantum": rules["quantum"] if math.isfinite(rules["quantum"]) else None},
+        "rows": trace.rows,
+        "tasks": len(trace.tasks),
+        "left_out": [{"why": why, "rows": count} for why, count in trace.left_out],
+        "seeds": list(replay.seeds),
+        "pairs": [_pair_document(compared, pair) for pair in replay.pairs],
+    }
+
+
+def describe(compared: Compared) -> str:
+    """What was played, in a sentence or two."""
+    replay, trace = compared.replay, compared.trace
+    size = f"{len(trace.pool.node_names):,} nodes with {len(trace.pool.device_node):,} devices"
+    tasks = f"{len(trace.tasks):,} tasks"
+    many = len(replay.seeds) > 1
+    seeds = f"{len(replay.seeds)} sets of {tasks}" if many else tasks
+    moves = " and moves" if replay.rules.move else ""
+    preempt = f"with preemption{moves}" if replay.rules.preempt else "without preemption"
+    strict = ", nobody passes the first that does not fit" if replay.rules.strict else ""
+    come = "drawn by" if replay.source.drawn else "of"
+    said = f"{seeds} {come} {replay.source.trace} on {size}, {preempt}{strict}."
+    return " ".join(
+        [said, *(f"{count:,} of {trace.rows:,} rows {why} are left out." for why, count in trace.left_out)]
+    )
+
+
+def _pair_document(compared: Compared, pair: Pair) -> dict[str, Any]:
+    names = [field.name for field in fields(Figures)]
+    figures = compared.of(pair)
+    return {
+        "ordering": pair.ordering,
+        "placer": pair.placer,
+        "mean": {name: _number(_mean(figures, name)) for name in names},
+        "deviation": {name: _number(_deviation(figures, name)) for name in names},
+        "runs": [
+            {"seed": run.seed} | {name: _number(getattr(run.figures, name)) for name in names}
+            for run in compared.runs
+            if run.pair == pair
+        ],
+    }
+
+
+def _cell(column: Column, compared: Compared, pair: Pair, best: float) -> Cell:
+    figures = compared.of(pair)
+    mean, deviation = _mean(figures, column.figure), _deviation(figures, column.figure)
+    spread = column.show(deviation) if math.isfinite(deviation) else ""
+    return Cell(column.show(mean), spread, best=math.isfinite(best) and column.show(mean) == column.show(best))
+
+
+def _best(column: Column, compared: Compared) -> float:
+    """The best mean of the pairs; infinite where nothing is to be won."""
+    means = [_mean(compared.of(pair), column.figure) for pair in compared.replay.pairs]
+    known = [mean for mean in means if math.isfinite(mean)]
+    undecided = not column.less_is_better or len({column.show(mean) for mean in known}) < 2
+    return math.inf if undecided else min(known)
+
+
+def change_of(line: Line) -> str:
+    """How a pair's mean JCT compares with the first's, and with what spread; empty for the first."""
+    return f"{line.change} {_PLUS_MINUS} {line.change_spread}" if line.change_spread else line.change
+
+
+def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
+    """Seed by seed: the mean, and over several seeds the standard deviation."""
+    first = compared.of(compared.replay.pairs[0])
+    ratios = [
+        100 * (mine.mean_jct / base.mean_jct - 1) for mine, base in zip(compared.of(pair), first, strict=True)
+    ]
+    spread = f"{stdev(ratios):.1f} %" if len(ratios) > 1 else ""
+    return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), spread
+
+
+def _joined(cell: Cell) -> str:
+    text = f"{cell.mean} {_PLUS_MINUS} {cell.spread}" if cell.spread else cell.mean
+    return f"**{text}**" if cell.best else text
+
+
+def _mean(figures: Sequence[Figures], name: str) -> float:
+    return fmean(float(getattr(one, name)) for one in figures)
+
+
+def _deviation(figures: Sequence[Figures], name: str) -> float:
+    return stdev(float(getattr(one, name)) for one in figures) if len(figures) > 1 else math.nan
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

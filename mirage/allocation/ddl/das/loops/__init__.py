@@ -1,0 +1,1 @@
+"""What the agents compute for each task and machine, compiled."""

@@ -1,0 +1,28 @@
+"""How these loops are compiled: on first use, and kept for the next process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from numba import njit
+from numba.core import config
+
+from mirage.simulator.kernel.compile import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_FOLDER = cache_folder(Path(__file__).parent)
+
+
+def compiled(function: F) -> F:
+    """Compile ``function``. Unlike the kernel of the simulated pool these loops make arrays of their own."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(_FOLDER or "")
+    try:
+        return cast("F", njit(nogil=True, cache=_FOLDER is not None, error_model="numpy")(function))
+    finally:
+        config.CACHE_DIR = before

@@ -1,0 +1,206 @@
+"""What the agents see at one instant: features of tasks, machines, and both together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.allocation.ddl.das.loops.seeing import NODE, PAIR, Crowd, crowd_of, see, see_nodes
+from mirage.allocation.ddl.das.loops.standing import Standing, standing_of
+
+if TYPE_CHECKING:
+    from mirage.domain.pool import PoolView
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+
+TASK = (
+    "left",
+    "left_by_others",
+    "devices",
+    "part_of_pool",
+    "share",
+    "rank_left",
+    "rank_area",
+    "waited",
+    "best_utility",
+    "best_speed",
+    "rooms",
+    "suffers",
+    "harms",
+    "pending",
+    "known",
+    "runs",
+)
+"""Columns of ``Sight.task``."""
+HISTORY = 16
+"""At most so many of the tasks that run are history to learn from: those that began last."""
+
+SCHEMA = "das-v2"
+SCHEMA_HASH = sha256("|".join((SCHEMA, *TASK, *NODE, *PAIR, str(HISTORY))).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The features of one instant. Rows of tasks (J) are those that wait, in order of submission, then history."""
+
+    rows: Int32
+    """[J] Of the table of tasks."""
+    waiting: int
+    """How many of the rows wait."""
+    base: Float64
+    """[J] Logarithms of seconds left at reference speed, of devices, and best utility: (J, 3)."""
+    task: Float32
+    """[J, len(TASK)]"""
+    node: Float32
+    """[N, len(NODE)]"""
+    pair: Float32
+    """[J, N, len(PAIR)]"""
+    held: Float64
+    """[J - waiting, N] The part of each history task's machines that each node is: rows add up to 1."""
+    felt: Float64
+    """[J - waiting] How much slower than alone history tasks have been so far: logarithms, less their mean."""
+    switch: Int32
+    """[N]"""
+    standing: Standing
+    crowd: Crowd
+
+
+class Eye:
+    """Looks at an instant once, though both agents ask for it one after the other."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[PoolView, tuple[NDArray[Any], ...], Sight] | None = None
+
+    def look(self, view: PoolView) -> Sight:
+        """The view's features. Its arrays are borrowed: whether they have changed since is looked at too."""
+        if self._seen is not None and self._seen[0] is view and self._unchanged(view, self._seen[1]):
+            return self._seen[2]
+        sight = sight_of(view)
+        self._seen = view, tuple(array.copy() for array in self._moving(view)), sight
+        return sight
+
+    def _unchanged(self, view: PoolView, before: tuple[NDArray[Any], ...]) -> bool:
+        return all(np.array_equal(*pair, equal_nan=True) for pair in zip(self._moving(view), before, strict=True))
+
+    @staticmethod
+    def _moving(view: PoolView) -> tuple[NDArray[Any], ...]:
+        return view.pending, view.running, view.held, view.free, view.served, view.remaining
+
+
+EYE = Eye()
+"""Shared by the agents of a process."""
+
+
+def sight_of(view: PoolView) -> Sight:
+    """Look at the view."""
+    standing = standing_of(view)
+    crowd = crowd_of(standing)
+    history = _history(view)
+    waiting = len(view.pending)
+    rows = np.concatenate([view.pending, history]).astype(np.int32)
+    pair = see(standing, crowd, rows)
+    unit = float(np.median(standing.demands.left[view.pending])) if waiting else 3600.0
+    node = see_nodes(standing, crowd, unit)
+    base = _base(standing, rows, pair)
+    return Sight(
+        rows,
+        waiting,
+        base,
+        _tasks(view, standing, rows, pair, base).astype(np.float32),
+        node.astype(np.float32),
+        pair.astype(np.float32),
+        _held(view, history),
+        _felt(view, standing, crowd, history),
+        view.pool.switch,
+        standing,
+        crowd,
+    )
+
+
+def _history(view: PoolView) -> Int32:
+    holds = np.diff(view.held_from)[view.running] > 0
+    running = view.running[holds]
+    return running[np.argsort(view.served[running], kind="stable")[:HISTORY]]
+
+
+def _base(standing: Standing, rows: Int32, pair: Float64) -> Float64:
+    demands = standing.demands
+    utility = np.where(pair[:, :, 7] > 0, pair[:, :, 2], -4.0)
+    best = utility.max(axis=1) if len(rows) else np.zeros(0)
+    devices = np.maximum(demands.devices[rows] * demands.share[rows], 1e-2)
+    return np.stack([np.log(demands.left[rows]), np.log(devices), best], axis=1)
+
+
+def _tasks(view: PoolView, standing: Standing, rows: Int32, pair: Float64, base: Float64) -> Float64:
+    waiting, demands = len(view.pending), standing.demands
+    left, devices = base[:, 0], base[:, 1]
+    middle = np.median(left[:waiting]) if waiting else 8.0
+    waited = np.maximum(view.now - view.tasks.submit[rows], 0.0)
+    suffers, harms = _temper(standing, rows, waiting)
+    pool = max(len(view.pool.device_node), 1)
+    return np.stack(
+        [
+            (left - 8.0) / 2.0,
+            (left - middle) / 2.0,
+            devices / 2.0,
+            demands.devices[rows] / pool,
+            demands.share[rows],
+            _ranks(left, waiting),
+            _ranks(left + devices, waiting),
+            waited / (waited + demands.left[rows]),
+            base[:, 2],
+            pair[:, :, 0].max(axis=1),
+            pair[:, :, 3].mean(axis=1),
+            suffers,
+            harms,
+            np.full(len(rows), np.log1p(waiting) / 5.0),
+            np.isfinite(view.remaining[rows]),
+            np.arange(len(rows)) >= waiting,
+        ],
+        axis=1,
+    )
+
+
+def _ranks(values: Float64, waiting: int) -> Float64:
+    """Where each value stands among those that wait, 0 to 1."""
+    if not waiting:
+        return np.zeros(len(values))
+    return np.searchsorted(np.sort(values[:waiting]), values) / waiting
+
+
+def _temper(standing: Standing, rows: Int32, waiting: int) -> tuple[Float64, Float64]:
+    """How much each task's speed suffers beside those that wait, and theirs beside it: mean logarithms."""
+    narrow = standing.speeds.row[rows, 0, 0]
+    others = np.bincount(narrow[:waiting] if waiting else narrow, minlength=len(standing.speeds.alone))
+    weights = others / max(others.sum(), 1)
+    together = standing.speeds.together
+    return (together @ weights)[narrow], (weights @ together)[narrow]
+
+
+def _held(view: PoolView, history: Int32) -> Float64:
+    parts = np.zeros((len(history), len(view.pool.node_names)))
+    for place, task in enumerate(history):
+        nodes = view.pool.device_node[view.held[view.held_from[task] : view.held_from[task + 1]]]
+        np.add.at(parts[place], nodes, 1.0 / len(nodes))
+    return parts
+
+
+def _felt(view: PoolView, standing: Standing, crowd: Crowd, history: Int32) -> Float64:
+    """Measured: what was believed to be left when they began, less what is left now, by the time they have run.
+
+    Where that cannot be told, what the table says of the neighbours they have now.
+    """
+    believed = crowd.own[history] - standing.speeds.alone[crowd.row[history]]
+    done = view.tasks.expected[history] - view.remaining[history]
+    served = view.served[history]
+    told = np.isfinite(done) & (done > 0) & (served > 0)
+    rate = np.log(np.where(told, done, 1.0) / np.where(told, served, 1.0))
+    felt = np.where(told, rate - standing.speeds.alone[crowd.row[history]], believed)
+    felt = np.clip(felt, -3.0, 1.0)
+    return felt - felt.mean() if len(felt) else felt

@@ -1,0 +1,98 @@
+"""DeepShare's measured throughputs (gajagajago/deepshare, ``scheduler/jobs``): ``isolated_thp.csv`` and
+``shared_thp_ratio.csv``, 36 runs of 6 models alone and each beside each other, on nodes of 8 GPUs.
+
+A run is ``model,GPUs,nodes``. What is left of a run's throughput beside another is meant for two that share a
+node and both span several: they meet in the network. The source treats a run within one node as touched by
+nobody and touching nobody, and never measured one; here such a run has the throughput of the narrowest spread
+measured, and ones as ratios.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.formats.rows import read_sheet
+from mirage.allocation.ddl.speeds import Measured, Measurements
+from mirage.domain.errors import TraceError
+
+if TYPE_CHECKING:
+    from mirage.allocation.ddl.formats.rows import Row
+
+_ALONE, _BESIDE, _SAMPLES = "isolated_thp.csv", "shared_thp_ratio.csv", "total_samples_trained.csv"
+_THROUGHPUT = "isol_thp"
+
+
+def read_deepshare(folder: str | Path) -> Measurements:
+    """The measurements in a folder; raises ``TraceError`` where a file is missing, damaged or at odds."""
+    alone = read_sheet(Path(folder) / _ALONE)
+    alone.need("", _THROUGHPUT)
+    runs = [_run(row, row.text("")) for row in alone.rows]
+    throughput = [_positive(row, _THROUGHPUT) for row in alone.rows]
+    ratio = _ratios(Path(folder) / _BESIDE, [row.text("") for row in alone.rows])
+    inside = _within_a_node(runs)
+    count = len(runs)
+    full = np.ones((count + len(inside), count + len(inside)))
+    full[:count, :count] = ratio
+    return Measurements(
+        source=str(folder),
+        runs=(*runs, *(Measured(runs[row].model, runs[row].devices, 1) for row in inside)),
+        throughput=np.array([*throughput, *(throughput[row] for row in inside)]),
+        ratio=full,
+    )
+
+
+def read_samples(folder: str | Path) -> dict[tuple[str, int], float]:
+    """By model and devices, the samples that the source's own traces train: an hour at its average speed."""
+    sheet = read_sheet(Path(folder) / _SAMPLES)
+    sheet.need("")
+    return {
+        (row.text(""), _size(row, column)): _positive(row, column)
+        for row in sheet.rows
+        for column in sheet.columns
+        if column
+    }
+
+
+def _run(row: Row, label: str) -> Measured:
+    parts = label.rsplit(",", 2)
+    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        raise row.fault("", f"{label!r} must be MODEL,GPUS,NODES")
+    devices, spread = int(parts[1]), int(parts[2])
+    if not 1 <= spread <= devices:
+        raise row.fault("", f"{label!r}: {devices} GPUs cannot be on {spread} nodes")
+    return Measured(parts[0], devices, spread)
+
+
+def _ratios(path: Path, labels: list[str]) -> list[list[float]]:
+    """By the order of ``labels``; ratios above 1 (noise of measuring) stay as they are."""
+    sheet = read_sheet(path)
+    sheet.need("", *labels)
+    rows = {row.text(""): row for row in sheet.rows}
+    missing = next((label for label in labels if label not in rows), None)
+    if missing is not None:
+        raise TraceError(str(path), 0, "", f"no row of {missing!r}, which {_ALONE} has")
+    return [[_positive(rows[one], other) for other in labels] for one in labels]
+
+
+def _within_a_node(runs: list[Measured]) -> list[int]:
+    """The narrowest run of each model and size, where none within one node was measured."""
+    narrowest: dict[tuple[str, int], int] = {}
+    for row in sorted(range(len(runs)), key=lambda row: runs[row].spread):
+        narrowest.setdefault((runs[row].model, runs[row].devices), row)
+    return [row for row in narrowest.values() if runs[row].spread > 1]
+
+
+def _positive(row: Row, column: str) -> float:
+    value = row.number(column)
+    if value <= 0:
+        raise row.fault(column, f"{value:g} must be above 0")
+    return value
+
+
+def _size(row: Row, column: str) -> int:
+    if not column.isdecimal():
+        raise row.fault(column, f"the column {column!r} must be a number of GPUs")
+    return int(column)

@@ -1,0 +1,160 @@
+"""Sets of tasks drawn from a mix: for training, and for comparing on sets that no policy has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.allocation.ddl.formats.table import task_table
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mirage.allocation.ddl.speeds import Measurements
+    from mirage.domain.task import TaskTable
+
+Float64 = NDArray[np.float64]
+
+
+class Arrival(StrEnum):
+    """When the tasks of a set are submitted."""
+
+    AT_ONCE = "at-once"
+    """All at 0: the list of work that a new allocation is given."""
+    POISSON = "poisson"
+    """One by one, independently."""
+    BURSTS = "bursts"
+    """Several at one instant, as searches over parameters are; the instants are independent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelClass:
+    """Tasks of one network: how often there are any, and of which sizes."""
+
+    model: str
+    weight: float
+    sizes: tuple[int, ...]
+    """Devices."""
+    size_weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What tasks are like. The run time at reference speed is log-normal, cut at both ends."""
+
+    classes: tuple[ModelClass, ...]
+    count: int = 100
+    median_s: float = 3600.0
+    sigma: float = 1.2
+    """Of the run time's logarithm."""
+    shortest_s: float = 60.0
+    longest_s: float = 86400.0
+    arrival: Arrival = Arrival.AT_ONCE
+    load: float = 1.0
+    """Device seconds that arrive in a second for each device of the pool; not used where all arrive at once."""
+    burst: float = 8.0
+    """Mean number of tasks in a burst."""
+    belief_sigma: float = 0.0
+    """Of the logarithm of believed over true run time; 0 where the run times are known."""
+    tenants: int = 4
+    slack: float | None = None
+    """Deadlines are 1 + an exponential with this mean, times the run time, after submission; ``None``: none."""
+    restart_s: float = np.nan
+    """NaN: no task has a checkpoint."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn from, by ``ConfigError``."""
+        wrong = next((key for key, fine in _checks(self).items() if not fine), None)
+        if wrong is not None:
+            raise ConfigError(f"mix of tasks: {wrong}", f"{getattr(self, wrong)!r} cannot be drawn from")
+
+
+def measured_mix(measured: Measurements, **changes: object) -> Mix:
+    """All models that were measured, equally often, in each size that was; ``changes``: fields of ``Mix``."""
+    classes = tuple(
+        ModelClass(model, 1.0, sizes, (1.0,) * len(sizes))
+        for model, sizes in ((model, measured.sizes(model)) for model in measured.models)
+    )
+    return Mix(classes, **changes)  # type: ignore[arg-type]  # the dataclass checks the names, its own checks the rest
+
+
+def draw_tasks(mix: Mix, rng: np.random.Generator, pool_devices: int) -> TaskTable:
+    """One set of tasks. ``pool_devices``: the devices to which ``mix.load`` refers, and the most of a task."""
+    sizes = _allowed(mix, pool_devices)
+    chosen = rng.choice(len(sizes), size=mix.count, p=_shares([weight for _, _, weight in sizes]))
+    devices = np.array([sizes[row][1] for row in chosen], dtype=np.int32)
+    work = np.clip(mix.median_s * rng.lognormal(0.0, mix.sigma, mix.count), mix.shortest_s, mix.longest_s)
+    submit = _arrivals(mix, rng, float((work * devices).mean()) / pool_devices)
+    believed = work * rng.lognormal(0.0, mix.belief_sigma, mix.count)
+    slack = np.nan if mix.slack is None else 1.0 + rng.exponential(mix.slack, mix.count)
+    tenants = rng.integers(0, mix.tenants, mix.count)
+    return task_table(
+        tuple(f"t{number}" for number in range(mix.count)),
+        submit=submit,
+        devices=devices,
+        work=work,
+        expected=believed,
+        restart=mix.restart_s,
+        deadline=submit + slack * work,
+        model=[sizes[row][0] for row in chosen],
+        tenant=[f"tenant{number}" for number in tenants],
+    )
+
+
+def _allowed(mix: Mix, most: int) -> list[tuple[str, int, float]]:
+    """Model, devices and weight of everything that fits into the pool."""
+    found = [
+        (one.model, size, one.weight * weight / sum(one.size_weights))
+        for one in mix.classes
+        for size, weight in zip(one.sizes, one.size_weights, strict=True)
+        if size <= most
+    ]
+    if not found or sum(weight for _, _, weight in found) <= 0:
+        raise ConfigError("mix of tasks", f"no task of it fits on {most} devices")
+    return found
+
+
+def _shares(weights: list[float]) -> Float64:
+    return np.array(weights) / sum(weights)
+
+
+def _arrivals(mix: Mix, rng: np.random.Generator, mean_gap: float) -> Float64:
+    """Ascending, the first at 0. ``mean_gap``: seconds from one task to the next at a load of 1."""
+    if mix.arrival is Arrival.AT_ONCE:
+        return np.zeros(mix.count)
+    gaps = rng.exponential(mean_gap / mix.load, mix.count)
+    if mix.arrival is Arrival.BURSTS:
+        begins = rng.random(mix.count) < 1.0 / mix.burst
+        gaps = np.where(begins, gaps * mix.burst, 0.0)
+    gaps[0] = 0.0
+    return np.cumsum(gaps)
+
+
+def _checks(mix: Mix) -> dict[str, bool]:
+    return {
+        "classes": bool(mix.classes) and all(_drawable(one) for one in mix.classes),
+        "count": mix.count >= 1,
+        "median_s": 0 < mix.median_s < np.inf,
+        "sigma": 0 <= mix.sigma < np.inf,
+        "shortest_s": 0 < mix.shortest_s <= mix.longest_s,
+        "longest_s": mix.longest_s < np.inf,
+        "load": 0 < mix.load < np.inf,
+        "burst": 1 <= mix.burst < np.inf,
+        "belief_sigma": 0 <= mix.belief_sigma < np.inf,
+        "tenants": mix.tenants >= 1,
+        "slack": mix.slack is None or 0 <= mix.slack < np.inf,
+        "restart_s": bool(np.isnan(mix.restart_s)) or 0 <= mix.restart_s < np.inf,
+    }
+
+
+def _drawable(one: ModelClass) -> bool:
+    weights = (one.weight, *one.size_weights)
+    return (
+        0 < len(one.sizes) == len(one.size_weights)
+        and min(one.sizes) >= 1
+        and all(0 <= weight < np.inf for weight in weights)
+        and sum(one.size_weights) > 0
+    )

@@ -1,0 +1,154 @@
+"""Placing by interference: where a task's own speed, less what its neighbours lose of theirs, is largest.
+
+That is what the task adds to the sum of all speeds, so what is best for it by this measure is best for the pool as
+things stand. It is spread over no more nodes than it must be: on more it would meet more of those still to come,
+whom nobody sees yet. What is equally good goes to the nodes on which least is free, as best-fit would have it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mirage.allocation.ddl.placers.neighbours import Neighbours
+from mirage.allocation.ddl.shares import SLACK, Vacancy
+from mirage.domain.pool import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from mirage.domain.pool import PoolView
+
+Nodes = tuple[int, ...]
+
+
+class _Response(NamedTuple):
+    """Nodes that a task might take, and how good they are: the smallest is the best."""
+
+    loss: float
+    """What is lost against nothing, rounded so that equals are equal."""
+    free: float
+    nodes: Nodes
+    devices: NDArray[np.int32]
+
+    @property
+    def rank(self) -> tuple[float, float, Nodes]:
+        return self.loss, self.free, self.nodes
+
+
+class BestResponse:
+    """The interference-aware placer.
+
+    It finds the best node; where several are needed, as few as will do, of which none can be exchanged for the
+    better. On a node a task gets the devices on which it is fastest.
+    """
+
+    name = "interference"
+
+    def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
+        """See ``ports.Placer``."""
+        vacancy, neighbours = Vacancy.of(view), Neighbours(view, order.tolist())
+        placed: list[Placement] = []
+        failed: set[tuple[float, ...]] = set()
+        for task in order.tolist():
+            needs = _needs(view, task)
+            found = None if needs in failed else _Search(vacancy, neighbours, task).best()
+            if found is not None:
+                vacancy.move(task, found.devices, int(found.nodes[0]), -1)
+                neighbours.add(found)
+                placed.append(found)
+            elif strict:
+                break
+            else:
+                failed.add(needs)
+        return tuple(placed)
+
+
+def _needs(view: PoolView, task: int) -> tuple[float, ...]:
+    """All that it depends on whether a task fits."""
+    tasks = view.tasks
+    columns = (tasks.devices, tasks.share, tasks.kinds, tasks.max_nodes, tasks.cpus, tasks.memory_mb)
+    return tuple(column[task].item() for column in columns)
+
+
+class _Search:
+    """The best nodes for one task as things stand."""
+
+    def __init__(self, vacancy: Vacancy, neighbours: Neighbours, task: int) -> None:
+        self._view, self._vacancy, self._neighbours, self._task = vacancy.view, vacancy, neighbours, task
+        tasks, pool = vacancy.view.tasks, vacancy.view.pool
+        self._of, self._share = int(tasks.devices[task]), float(tasks.share[task])
+        self._most = max(int(tasks.max_nodes[task]), 1) if self._of else 1
+        allowed = (tasks.kinds[task] >> pool.device_kind.astype(np.uint64)) & np.uint64(1) == 1
+        self._suits = allowed & (vacancy.free >= self._share - SLACK)
+        count = len(pool.node_names)
+        self._free = np.bincount(pool.device_node, vacancy.free, minlength=count)
+        self._room = self._room_on(count)
+
+    def best(self) -> Placement | None:
+        """Where the task goes; ``None`` if it fits nowhere."""
+        starts = [(int(node),) for node in np.flatnonzero(self._room >= max(self._of, 1))] or self._roomiest()
+        if not starts:
+            return None
+        found = self._improve(min(map(self._respond, starts), key=lambda one: one.rank))
+        return Placement(self._task, found.devices, np.array(found.nodes, dtype=np.int32))
+
+    def _room_on(self, count: int) -> NDArray[np.int64]:
+        """[N] How many of the task's devices each node has room for; 1 where one without devices can be."""
+        tasks, task, of = self._view.tasks, self._task, max(self._of, 1)
+        devices = np.bincount(self._view.pool.device_node, self._suits, minlength=count).astype(np.int64)
+        room = np.minimum(devices, of) if self._of else np.ones(count, dtype=np.int64)
+        for free, need in ((self._vacancy.cpus, tasks.cpus[task]), (self._vacancy.memory, tasks.memory_mb[task])):
+            if need > 0:
+                room = np.minimum(room, np.maximum(free, 0) * of // int(need))
+        return room
+
+    def _roomiest(self) -> list[Nodes]:
+        """The fewest nodes with room for all of it; none if there are none."""
+        order = np.argsort(-self._room, kind="stable")[: self._most]
+        count = int(np.searchsorted(np.cumsum(self._room[order]), max(self._of, 1))) + 1
+        return [tuple(sorted(order[:count].tolist()))] if count <= len(order) else []
+
+    def _improve(self, found: _Response) -> _Response:
+        """Exchange nodes while that is for the better."""
+        while True:
+            better = min(map(self._respond, self._beside(found.nodes)), key=lambda one: one.rank, default=found)
+            if better.rank >= found.rank:
+                return found
+            found = better
+
+    def _beside(self, nodes: Nodes) -> Iterator[Nodes]:
+        """What differs in one node and has room for all of the task."""
+        others = [int(node) for node in np.flatnonzero(self._room) if int(node) not in nodes]
+        for i, other in itertools.product(range(len(nodes)) if len(nodes) > 1 else (), others):
+            some = tuple(sorted((*nodes[:i], *nodes[i + 1 :], other)))
+            if self._room[list(some)].sum() >= self._of:
+                yield some
+
+    def _respond(self, nodes: Nodes) -> _Response:
+        devices = self._devices(nodes)
+        gain = self._neighbours.gain(self._task, devices, nodes)
+        return _Response(round(-gain, 9), float(self._free[list(nodes)].sum()), nodes, devices)
+
+    def _devices(self, nodes: Nodes) -> NDArray[np.int32]:
+        """The task's devices on these nodes: as many as fit on the roomiest, at least one on each."""
+        if not self._of:
+            return np.zeros(0, dtype=np.int32)
+        chosen, left = [], self._of
+        order = sorted(nodes, key=lambda node: -self._room[node])
+        for i, node in enumerate(order):
+            count = min(int(self._room[node]), left - (len(order) - 1 - i))
+            chosen.append(self._fastest(node, count, len(nodes)))
+            left -= count
+        return np.sort(np.concatenate(chosen)).astype(np.int32)
+
+    def _fastest(self, node: int, count: int, spread: int) -> NDArray[np.int64]:
+        """Devices of the node on which the task is fastest, the fullest of equals."""
+        pool = self._view.pool
+        devices = np.flatnonzero(self._suits & (pool.device_node == node))
+        speed = self._view.speeds.alone[self._neighbours.rows(self._task, spread)][pool.device_kind[devices]]
+        return devices[np.lexsort((devices, self._vacancy.free[devices], -speed))[:count]]

@@ -1,0 +1,114 @@
+"""What tasks are usual here, and what they make a part of a device worth: for the placers that look ahead.
+
+The usual tasks are those of the table, all of it: an operator's record, or the file of what is to be run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.encode import NO_MIX, likenesses
+from mirage.allocation.ddl.kernel.layout import RATES, USUAL, Mix
+from mirage.allocation.ddl.kernel.placing_fragments import GRID
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.allocation.ddl.kernel.layout import Site
+
+POPULAR = 0.95
+"""The part of the tasks whose types are counted, the most frequent first: as in the scheduler of Weng et al."""
+
+
+def usual_mix(site: Site, *, priced: bool) -> Mix:
+    """The mix of the site's tasks; ``priced``: with what parts of devices are worth."""
+    if not len(site.needs):
+        return NO_MIX
+    worth, prices = np.zeros(GRID + 1), np.zeros(likenesses(site))
+    if priced:
+        worth, prices = _prices(site)
+    return Mix(usual_types(site), _rates(site), worth, prices)
+
+
+def usual_types(site: Site) -> np.ndarray:
+    """The most frequent needs of processors and devices, weights adding up to 1."""
+    plain = np.stack([site.needs[name].view(np.int64) for name in ("cpus", "share", "devices", "kinds")], axis=1)
+    _, first, counts = np.unique(plain, axis=0, return_index=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    reached = np.cumsum(counts[order])
+    order = order[: int(np.searchsorted(reached, POPULAR * reached[-1])) + 1]
+    types = np.zeros(len(order), dtype=USUAL)
+    for name in ("devices", "share", "kinds", "cpus"):
+        types[name] = site.needs[name][first[order]]
+    types["weight"] = counts[order] / counts[order].sum()
+    return types
+
+
+def _rates(site: Site) -> np.ndarray:
+    """Processors and memory for each device."""
+    rates, needs = np.zeros(1, dtype=RATES), site.needs[site.needs["devices"] > 0]
+    devices = float((needs["devices"] * needs["share"]).sum())
+    if devices > 0:
+        rates["cpus"], rates["memory"] = needs["cpus"].sum() / devices, needs["memory"].sum() / devices
+    return rates
+
+
+def _prices(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The worth of every part of a device, and the price of the share of each likeness of task."""
+    needs = site.needs
+    shared = (needs["devices"] == 1) & (needs["share"] < 1.0)
+    parts = np.ceil(needs["share"] * GRID - 1e-6).astype(np.int64)
+    sizes, counts = np.unique(parts[shared], return_counts=True)
+    paid = cutting_prices(sizes, counts)
+    prices = np.zeros(likenesses(site))
+    prices[needs["likeness"][shared]] = paid[np.searchsorted(sizes, parts[shared])]
+    return best_cut(sizes, paid)[0], prices
+
+
+def cutting_prices(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each size, the part of a device that one more piece costs where all are cut from as few as possible.
+
+    The dual prices of Gilmore and Gomory's linear programme of the cutting-stock problem, its patterns found one
+    after the other: no pattern of pieces is worth more than the device of which it is cut.
+    """
+    from scipy.optimize import linprog
+
+    if not len(sizes):
+        return np.zeros(0)
+    patterns = np.diag(GRID // sizes)
+    while True:
+        solved = linprog(-counts, A_ub=patterns, b_ub=np.ones(len(patterns)), method="highs")
+        prices = np.asarray(solved.x, dtype=np.float64)
+        worth, last = best_cut(sizes, prices)
+        if worth[GRID] <= 1.0 + 1e-9:
+            return prices
+        patterns = np.vstack([patterns, _pattern(sizes, last)])
+
+
+def best_cut(
+    sizes: NDArray[np.int64], prices: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The best that pieces cut of each length can fetch, and the last piece of such a cut; -1: none ends there."""
+    worth, last = np.zeros(GRID + 1), np.full(GRID + 1, -1)
+    for length in range(1, GRID + 1):
+        worth[length] = worth[length - 1]
+        fitting = np.flatnonzero(sizes <= length)
+        if fitting.size:
+            fetched = worth[length - sizes[fitting]] + prices[fitting]
+            if fetched.max() > worth[length] + 1e-12:
+                worth[length], last[length] = fetched.max(), fitting[fetched.argmax()]
+    return worth, last
+
+
+def _pattern(sizes: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of each size the best cut of a whole device has."""
+    pattern, length = np.zeros(len(sizes), dtype=np.int64), GRID
+    while length > 0:
+        if last[length] < 0:
+            length -= 1
+        else:
+            pattern[last[length]] += 1
+            length -= int(sizes[last[length]])
+    return pattern

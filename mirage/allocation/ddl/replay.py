@@ -1,0 +1,137 @@
+"""Several policies on the same tasks and pool, side by side, each in a process of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from mirage.allocation.ddl import registry
+from mirage.allocation.ddl.dispatch import Rules
+from mirage.allocation.ddl.formats.readers import read_source
+from mirage.allocation.ddl.simulation import SimulatedPool
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.allocation.ddl.formats.readers import TaskSource
+    from mirage.allocation.ddl.formats.result import TaskTrace
+    from mirage.allocation.ddl.outcome import Figures, Outcome
+    from mirage.domain.pool import SpeedTable
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Who orders and who places, by the registry's names."""
+
+    ordering: str
+    placer: str
+
+    @property
+    def name(self) -> str:
+        """As the user writes it."""
+        return f"{self.ordering}+{self.placer}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReplay:
+    """What is to be played."""
+
+    source: TaskSource
+    pairs: tuple[Pair, ...]
+    rules: Rules = field(default_factory=Rules)
+    seeds: tuple[int, ...] = (0,)
+    """Of the sets that are drawn; a recorded trace has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One pair on one set of tasks."""
+
+    pair: Pair
+    seed: int
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All runs, and the first seed's in full."""
+
+    replay: TaskReplay
+    trace: TaskTrace
+    """Of the first seed."""
+    runs: tuple[Run, ...]
+    """By pair, then by seed."""
+    shown: tuple[Outcome, ...]
+    """By pair, of the first seed."""
+
+    def of(self, pair: Pair) -> tuple[Figures, ...]:
+        """A pair's figures, by seed."""
+        return tuple(run.figures for run in self.runs if run.pair == pair)
+
+
+def parse_pair(text: str) -> Pair:
+    """``ordering+placer``; raises ``ConfigError``, and ``UnknownPolicy`` for names that do not exist."""
+    ordering, plus, placer = text.strip().partition("+")
+    if not plus or not ordering or not placer:
+        raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACER, such as sjf+best-fit")
+    pair = Pair(ordering, placer)
+    registry.ordering(pair.ordering)
+    registry.placer(pair.placer)
+    return pair
+
+
+def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = lambda total: None) -> Compared:
+    """Play every pair on every seed's tasks; ``played`` is called after each run with their number.
+
+    Raises what reading and playing raise (``MirageError``), ``ConfigError`` for seeds or pairs that are not there
+    or there twice.
+    """
+    check(replay)
+    trace, _ = _read(replay.source, replay.seeds[0])
+    runs, shown = [], []
+    places = [(pair, seed) for pair in replay.pairs for seed in replay.seeds]
+    for (pair, seed), (figures, outcome) in zip(places, _played(replay, places, workers), strict=True):
+        runs.append(Run(pair, seed, figures))
+        shown += [outcome] if outcome is not None else []
+        played(len(places))
+    return Compared(replay, trace, tuple(runs), tuple(shown))
+
+
+def check(replay: TaskReplay) -> None:
+    """Raise ``ConfigError`` for what cannot be played."""
+    for what, those in (("pairs", replay.pairs), ("seeds", replay.seeds)):
+        if not those or len(set(those)) < len(those):
+            raise ConfigError(what, "there must be at least one, and none twice")
+    if len(replay.seeds) > 1 and not replay.source.drawn:
+        kind = replay.source.format
+        raise ConfigError("seeds", f"a recorded trace ({kind}) is the same for every seed: give one")
+
+
+def _played(
+    replay: TaskReplay, places: list[tuple[Pair, int]], workers: int
+) -> Iterator[tuple[Figures, Outcome | None]]:
+    if min(workers, len(places)) <= 1:
+        yield from (_play(replay, pair, seed) for pair, seed in places)
+        return
+    pairs, seeds = zip(*places, strict=True)
+    # Started afresh: forking a process that has threads (a progress bar) is not safe.
+    with ProcessPoolExecutor(min(workers, len(places)), get_context("spawn")) as pool:
+        yield from pool.map(_play, [replay] * len(places), pairs, seeds)
+
+
+def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome | None]:
+    """The figures, and for the first seed the whole outcome: others need not travel between processes."""
+    trace, speeds = _read(replay.source, seed)
+    pool = SimulatedPool(trace.tasks, trace.pool, speeds, replay.rules)
+    outcome = pool.play(registry.ordering(pair.ordering), registry.placer(pair.placer))
+    return outcome.figures, outcome if seed == replay.seeds[0] else None
+
+
+@lru_cache(maxsize=4)
+def _read(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
+    """Read once in each process, for all pairs."""
+    return read_source(source, seed)

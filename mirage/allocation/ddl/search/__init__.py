@@ -1,0 +1,1 @@
+"""Orders that are searched for: whole plans tried on a coarse pool, the best of them followed."""

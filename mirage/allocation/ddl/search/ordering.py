@@ -1,0 +1,102 @@
+"""An ordering that follows the best plan it has found for the tasks known so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.search.planning import GOALS, Effort, search
+from mirage.allocation.ddl.search.staging import stage_of
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mirage.allocation.ddl.search.staging import Scene
+    from mirage.domain.pool import PoolView
+    from mirage.domain.task import TaskTable
+
+
+class Searched:
+    """Plans that are searched for, anew whenever tasks come of which the plan does not know.
+
+    A plan is an order in which nobody passes anybody: it is meant for rules that are ``strict``. Where tasks may
+    pass, a long one slips in before several that the plan would have started together.
+    """
+
+    name = "searched"
+
+    def __init__(self, goal: str = "jct", effort: Effort | None = None, seed: int = 0) -> None:
+        """``goal``: one of ``GOALS``, to be as small as can be."""
+        self._goal, self._effort = GOALS[goal], effort or Effort()
+        self._rng = np.random.default_rng(seed)
+        self._tasks: TaskTable | None = None
+        self._rank = np.empty(0)
+
+    def static_scores(self, tasks: TaskTable) -> None:
+        """None: it takes a pool to know."""
+
+    def score(self, view: PoolView) -> NDArray[np.float64]:
+        """See ``ports.Ordering``: places in the plan; tasks that could never run on these nodes come last."""
+        if self._tasks is not view.tasks:
+            self._tasks, self._rank = view.tasks, np.full(len(view.tasks), np.nan)
+        if np.isnan(self._rank[view.pending]).any():
+            self._plan(view)
+        return self._rank[view.pending]
+
+    def _plan(self, view: PoolView) -> None:
+        waiting = view.pending[view.task_node[view.pending] < 0]
+        scene = stage_of(view, waiting)
+        found = search(
+            scene.stage, scene.running, self._goal, self._effort, self._rng, *self._standing(view, scene)
+        )
+        self._rank[waiting] = np.where(view.tasks.devices[waiting] > 0, len(view.tasks), -1)
+        self._rank[scene.waiting[found.order - scene.running]] = np.arange(len(found.order))
+        running = view.running[np.isnan(self._rank[view.running])]
+        self._rank[running] = -1
+
+    def _standing(self, view: PoolView, scene: Scene) -> tuple[NDArray[np.int64], ...]:
+        """The plan so far, with those that have come put before the first that needs more device-time."""
+        rank = self._rank[scene.waiting]
+        planned = ~np.isnan(rank)
+        if not planned.any():
+            return ()
+        loads = scene.stage.loads[scene.running :]
+        area = loads["length"] * loads["devices"]
+        old = np.flatnonzero(planned)[np.argsort(rank[planned], kind="stable")]
+        place = np.empty(len(rank))
+        place[old] = np.arange(len(old))
+        highest = np.maximum.accumulate(area[old])
+        place[~planned] = np.searchsorted(highest, area[~planned]) - 0.5
+        return (np.lexsort((area, place)) + scene.running,)
+
+
+def searched(options: str = "") -> Searched:
+    """From what a user writes: ``goal=makespan:tries=200:seconds=30:seed=3``. Raises ``ConfigError``."""
+    given = {"goal": "jct", "tries": "20", "seconds": "inf", "seed": "0"}
+    for option in filter(None, options.split(":")):
+        key, _, value = (part.strip() for part in option.partition("="))
+        if key not in given:
+            raise ConfigError("ordering searched", f"there is no option {key!r}; there are {', '.join(given)}")
+        given[key] = value
+    if given["goal"] not in GOALS:
+        raise ConfigError("ordering searched", f"goal is one of {', '.join(GOALS)}, not {given['goal']!r}")
+    effort = Effort(_whole(given, "tries"), _seconds(given["seconds"]))
+    return Searched(given["goal"], effort, _whole(given, "seed"))
+
+
+def _whole(given: dict[str, str], key: str) -> int:
+    if not given[key].isdecimal():
+        raise ConfigError("ordering searched", f"{key} is a whole number, not {given[key]!r}")
+    return int(given[key])
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = float("nan")
+    if not seconds > 0:
+        raise ConfigError("ordering searched", f"seconds is a number above 0, not {text!r}")
+    return seconds

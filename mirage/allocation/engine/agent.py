@@ -1,0 +1,398 @@
+"""The agent: what decides, starts and follows the tasks of one link. ``cycle`` is its table of contents."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.book import Oversubscribed
+from mirage.allocation.engine.entries import (
+    Ended,
+    GaveUp,
+    LifeOver,
+    NodeAside,
+    Remark,
+    Result,
+    Started,
+    Starting,
+    Stopping,
+)
+from mirage.allocation.engine.journal import key
+from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before
+from mirage.allocation.engine.launching import launch_of
+from mirage.allocation.engine.ledger import TaskState
+from mirage.allocation.engine.occasions import Occasions
+from mirage.allocation.engine.recovery import Recovery
+from mirage.allocation.engine.steps import EngineRefused
+from mirage.allocation.engine.world import Running
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from mirage.allocation.engine.book import Book, Holding
+    from mirage.allocation.engine.discovery import Allocation
+    from mirage.allocation.engine.entries import Entry, LifeBegan
+    from mirage.allocation.engine.ledger import Attempt, Ledger
+    from mirage.allocation.engine.plan import TaskSpec, WorkPlan
+    from mirage.allocation.engine.situation import Situation
+    from mirage.allocation.engine.steps import Ending
+    from mirage.allocation.engine.world import Policy, World
+    from mirage.domain.pool import Placement, PoolView
+
+LOOK_EVERY = 5.0
+"""Seconds between two looks where nothing happens: for what other links do."""
+LOOK_OFTEN = 1.0
+"""The same while an earlier agent's steps are followed: no signal announces their end."""
+
+_REFUSALS_OF_A_NODE = 3
+_KILL_AFTER = 10.0
+"""Seconds that a task which saves nothing has between TERM and KILL."""
+_KILL_AGAIN = 30.0
+
+
+class Progress(Enum):
+    """What a cycle leaves to be done."""
+
+    GOING = "going"
+    IDLE = "idle"
+    """Tasks are left, and none of them can be started in this link."""
+    OVER = "over"
+    """Every task has ended."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """Runs a plan in one link. Not for several threads."""
+
+    life: LifeBegan
+    plan: WorkPlan
+    allocation: Allocation
+    situation: Situation
+    book: Book
+    ledger: Ledger
+    policy: Policy
+    world: World
+    running: dict[int, Running] = field(default_factory=dict)
+    """By row of the task."""
+    told: str = ""
+    """The signal by which this link was told to make way."""
+    _recovery: Recovery = field(init=False)
+    _occasions: Occasions = field(init=False)
+    _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
+    _refusals: dict[str, int] = field(default_factory=dict)
+    """By node, in a row."""
+
+    def __post_init__(self) -> None:
+        self._recovery = Recovery(self.life, self.plan, self.ledger, self.world)
+        self._occasions = Occasions(self.policy.quantum)
+
+    # the loop's body
+
+    def cycle(self) -> Progress:
+        """One look at everything. Raises ``OSError`` where the journal cannot be written."""
+        self._listen()
+        self._gather()
+        self._recover()
+        self._enforce()
+        self._judge_tasks()
+        self._start()
+        return self._progress()
+
+    def next_instant(self) -> float:
+        """When it has to look again at the latest."""
+        now = self.world.clock()
+        waits = self._rows(TaskState.PENDING)
+        instants = [not_before(self.ledger, self.plan.tasks[row].name) for row in waits]
+        instants += [each.kill_at for each in self.running.values()]
+        instants += [self._occasions.next_instant] if waits else []
+        look = LOOK_OFTEN if any(each.adopted for each in self.running.values()) else LOOK_EVERY
+        return min([now + look, *(at for at in instants if at > now)])
+
+    def make_way(self, signal: str) -> None:
+        """Start nothing more; tasks with a checkpoint save and end. The second time all others are ended too."""
+        again, self.told = bool(self.told), signal
+        self.write(Remark(self.world.clock(), f"told by {signal} to make way"))
+        for each in list(self.running.values()):
+            spec = self.plan.tasks[each.row]
+            if each.stopping is None and spec.checkpoint is not None:
+                self._ask_to_save(each, "its link makes way")
+            elif again and each.stopping is None:
+                self._end(each, "its link was told twice to end")
+
+    def close(self, why: str) -> None:
+        """The last entry of this life, where nothing of it runs any more."""
+        if not self.running:
+            self.write(LifeOver(self.world.clock(), why))
+        self.world.journal.close()
+
+    def write(self, entry: Entry) -> None:
+        """On the disk first, then believed."""
+        self.world.journal.write(entry)
+        self.ledger.fold([(self.life.life, entry)])
+
+    @property
+    def states(self) -> dict[str, tuple[TaskState, str]]:
+        """State and reason of each task, as of the last cycle."""
+        return self._states
+
+    # 1. what others have written
+
+    def _listen(self) -> None:
+        self.ledger.fold((life, entry) for life, entry in self.world.reader.news() if life != self.life.life)
+
+    # 2. what has ended
+
+    def _gather(self) -> None:
+        for each in list(self.running.values()):
+            ending = self.world.engine.poll(each.step)
+            if ending is not None:
+                self._note_end(each, ending)
+
+    def _note_end(self, each: Running, ending: Ending) -> None:
+        now, spec = self.world.clock(), self.plan.tasks[each.row]
+        result, why = judge(ending, each.stopping, each.nodes, spec.checkpoint)
+        if each.adopted and ending.code is None:
+            result, why = Result.LOST, "its agent was killed, and whoever could have told how it ended"
+        self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, max(0.0, now - each.start)))
+        del self.running[each.row]
+        self.book.release(each.row)
+        self._blame(each, result, why, ending.failed_nodes)
+        if result is not Result.SUCCEEDED:
+            self.world.say(f"{key(spec.name, each.attempt)}: {result}: {why}")
+
+    def _blame(self, each: Running, result: Result, why: str, failed: Sequence[str]) -> None:
+        """Nodes that have failed, and those that refuse again and again, get nothing more."""
+        for node in failed:
+            self._put_aside(node, "it has failed")
+        for node in each.nodes:
+            refused = result is Result.REFUSED
+            self._refusals[node] = self._refusals.get(node, 0) + 1 if refused else 0
+            if self._refusals[node] >= _REFUSALS_OF_A_NODE and self._has_others(node):
+                self._put_aside(node, f"{self._refusals[node]} steps in a row were refused: {why}")
+
+    def _has_others(self, node: str) -> bool:
+        """Where every node refuses, it is not the nodes."""
+        names = self.book.pool.node_names
+        return any(names.index(node) != row and self._refusals.get(name, 0) == 0 for row, name in enumerate(names))
+
+    def _put_aside(self, node: str, why: str) -> None:
+        if node not in self.book.pool.node_names:
+            return
+        row = self.book.pool.node_names.index(node)
+        if row not in self.book.aside:
+            self.book.aside.add(row)
+            self.write(NodeAside(self.world.clock(), node, why))
+            self.world.say(f"nothing more is started on {node}: {why}")
+
+    # 3. what earlier lives have left
+
+    def _recover(self) -> None:
+        for found in self._recovery.look():
+            attempt = found.attempt
+            row = self.plan.rows[attempt.task]
+            start = self.world.clock() if attempt.start is None else attempt.start
+            nodes, kill_at = tuple(attempt.parts or {}), self._kill_at(attempt)
+            each = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at, adopted=True)
+            self.running[row] = each
+            self.book.adopt(row, self.plan.tasks[row], attempt.parts or {}, attempt.share)
+            self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is followed on")
+
+    def _kill_at(self, attempt: Attempt) -> float:
+        """It has the grace that it was given, whoever follows it by now."""
+        if attempt.stopping is None:
+            return math.inf
+        checkpoint = self.plan.tasks[self.plan.rows[attempt.task]].checkpoint
+        return attempt.stopping.at + (checkpoint.grace if checkpoint and attempt.stopping.saves else _KILL_AFTER)
+
+    # 4. what has to end
+
+    def _enforce(self) -> None:
+        now = self.world.clock()
+        for each in list(self.running.values()):
+            spec = self.plan.tasks[each.row]
+            if each.stopping is not None:
+                self._insist(each, now)
+            elif spec.time_limit is not None and now - each.start > spec.time_limit:
+                self._end(each, f"ran longer than its time_limit of {spec.time_limit:g} s", fails=True)
+            elif self._left(now) <= MARGIN:
+                self._end(each, "its link ends")
+            elif spec.checkpoint is not None and self._left(now) <= MARGIN + spec.checkpoint.grace:
+                self._ask_to_save(each, "its link ends")
+
+    def _left(self, now: float) -> float:
+        return math.inf if self.allocation.end is None else self.allocation.end - now
+
+    def _ask_to_save(self, each: Running, why: str, *, yields: bool = False) -> None:
+        spec = self.plan.tasks[each.row]
+        assert spec.checkpoint is not None
+        stopping = Stopping(self.world.clock(), spec.name, each.attempt, why, saves=True, yields=yields)
+        self._stop(each, stopping, spec.checkpoint.signal, spec.checkpoint.grace)
+
+    def _end(self, each: Running, why: str, *, fails: bool = False) -> None:
+        name = self.plan.tasks[each.row].name
+        stopping = Stopping(self.world.clock(), name, each.attempt, why, saves=False, fails=fails)
+        self._stop(each, stopping, TO_END, _KILL_AFTER)
+
+    def _stop(self, each: Running, stopping: Stopping, signal: str, grace: float) -> None:
+        each.stopping, each.kill_at = stopping, stopping.at + grace
+        self.write(stopping)
+        self.world.engine.signal(each.step, signal)
+
+    def _insist(self, each: Running, now: float) -> None:
+        if now < each.kill_at:
+            return
+        if each.stopping is not None and each.stopping.saves:
+            why = f"{each.stopping.why}, and it did not end within its grace"
+            each.stopping = replace(each.stopping, at=now, why=why, saves=False)
+            self.write(each.stopping)
+        each.kills += 1
+        self.world.engine.signal(each.step, "KILL")
+        each.kill_at = now + _KILL_AGAIN
+
+    # 5. how each task stands
+
+    def _judge_tasks(self) -> None:
+        self._states = self.ledger.states(self.plan.tasks)
+        for task in self.plan.tasks:
+            if self._states[task.name][0] is not TaskState.PENDING:
+                continue
+            if why := is_hopeless(task, self.ledger, self.allocation.length):
+                self.write(GaveUp(self.world.clock(), task.name, why))
+                self.world.say(f"{task.name}: {why}")
+        self._states = self.ledger.states(self.plan.tasks)
+
+    def _rows(self, state: TaskState) -> list[int]:
+        return [row for row, task in enumerate(self.plan.tasks) if self._states[task.name][0] is state]
+
+    def startable(self) -> list[int]:
+        """Rows of the tasks that might be started in this link, now or after a pause."""
+        left = self._left(self.world.clock())
+        return [
+            row
+            for row in self._rows(TaskState.PENDING)
+            if self._is_due(row) and fits_in(self.plan.tasks[row], self.ledger, left)
+        ]
+
+    def _is_due(self, row: int) -> bool:
+        """All that it waits for has succeeded."""
+        return all(self._states[name][0] is TaskState.SUCCEEDED for name in self.plan.tasks[row].after)
+
+    # 6. what to start
+
+    def _start(self) -> None:
+        """Decides about the pool as it will be once all that leave have let go; what still lacks room then waits.
+
+        So what a task gets that makes another one leave is kept for it, without a word about it anywhere: it is
+        decided again when that one has ended.
+        """
+        now = self.world.clock()
+        pending = [row for row in self.startable() if not_before(self.ledger, self.plan.tasks[row].name) <= now]
+        waiting = {(row, self.ledger.next_number(self.plan.tasks[row].name)) for row in pending}
+        if self.told or not pending or not self._occasions.is_due(now, self._seen(waiting)):
+            return
+        starts = self._decide(now, pending)
+        expected = self._expected()
+        for placement in starts:
+            if int(placement.task) not in self.running:
+                self._place(placement, expected)
+        self._occasions.note(now, self._seen(waiting))
+
+    def _seen(self, waiting: set[tuple[int, int]]) -> Hashable:
+        """What makes a difference; ``waiting``: tasks with the numbers of the attempts that would come next."""
+        running = {(row, each.attempt, each.leaves) for row, each in self.running.items()}
+        left = {(row, number) for row, number in waiting if row not in self.running}
+        return frozenset(left), frozenset(running), frozenset(self.book.aside)
+
+    def _decide(self, now: float, pending: list[int]) -> Sequence[Placement]:
+        """Who starts. Those that make room are told first, and then wait with the others for what is left."""
+        while True:
+            moves = self.policy.decide(self._view(now, pending))
+            going = [int(row) for row in moves.preemptions if self._may_yield(int(row))]
+            if not going:
+                return moves.starts
+            for row in going:
+                self._ask_to_save(self.running[row], "makes room for a task that comes first", yields=True)
+
+    def _expected(self) -> Book:
+        return self.book.without({row for row, each in self.running.items() if each.leaves})
+
+    def _view(self, now: float, pending: list[int]) -> PoolView:
+        running = {row: each.start for row, each in self.running.items()}
+        yielding = [row for row in running if self._may_yield(row) or self._comes_back(row, now)]
+        return self.situation.view(now, [*pending, *yielding], running, self._expected(), self.ledger)
+
+    def _may_yield(self, row: int) -> bool:
+        """Whether it can be told to make room: it was not told to end, and saves."""
+        spec, each = self.plan.tasks[row], self.running.get(row)
+        told = each is None or each.stopping is not None
+        return self.policy.preempt and not told and spec.checkpoint is not None and self.ledger.saves(spec.name)
+
+    def _comes_back(self, row: int, now: float) -> bool:
+        """Whether it makes room, and may have another place when it has."""
+        return self.running[row].yields and fits_in(self.plan.tasks[row], self.ledger, self._left(now))
+
+    def _place(self, placement: Placement, expected: Book) -> None:
+        """Book, claim, write, start: in this order, so that nothing is ever started twice."""
+        spec = self.plan.tasks[int(placement.task)]
+        try:
+            expected.take(spec, placement)
+        except Oversubscribed as error:
+            self.write(Remark(self.world.clock(), str(error)))
+            return
+        try:
+            holding = self.book.take(spec, placement)
+        except Oversubscribed:
+            return  # of one that leaves
+        attempt = self.ledger.next_number(spec.name)
+        if not self.world.folder.claim(spec.name, attempt, self.life.life):
+            self.book.release(holding.row)
+            self.ledger.fold_claims(self.world.folder.claimed())
+            return
+        self._launch(spec, attempt, holding)
+
+    def _launch(self, spec: TaskSpec, attempt: int, holding: Holding) -> None:
+        parts = self.book.parts(holding)
+        now = self.world.clock()
+        self.write(Starting(now, spec.name, attempt, parts, spec.share))
+        try:
+            step = self.world.engine.launch(
+                launch_of(spec, attempt, self._device_kind(holding), parts, self.world.folder)
+            )
+        except EngineRefused as error:
+            self.book.release(holding.row)
+            self.write(Ended(now, spec.name, attempt, Result.REFUSED, None, str(error), 0.0))
+            self.world.say(f"{key(spec.name, attempt)}: {error}")
+            return
+        self.running[holding.row] = Running(holding.row, attempt, step, now, tuple(parts))
+        self.write(Started(self.world.clock(), spec.name, attempt, step.pid))
+
+    def _device_kind(self, holding: Holding) -> str:
+        pool = self.book.pool
+        return pool.kinds[int(pool.device_kind[holding.devices[0]])] if holding.devices else ""
+
+    # what is left
+
+    def _progress(self) -> Progress:
+        self._states = self.ledger.states(self.plan.tasks)
+        if all(state.over for state, _ in self._states.values()):
+            return Progress.OVER
+        if self.running or (not self.told and self._may_yet_start()):
+            return Progress.GOING
+        return Progress.IDLE
+
+    def _may_yet_start(self) -> bool:
+        """Whether waiting may help: for a pause to be over, or for another link's task to end."""
+        return self.has_nodes and (bool(self.startable()) or self._older_runs())
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether any node is left that has not been put aside."""
+        return len(self.book.aside) < len(self.book.pool.node_names)
+
+    def _older_runs(self) -> bool:
+        """What an earlier link still runs may fall to us; what a later one runs will not."""
+        lives = {each.life for each in self.ledger.open_attempts()} - {self.life.life}
+        records = [self.ledger.lives.get(name) for name in lives]
+        return any(record is None or record.began is None or record.began.at <= self.life.at for record in records)

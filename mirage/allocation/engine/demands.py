@@ -1,0 +1,145 @@
+"""What a pool can grant at all, and the plan as the table that orderings and placers read."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.errors import ConfigError
+from mirage.domain.jobtable import Names
+from mirage.domain.pool import SpeedTable
+from mirage.domain.task import ANY_KIND, TaskTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.allocation.engine.plan import TaskSpec, WorkPlan
+    from mirage.domain.pool import Pool
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def check_demands(plan: WorkPlan, pool: Pool, length: float, parts: bool = True) -> None:
+    """Raise ``ConfigError`` with every task that this pool can never run.
+
+    ``length``: seconds that one link has. ``parts``: whether a task may be spread over nodes.
+    """
+    problems = [f"task {task.name!r}: {said}" for task in plan.tasks for said in _problems(task, pool, length)]
+    if problems:
+        shown = problems[:40] + ([f"and {len(problems) - 40} more"] if len(problems) > 40 else [])
+        raise ConfigError(str(plan.source), "cannot be run here\n  " + "\n  ".join(shown))
+
+
+def _problems(task: TaskSpec, pool: Pool, length: float) -> Iterator[str]:
+    unknown = [kind for kind in task.kinds if not any(means(kind, known) for known in pool.kinds)]
+    if unknown and len(unknown) == len(task.kinds):
+        yield f"kinds: there is no {', '.join(unknown)} here, but {', '.join(pool.kinds) or 'no device at all'}"
+    elif said := _shape(task, pool):
+        yield said
+    if task.expected is not None and task.checkpoint is None and task.expected > length:
+        yield (
+            f"expected: {task.expected:g} s are more than the {length:g} s of a link, and it has no checkpoint"
+            " from which the next one could go on"
+        )
+    if not task.after and not Path(task.directory).is_dir():
+        yield f"directory: {task.directory} is no folder here"
+
+
+def _shape(task: TaskSpec, pool: Pool) -> str:
+    """Why not even the empty pool has room for it; empty where it has."""
+    usable = np.array([mask_bit(kind, task.kinds) for kind in pool.kinds], bool)
+    fitting = np.bincount(pool.device_node, usable[pool.device_kind], len(pool.node_names)).astype(int)
+    if task.devices == 0:
+        enough = (pool.cpus >= task.cpus) & (pool.memory_mb >= task.memory_mb)
+        return "" if enough.any() else f"no node has {task.cpus} processors and {task.memory_mb} MB"
+    room = _room(task, pool, fitting)
+    granted = int(np.sort(room)[::-1][: task.max_nodes].sum())
+    if granted >= task.devices:
+        return ""
+    bare = int(np.sort(fitting)[::-1][: task.max_nodes].sum())
+    where = "one node" if task.max_nodes == 1 else f"{task.max_nodes} nodes"
+    if bare < task.devices:
+        return f"devices: {task.devices} on {where}, but there are at most {bare} that will do"
+    beside = f"beside {task.devices} devices on {where}"
+    return f"no room for {task.cpus} processors and {task.memory_mb} MB {beside}"
+
+
+def _room(task: TaskSpec, pool: Pool, fitting: np.ndarray) -> np.ndarray:
+    """Devices that each node could give, processors and memory considered."""
+    room = fitting.copy()
+    for node in range(len(room)):
+        while room[node] and not _affords(task, pool, node, int(room[node])):
+            room[node] -= 1
+    return room
+
+
+def _affords(task: TaskSpec, pool: Pool, node: int, devices: int) -> bool:
+    cpus, memory = part_of(task, devices)
+    return bool(cpus <= pool.cpus[node] and memory <= pool.memory_mb[node])
+
+
+def part_of(task: TaskSpec, devices: int) -> tuple[int, int]:
+    """Processors and megabytes of a part with so many of its devices; all where it has none."""
+    if task.devices == 0:
+        return task.cpus, task.memory_mb
+    devices = min(devices, task.devices)
+    return -(-task.cpus * devices // task.devices), -(-task.memory_mb * devices // task.devices)
+
+
+def means(wanted: str, kind: str) -> bool:
+    """Whether ``a100``, ``gpu`` and ``gpu:a100`` mean ``gpu:a100``; ``h100`` means ``gpu:nvidia-h100``."""
+    wanted, kind = wanted.lower(), kind.lower()
+    name, _, of = kind.partition(":")
+    return wanted in (kind, name, of) or wanted in _WORD.findall(of)
+
+
+def mask_bit(kind: str, wanted: tuple[str, ...]) -> bool:
+    """Whether a kind will do."""
+    return not wanted or any(means(word, kind) for word in wanted)
+
+
+def task_table(plan: WorkPlan, pool: Pool, zero: float) -> TaskTable:
+    """The plan as columns; instants count from ``zero``, epoch seconds."""
+    tasks = plan.tasks
+    return TaskTable(
+        name=tuple(task.name for task in tasks),
+        submit=np.zeros(len(tasks)),
+        devices=np.array([task.devices for task in tasks], np.int32),
+        share=np.array([task.share for task in tasks]),
+        kinds=np.array([_mask(task, pool) for task in tasks], np.uint64),
+        max_nodes=np.array([task.max_nodes for task in tasks], np.int32),
+        cpus=np.array([task.cpus for task in tasks], np.int32),
+        memory_mb=np.array([task.memory_mb for task in tasks], np.int64),
+        work=np.full(len(tasks), np.nan),
+        expected=np.array([_or_nan(task.expected) for task in tasks]),
+        restart=np.array([task.checkpoint.restart if task.checkpoint else math.nan for task in tasks]),
+        deadline=np.array([_deadline(task, zero) for task in tasks]),
+        model=Names.encode([task.model for task in tasks]),
+        tenant=Names.encode([task.tenant for task in tasks]),
+        after=plan.after,
+    )
+
+
+def nothing_known(tasks: int, kinds: int) -> SpeedTable:
+    """Every task runs at reference speed everywhere."""
+    return SpeedTable(np.zeros((tasks, max(1, kinds), 1), np.int32), np.ones(1), np.ones((1, 1)))
+
+
+def _mask(task: TaskSpec, pool: Pool) -> np.uint64:
+    if not task.kinds:
+        return ANY_KIND
+    return np.uint64(sum(1 << row for row, kind in enumerate(pool.kinds) if mask_bit(kind, task.kinds)))
+
+
+def _deadline(task: TaskSpec, zero: float) -> float:
+    if task.deadline is None:
+        return math.nan
+    return task.deadline if task.deadline_relative else task.deadline - zero
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

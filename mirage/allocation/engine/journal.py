@@ -1,0 +1,154 @@
+"""The state folder's journal: JSON lines, one file for each life of an agent, and claims.
+
+Links overlap, on different nodes, over a network file system. Appends of two machines to one file are not
+atomic there, and neither are SQLite's locks to be relied upon. So each life appends to a file of its own, which
+nobody else writes; readers read all of them. What two lives must not both do, to start the same attempt at a task,
+is decided by a claim: a name that can be given once (``link``), which network file systems do guarantee. A stale
+view of a folder may cost time, but nothing is started twice. A line that was cut off by a crash is the last one of
+its file and is passed over; an agent that is restarted is another life, so no file is ever repaired.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.entries import Entry, read, spell
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """Where everything about one run of a task file is kept, from link to link."""
+
+    path: Path
+
+    @property
+    def journals(self) -> Path:
+        """One file for each life."""
+        return self.path / "journal"
+
+    @property
+    def claims(self) -> Path:
+        """One file for each attempt that was ever begun."""
+        return self.path / "claims"
+
+    @property
+    def steps(self) -> Path:
+        """What keepers leave of their steps."""
+        return self.path / "steps"
+
+    @property
+    def logs(self) -> Path:
+        """Output of tasks that name no place for it."""
+        return self.path / "logs"
+
+    @property
+    def status(self) -> Path:
+        """The status document."""
+        return self.path / "status.json"
+
+    def make(self) -> None:
+        """Make all of it. Raises ``ConfigError``."""
+        try:
+            for folder in (self.journals, self.claims, self.steps, self.logs):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(str(self.path), f"no place for the journal: {error.strerror}") from error
+
+    def step(self, task: str, attempt: int) -> Path:
+        """The beginning of the names of the files about one attempt."""
+        return self.steps / key(task, attempt)
+
+    def claim(self, task: str, attempt: int, life: str) -> bool:
+        """Whether this attempt is ours: at most one caller, anywhere, ever gets ``True``."""
+        draft = self.claims / f"{life}.draft"
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(f"{life}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, self.claims / key(task, attempt))
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        _sync_folder(self.claims)
+        return True
+
+    def claimed(self) -> Iterator[tuple[str, int, str]]:
+        """Task, attempt and life of each claim."""
+        for path in self.claims.iterdir():
+            task, _, attempt = path.name.rpartition(".")
+            if task and attempt.isdecimal():
+                yield task, int(attempt), path.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def key(task: str, attempt: int) -> str:
+    """Names one attempt; ids of tasks may have dots, attempts have none."""
+    return f"{task}.{attempt}"
+
+
+class JournalWriter:
+    """Appends to one life's file; each entry is on the disk before the next thing happens."""
+
+    def __init__(self, folder: StateFolder, life: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.open(folder.journals / f"{life}.jsonl", flags, 0o644)
+        _sync_folder(folder.journals)
+
+    def write(self, entry: Entry) -> None:
+        """Append one entry. Raises ``OSError``: whoever cannot write must not act."""
+        line = (spell(entry) + "\n").encode()
+        if os.write(self._file, line) != len(line):
+            raise OSError(errno.ENOSPC, "a line of the journal could not be written as a whole")
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._file)
+
+
+@dataclass(slots=True)
+class JournalReader:
+    """Reads on in all files of a folder: each call gives what has come since the last one."""
+
+    folder: StateFolder
+    _read: dict[str, int] = field(default_factory=dict)
+
+    def news(self) -> list[tuple[str, Entry]]:
+        """``(life, entry)``, each life's in its order. Raises ``ConfigError`` for a line that is none."""
+        found = list[tuple[str, Entry]]()
+        for path in sorted(self.folder.journals.glob("*.jsonl")):
+            found += ((path.stem, entry) for entry in self._of(path))
+        return found
+
+    def _of(self, path: Path) -> Iterator[Entry]:
+        at = self._read.get(path.stem, 0)
+        if path.stat().st_size <= at:
+            return
+        with path.open("rb") as file:
+            file.seek(at)
+            whole = file.read()
+        lines = whole[: whole.rfind(b"\n") + 1]
+        self._read[path.stem] = at + len(lines)
+        for line in lines.splitlines():
+            try:
+                yield read(line.decode())
+            except ValueError as error:
+                raise ConfigError(str(path), f"{line[:80].decode(errors='replace')!r}: {error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is on the disk as well."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,151 @@
+"""Keepers: the small process that starts a step, outlives the agent and writes down how the step ended.
+
+An agent that is killed leaves its steps running; without a parent nobody would learn their exit codes. A keeper
+is a shell in a session of its own. The path that it gets as ``$0`` names the attempt: the next agent finds it so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.steps import EngineRefused, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mirage.allocation.engine.steps import Launch
+
+MARK = "MIRAGE_STEP"
+"""The variable by which whatever a step has started is found."""
+
+# Signals are for what it keeps; a trap that does something is not inherited, one that ignores would be.
+_KEEP = """\
+trap : HUP INT QUIT TERM USR1 USR2 ALRM CONT
+"$@"
+code=$?
+printf '%s\\n' "$code" >"$0.exit.new" && mv "$0.exit.new" "$0.exit"
+exit "$code"
+"""
+_SHELL = "/bin/sh"
+_ZOMBIE = "Z"
+
+
+class Keepers:
+    """Starts keepers and knows which of them live."""
+
+    def __init__(self) -> None:
+        self._children: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def start(
+        self, launch: Launch, argv: Sequence[str], environment: Mapping[str, str], output: Path, directory: str
+    ) -> Step:
+        """Run ``argv`` below a keeper, its output appended to ``output``. Raises ``EngineRefused``."""
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with output.open("ab") as sink:
+                child = subprocess.Popen(  # noqa: S603 - the owner's own command, which no shell reads
+                    [_SHELL, "-c", _KEEP, str(launch.path), *argv],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment) | {MARK: str(launch.path)},
+                    cwd=directory,
+                    start_new_session=True,
+                )
+        except (OSError, ValueError) as error:
+            raise EngineRefused(str(error)) from error
+        self._children[launch.path] = child
+        return Step(launch.key, launch.path, child.pid)
+
+    def living(self, step: Step) -> bool:
+        """Whether the keeper still runs."""
+        child = self._children.get(step.path)
+        return child.poll() is None if child else _keeps(step.pid, step.path)
+
+    def forget(self, step: Step) -> None:
+        """Its files are not wanted any more, but for its output."""
+        self._children.pop(step.path, None)
+
+    @staticmethod
+    def find(paths: Iterable[Path]) -> dict[Path, int]:
+        """The living keepers among these, and their process ids."""
+        wanted = {str(path): path for path in paths}
+        found = dict[Path, int]()
+        for pid, arguments in _command_lines():
+            if len(arguments) > 3 and arguments[0] == _SHELL and arguments[2] == _KEEP and arguments[3] in wanted:
+                found.setdefault(wanted[arguments[3]], pid)
+        return found
+
+
+def signal_group(pid: int, name: str) -> None:
+    """Signal all of a keeper's session but itself: what it keeps, and not who brings the exit code."""
+    number = signal.Signals[f"SIG{name}"]
+    for member in _session(pid):
+        if member != pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, number)
+
+
+def leftovers(path: Path) -> list[int]:
+    """Processes that an attempt has left behind on this machine, wherever they went."""
+    mark = f"{MARK}={path}".encode()
+    return [pid for pid in _processes() if mark in _content(pid, "environ").split(b"\0")]
+
+
+def kill_leftovers(path: Path) -> bool:
+    """Kill them; whether there were any."""
+    left = [pid for pid in leftovers(path) if pid != os.getpid()]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(left)
+
+
+def start_ticks(pid: int) -> int:
+    """When a process began, in the kernel's ticks since the boot; 0 where it runs no more."""
+    fields = _fields(pid)
+    return int(fields[19]) if fields and fields[0] != _ZOMBIE else 0
+
+
+def boot_id() -> str:
+    """Which boot of this machine this is."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def _keeps(pid: int, path: Path) -> bool:
+    arguments = _content(pid, "cmdline").split(b"\0")
+    return len(arguments) > 3 and arguments[3] == os.fsencode(path) and start_ticks(pid) != 0
+
+
+def _session(leader: int) -> list[int]:
+    return [pid for pid in _processes() if (fields := _fields(pid)) and int(fields[3]) == leader]
+
+
+def _fields(pid: int) -> list[str]:
+    """Those of ``/proc/PID/stat`` after the name, state first; empty where there is no such process."""
+    return _content(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+
+
+def _command_lines() -> Iterator[tuple[int, list[str]]]:
+    for pid in _processes():
+        arguments = _content(pid, "cmdline").split(b"\0")
+        if len(arguments) > 3:
+            yield pid, [os.fsdecode(argument) for argument in arguments]
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - names alone, many
+
+
+def _content(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # ended meanwhile, or somebody else's
+        return b""

@@ -1,0 +1,238 @@
+"""How every task stands, re-derived from the journals and claims alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.entries import (
+    Adopted,
+    Ended,
+    Entry,
+    GaveUp,
+    LifeBegan,
+    LifeOver,
+    NodeAside,
+    PoolSeen,
+    Result,
+    Started,
+    Starting,
+    Stopping,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.allocation.engine.plan import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a task."""
+
+    task: str
+    number: int
+    """From 1."""
+    life: str
+    """Who has claimed it, or follows it by now."""
+    parts: dict[str, list[int]] | None = None
+    """Its devices on each node; ``None``: claimed, and never started as far as is known."""
+    share: float = 1.0
+    start: float | None = None
+    pid: int = 0
+    stopping: Stopping | None = None
+    ended: Ended | None = None
+
+
+@dataclass(slots=True)
+class LifeRecord:
+    """What is known of one run of the agent."""
+
+    name: str
+    began: LifeBegan | None = None
+    pool: PoolSeen | None = None
+    over: LifeOver | None = None
+    aside: dict[str, str] = field(default_factory=dict)
+    """Nodes on which it starts nothing, and why."""
+
+
+class TaskState(StrEnum):
+    """Where a task is."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """A task that it waits for has failed."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not run again."""
+        return self in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.SKIPPED)
+
+
+MOST_REFUSALS = 10
+"""In a row, after which a task is given up: something about it cannot be granted here."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Folds entries, in any order that keeps each life's own, into tasks, attempts and lives."""
+
+    attempts: dict[str, dict[int, Attempt]] = field(default_factory=dict)
+    lives: dict[str, LifeRecord] = field(default_factory=dict)
+    given_up: dict[str, str] = field(default_factory=dict)
+
+    def fold(self, news: Iterable[tuple[str, Entry]]) -> None:
+        """Take in what the journals say."""
+        for life, entry in news:
+            self._apply(entry, life)
+
+    def fold_claims(self, claims: Iterable[tuple[str, int, str]]) -> None:
+        """Claims without an entry: their lives ended, or were read, just between both."""
+        for task, number, life in claims:
+            if number not in self.attempts.get(task, {}):
+                self._keep(Attempt(task, number, life))
+
+    @property
+    def zero(self) -> float:
+        """When the first life began; infinite before that."""
+        return min((life.began.at for life in self.lives.values() if life.began), default=float("inf"))
+
+    def of(self, task: str) -> list[Attempt]:
+        """A task's attempts, in order."""
+        return [attempt for _, attempt in sorted(self.attempts.get(task, {}).items())]
+
+    def open_attempts(self) -> list[Attempt]:
+        """Those that have not ended, as far as is known."""
+        every = (attempt for attempts in self.attempts.values() for attempt in attempts.values())
+        return [attempt for attempt in every if attempt.ended is None]
+
+    def next_number(self, task: str) -> int:
+        """Of the attempt that would come next."""
+        return max(self.attempts.get(task, {}), default=0) + 1
+
+    def served(self, task: str) -> float:
+        """Seconds of running that were not lost."""
+        kept = (Result.SUCCEEDED, Result.CHECKPOINTED, Result.PREEMPTED)
+        return sum(a.ended.ran for a in self.of(task) if a.ended and a.ended.result in kept)
+
+    def preemptions(self, task: str) -> int:
+        """How often it has made room for another."""
+        return sum(a.ended is not None and a.ended.result is Result.PREEMPTED for a in self.of(task))
+
+    def saves(self, task: str) -> bool:
+        """Whether it has always saved when it was to make room: what does not would lose its work each time."""
+        return not any(a.stopping and a.stopping.yields and not a.stopping.saves for a in self.of(task))
+
+    def failures(self, task: str) -> list[Ended]:
+        """What counts against its retries."""
+        return [a.ended for a in self.of(task) if a.ended and a.ended.result is Result.FAILED]
+
+    def refusals(self, task: str) -> list[Ended]:
+        """The last attempts, as far as they were refused one after another."""
+        last = list[Ended]()
+        for attempt in reversed(self.of(task)):
+            if not attempt.ended or attempt.ended.result is not Result.REFUSED:
+                break
+            last.append(attempt.ended)
+        return last[::-1]
+
+    def longest_cut(self, task: str) -> float:
+        """Seconds of the longest attempt that a link's end has cut off: it needs more than that."""
+        return max(
+            (a.ended.ran for a in self.of(task) if a.ended and a.ended.result is Result.CUT_OFF), default=0.0
+        )
+
+    def states(self, tasks: Iterable[TaskSpec]) -> dict[str, tuple[TaskState, str]]:
+        """State and reason of each task."""
+        states = {task.name: self._own_state(task) for task in tasks}
+        after = {task.name: task.after for task in tasks}
+        for name in _in_order(after):
+            lost = next((n for n in after[name] if states[n][0] in (TaskState.FAILED, TaskState.SKIPPED)), None)
+            if lost is not None and states[name][0] is TaskState.PENDING:
+                states[name] = TaskState.SKIPPED, f"waits for {lost}, which has {states[lost][0]}"
+        return states
+
+    def _own_state(self, task: TaskSpec) -> tuple[TaskState, str]:
+        attempts = self.of(task.name)
+        if any(a.ended and a.ended.result is Result.SUCCEEDED for a in attempts):
+            return TaskState.SUCCEEDED, ""
+        if any(a.ended is None for a in attempts):
+            return TaskState.RUNNING, ""
+        failures = self.failures(task.name)
+        if len(failures) > task.retries:
+            return TaskState.FAILED, failures[-1].why
+        if task.name in self.given_up:
+            return TaskState.FAILED, self.given_up[task.name]
+        refusals = self.refusals(task.name)
+        if len(refusals) >= MOST_REFUSALS:
+            return TaskState.FAILED, f"refused {len(refusals)} times in a row: {refusals[-1].why}"
+        last = attempts[-1].ended if attempts else None
+        return TaskState.PENDING, last.why if last else ""
+
+    def _keep(self, attempt: Attempt) -> None:
+        self.attempts.setdefault(attempt.task, {})[attempt.number] = attempt
+
+    def _attempt(self, task: str, number: int, life: str) -> Attempt:
+        return self.attempts.get(task, {}).get(number) or Attempt(task, number, life)
+
+    def _life(self, name: str) -> LifeRecord:
+        return self.lives.setdefault(name, LifeRecord(name))
+
+    @singledispatchmethod
+    def _apply(self, entry: object, life: str) -> None:
+        """Remarks change nothing."""
+
+    @_apply.register
+    def _(self, entry: LifeBegan, life: str) -> None:
+        self._life(life).began = entry
+
+    @_apply.register
+    def _(self, entry: PoolSeen, life: str) -> None:
+        self._life(life).pool = entry
+
+    @_apply.register
+    def _(self, entry: NodeAside, life: str) -> None:
+        self._life(life).aside[entry.node] = entry.why
+
+    @_apply.register
+    def _(self, entry: LifeOver, life: str) -> None:
+        self._life(life).over = entry
+
+    @_apply.register
+    def _(self, entry: Starting, life: str) -> None:
+        attempt = self._attempt(entry.task, entry.attempt, life)
+        self._keep(replace(attempt, parts=entry.parts, share=entry.share, start=entry.at))
+
+    @_apply.register
+    def _(self, entry: Started, life: str) -> None:
+        self._keep(replace(self._attempt(entry.task, entry.attempt, life), pid=entry.pid))
+
+    @_apply.register
+    def _(self, entry: Adopted, life: str) -> None:
+        self._keep(replace(self._attempt(entry.task, entry.attempt, life), pid=entry.pid, life=life))
+
+    @_apply.register
+    def _(self, entry: Stopping, life: str) -> None:
+        self._keep(replace(self._attempt(entry.task, entry.attempt, life), stopping=entry))
+
+    @_apply.register
+    def _(self, entry: Ended, life: str) -> None:
+        attempt = self._attempt(entry.task, entry.attempt, life)
+        if attempt.ended is None:
+            self._keep(replace(attempt, ended=entry))
+
+    @_apply.register
+    def _(self, entry: GaveUp, life: str) -> None:
+        self.given_up.setdefault(entry.task, entry.why)
+
+
+def _in_order(after: dict[str, tuple[str, ...]]) -> Iterable[str]:
+    """Each task after those that it waits for."""
+    from graphlib import TopologicalSorter
+
+    return TopologicalSorter(after).static_order()

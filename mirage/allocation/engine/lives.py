@@ -1,0 +1,111 @@
+"""Lives: each run of the agent, who it is, and whether an earlier one still is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.allocation.engine.entries import LifeBegan
+from mirage.allocation.engine.keepers import boot_id, start_ticks
+from mirage.domain.errors import ClusterUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from mirage.allocation.engine.discovery import Allocation
+    from mirage.allocation.engine.journal import StateFolder
+
+
+class Standing(StrEnum):
+    """What has become of a life that has not said that it is over."""
+
+    RUNS = "runs"
+    """It, or something that it started, runs elsewhere; what it holds is its own."""
+    AGENT_DIED = "agent-died"
+    """In this very job, or on this machine: what it started may run on here."""
+    GONE = "gone"
+    """With all that it had started."""
+    UNKNOWN = "unknown"
+
+
+class Jobs(Protocol):
+    """Whether jobs run."""
+
+    def job_runs(self, job: int) -> bool:
+        """Whether anything of it may still run. Raises ``ClusterUnavailable`` where nobody knows."""
+
+
+def begin(
+    engine: str, source: Path, allocation: Allocation, environment: Mapping[str, str], now: float
+) -> LifeBegan:
+    """This process, as the journal knows it. Names sort as lives follow each other."""
+    pid, link = os.getpid(), environment.get("MIRAGE_LINK", "")
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    host, job = socket.gethostname(), allocation.job
+    name = f"{stamp}-{job or re.sub(r'[^A-Za-z0-9-]+', '-', host)}-{pid}"
+    return LifeBegan(
+        at=now,
+        life=name,
+        job=job,
+        restarts=allocation.restarts,
+        link=int(link) if link.isdecimal() else 0,
+        host=host,
+        pid=pid,
+        ticks=start_ticks(pid),
+        boot=boot_id(),
+        engine=engine,
+        source=str(source.resolve()),
+    )
+
+
+def standing_of(life: LifeBegan, own: LifeBegan, jobs: Jobs) -> Standing:
+    """Whether an earlier life still is, as seen from ours."""
+    if life.job and life.job != own.job:
+        return _of_other_job(life.job, jobs)
+    if life.job and life.restarts < own.restarts:
+        return Standing.GONE
+    if life.host != own.host:
+        return Standing.RUNS if life.job else Standing.UNKNOWN
+    if life.boot != own.boot:
+        return Standing.GONE
+    alive = start_ticks(life.pid) == life.ticks and life.ticks != 0
+    return Standing.RUNS if alive else Standing.AGENT_DIED
+
+
+def _of_other_job(job: int, jobs: Jobs) -> Standing:
+    try:
+        return Standing.RUNS if jobs.job_runs(job) else Standing.GONE
+    except ClusterUnavailable:
+        return Standing.UNKNOWN
+
+
+class NoJobs:
+    """Where there is no Slurm to ask."""
+
+    def job_runs(self, job: int) -> bool:
+        """Raises ``ClusterUnavailable``."""
+        raise ClusterUnavailable(f"nobody here knows whether job {job} runs")
+
+
+def lock(folder: StateFolder, life: LifeBegan) -> int:
+    """Be the only agent of this job, or of this machine, in this folder; until the process ends.
+
+    Raises ``ConfigError`` where another one is. Returns the descriptor that holds the lock.
+    """
+    path = folder.path / f"agent-{life.job or life.host}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        problem = (
+            "another `mirage allocation run` works on these tasks here already; see `mirage allocation status`"
+        )
+        raise ConfigError(str(folder.path), problem) from None
+    return descriptor

@@ -1,0 +1,230 @@
+"""One link's run from its beginning to its exit code."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.agent import Agent, Progress
+from mirage.allocation.engine.book import Book
+from mirage.allocation.engine.demands import check_demands, nothing_known, task_table
+from mirage.allocation.engine.discovery import Allocation, read_job, read_machine
+from mirage.allocation.engine.entries import PoolSeen, Remark
+from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
+from mirage.allocation.engine.ledger import Ledger, TaskState
+from mirage.allocation.engine.lives import NoJobs, begin, lock
+from mirage.allocation.engine.processes import ProcessEngine
+from mirage.allocation.engine.situation import Situation
+from mirage.allocation.engine.slurmcommands import SlurmCommands
+from mirage.allocation.engine.sruns import SrunEngine
+from mirage.allocation.engine.status import document, publish
+from mirage.allocation.engine.topology import with_own_islands, with_topology
+from mirage.allocation.engine.world import World
+from mirage.domain.errors import ClusterUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mirage.allocation.engine.lives import Jobs
+    from mirage.allocation.engine.plan import WorkPlan
+    from mirage.allocation.engine.steps import Engine
+    from mirage.allocation.engine.waking import Alarm
+    from mirage.allocation.engine.world import Policy
+
+UNFINISHED = 75
+"""Exit code, that of sysexits' EX_TEMPFAIL: try again later."""
+FAILED = 1
+
+_PUBLISH_EVERY = 15.0
+_ASK_AGAIN = 5.0
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line says."""
+
+    state: Path
+    engine: str
+    """``srun``, ``processes``, or empty: srun within a Slurm job, processes elsewhere."""
+    devices: int | None
+    done_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this link runs, and by what."""
+
+    allocation: Allocation
+    engine: Engine
+    jobs: Jobs
+
+
+def default_state(source: Path, environment: Mapping[str, str]) -> Path:
+    """The chain's own, where it names one.
+
+    Else beside the task file: one folder for each chain, so that its links share it, and nobody else does.
+    """
+    if named := environment.get("MIRAGE_TASKS_STATE"):
+        return Path(named)
+    chain = environment.get("MIRAGE_CHAIN_ID", "")
+    return source.resolve().parent / ".mirage" / (f"{chain}.tasks" if chain else source.stem)
+
+
+def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
+    """What to say where the daemon looks elsewhere for the tasks than where they are kept; else empty."""
+    named = environment.get("MIRAGE_TASKS_STATE")
+    if not named or Path(named).resolve() == state.resolve():
+        return ""
+    return (
+        f"--state is {state}, but the chain was submitted with --tasks-state {named}: the tasks are kept in"
+        f" {state}, and the daemon's page, which reads {named}, does not show them"
+    )
+
+
+def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
+    """The allocation and its engine. Raises ``ConfigError`` and ``ClusterUnavailable``."""
+    job = _own_job(environment)
+    slurm = SlurmCommands(environment)
+    if wishes.engine == "srun" and not job:
+        raise ConfigError("engine", "srun is for within a Slurm job, and there is no SLURM_JOB_ID here")
+    if (wishes.engine or ("srun" if job else "processes")) == "srun":
+        if wishes.devices is not None:
+            raise ConfigError("devices", "within a Slurm job Slurm says which devices there are")
+        found = with_topology(_patiently(lambda: read_job(slurm, job, environment)), slurm)
+        return Place(found, SrunEngine(job, environment), slurm)
+    machine = read_machine(wishes.devices, environment)
+    machine = machine if wishes.devices is not None else with_own_islands(machine)
+    return Place(machine, ProcessEngine(environment), slurm if job else NoJobs())
+
+
+def _own_job(environment: Mapping[str, str]) -> int:
+    """The Slurm job that we are in; 0 outside one."""
+    text = environment.get("SLURM_JOB_ID", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _patiently(ask: Callable[[], Allocation]) -> Allocation:
+    """A controller that is restarted just now is no reason to give a link away."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return ask()
+        except ClusterUnavailable:
+            time.sleep(_ASK_AGAIN)
+    return ask()
+
+
+class Link:
+    """The agent with its loop. Nothing is started before ``run``."""
+
+    def __init__(
+        self,
+        plan: WorkPlan,
+        place: Place,
+        policy: Policy,
+        wishes: Wishes,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises ``ConfigError`` for demands that cannot be met here, and where another agent is at work."""
+        allocation, pool = place.allocation, place.allocation.pool()
+        check_demands(plan, pool, allocation.length)
+        self._plan, self._wishes, self._say, self._clock = plan, wishes, say, clock
+        self._in_chain = bool(environment.get("MIRAGE_CHAIN_ID"))
+        folder = StateFolder(wishes.state)
+        folder.make()
+        life = begin(place.engine.name, plan.source, allocation, environment, clock())
+        self._lock = lock(folder, life)
+        reader, ledger = JournalReader(folder), Ledger()
+        ledger.fold(reader.news())
+        ledger.fold_claims(folder.claimed())
+        journal = JournalWriter(folder, life.life)
+        zero = min(ledger.zero, life.at)
+        situation = Situation(
+            plan, task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds)), zero
+        )
+        world = World(place.engine, folder, journal, reader, clock, place.jobs, say)
+        self.agent = Agent(life, plan, allocation, situation, Book(pool), ledger, policy, world)
+        self.agent.write(life)
+        nodes = {node.name: [(device.index, device.kind) for device in node.devices] for node in allocation.nodes}
+        self.agent.write(PoolSeen(life.at, allocation.end, nodes))
+        self._published = -math.inf
+
+    def run(self, alarm: Alarm) -> int:
+        """Work until there is nothing left to do here; the exit code."""
+        self._greet()
+        while True:
+            while alarm.told:
+                self.agent.make_way(alarm.told.pop(0))
+            progress = self.agent.cycle()
+            self._publish()
+            code = self._leaves(progress)
+            if code is not None:
+                return self._close(progress, code)
+            alarm.wait(self.agent.next_instant() - self._clock())
+
+    def _greet(self) -> None:
+        agent, states = self.agent, self.agent.ledger.states(self._plan.tasks)
+        pool = agent.book.pool
+        over = sum(state.over for state, _ in states.values())
+        limit = "" if agent.allocation.end is None else f", {agent.allocation.end - self._clock():.0f} s left"
+        self._say(
+            f"{len(states)} tasks, {over} of them over; {len(pool.device_node)} devices on"
+            f" {len(pool.node_names)} nodes{limit}; state in {self._wishes.state}"
+        )
+
+    def _leaves(self, progress: Progress) -> int | None:
+        """The exit code where this link has nothing more to do; ``None``: go on.
+
+        In a chain exit code 0 says that the work is done, unless the link was told to make way before, or a file
+        says it instead. So one that can do no more waits for its end where there is no other way to say so.
+        """
+        if progress is Progress.OVER:
+            return 0 if self._in_chain or not self._failed() else FAILED
+        if progress is not Progress.IDLE:
+            return None
+        if not self.agent.has_nodes:
+            return FAILED
+        if not self._in_chain:
+            return UNFINISHED
+        return 0 if self.agent.told or self._wishes.done_file else None
+
+    def _failed(self) -> int:
+        return sum(state in (TaskState.FAILED, TaskState.SKIPPED) for state, _ in self.agent.states.values())
+
+    def _close(self, progress: Progress, code: int) -> int:
+        states = [state for state, _ in self.agent.states.values()]
+        left = sum(not state.over for state in states)
+        why = f"{states.count(TaskState.SUCCEEDED)} tasks succeeded, {self._failed()} failed, {left} are left"
+        if progress is Progress.OVER and self._wishes.done_file is not None:
+            self._touch(self._wishes.done_file)
+        self._say(why)
+        self._publish(at_once=True)
+        self.agent.close(why)
+        os.close(self._lock)
+        return code
+
+    def _touch(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        except OSError as error:
+            raise ConfigError(
+                str(path), f"the file that ends the chain cannot be made: {error.strerror}"
+            ) from error
+
+    def _publish(self, *, at_once: bool = False) -> None:
+        now = self._clock()
+        if not at_once and now - self._published < _PUBLISH_EVERY:
+            return
+        self._published = now
+        tasks = {task.name: task for task in self._plan.tasks}
+        try:
+            publish(self.agent.world.folder.status, document(tasks, self.agent.ledger, now))
+        except OSError as error:
+            self.agent.write(Remark(now, f"the status could not be written: {error}"))

@@ -1,0 +1,87 @@
+"""Slurm's commands, as asked from within a job."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import ClusterUnavailable
+from mirage.slurm.nodetext import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_TIMEOUT = 60.0
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JOB_ID")
+_UNKNOWN = "Invalid job id"
+_ALIVE = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
+
+
+def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a step inherits: without the variables by which the batch script's options would shape it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _KEPT or not name.startswith(("SLURM_", "SLURMD_"))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCommands:
+    """``squeue``, ``scancel``, ``scontrol`` and ``sinfo`` of this job's cluster."""
+
+    environment: Mapping[str, str]
+
+    def ask(self, *argv: str) -> str:
+        """What a command prints. Raises ``ClusterUnavailable`` with its words where it fails."""
+        try:
+            done = subprocess.run(  # noqa: S603 - our own words, and no shell
+                argv,
+                env=own_environment(self.environment) | {"SLURM_TIME_FORMAT": "%s"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ClusterUnavailable(f"{argv[0]}: {error}") from error
+        if done.returncode:
+            words = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise ClusterUnavailable(f"{argv[0]}: exit {done.returncode}: {words}")
+        return done.stdout.decode(errors="replace")
+
+    def job_states(self, job: int) -> list[str]:
+        """A job's state, ``[]`` where Slurm does not know it any more. Raises ``ClusterUnavailable``."""
+        try:
+            return self.ask(
+                "squeue", "--noheader", "--all", f"--jobs={job}", "--states=all", "--format=%T"
+            ).split()
+        except ClusterUnavailable as error:
+            if _UNKNOWN in str(error):
+                return []
+            raise
+
+    def job_runs(self, job: int) -> bool:
+        """Whether anything of a job may still run. Raises ``ClusterUnavailable`` where nobody knows."""
+        return any(state in _ALIVE for state in self.job_states(job))
+
+    def living_steps(self, job: int) -> dict[str, str]:
+        """The job's steps by name: their ids, such as ``17.3``. Raises ``ClusterUnavailable``."""
+        rows = self.ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i|%j").splitlines()
+        return {name.strip(): step.strip() for step, _, name in (row.partition("|") for row in rows)}
+
+    def signal_step(self, step: str, name: str) -> None:
+        """A step that has ended is none that can be signalled; scancel's own verdict is not to be relied upon."""
+        try:
+            self.ask("scancel", f"--signal={name}", step)
+        except ClusterUnavailable:
+            return
+
+    def down_nodes(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Those that Slurm calls down. Raises ``ClusterUnavailable``."""
+        rows = self.ask(
+            "sinfo", "--noheader", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%T"
+        ).splitlines()
+        states = {name.strip(): state.strip() for name, _, state in (row.partition("|") for row in rows)}
+        return tuple(node for node in nodes if node in states and kind_of(states[node]) == "down")

@@ -1,0 +1,177 @@
+"""Steps by ``srun``: the engine within a Slurm job.
+
+Slurm is asked for no devices: ``--overlap`` lets steps share what the job holds, and which of them each one sees
+is said by our own book. Asking Slurm for a number of them would leave to it which ones (a fast link may be cut in
+two), and a step that does not fit would wait and be granted in no order. Uneven shapes go by a list of nodes, one
+for each process, with ``--distribution=arbitrary``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirage.allocation.engine.keepers import Keepers, signal_group
+from mirage.allocation.engine.remains import LISTEN, file_of, read_ending
+from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
+from mirage.allocation.engine.steps import Step
+from mirage.domain.errors import ClusterUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from mirage.allocation.engine.steps import Ending, Launch
+
+# Arguments: folder, number of settings, (node, variable, value) for each, and the command.
+_RANK = (
+    LISTEN
+    + """\
+echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"
+cd -- "$1" || exit 126
+left=$2; shift 2
+while [ "$left" -gt 0 ]; do
+  [ "$1" != "$SLURMD_NODENAME" ] || export "$2=$3"
+  shift 3; left=$((left - 1))
+done
+export MIRAGE_RANKS="$SLURM_NTASKS" MIRAGE_RANK="$SLURM_PROCID" MIRAGE_LOCAL_RANK="$SLURM_LOCALID"
+"$@"
+code=$?
+[ "$code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
+exit "$code"
+"""
+)
+_NODE_FAILURE = re.compile(r"Node failure on ([\w.,\[\]-]+)")
+_TELLING = re.compile(r"(?:srun|slurmstepd[^:]*): (?:error: )?(.+)")
+_NOISE = ("lacks support for cpu binding", "Exited with exit code", "Terminating StepId", "launch/slurm")
+_LONGEST = 300
+
+
+class SrunEngine:
+    """Starts tasks as steps of the job that it runs in."""
+
+    name = "srun"
+
+    def __init__(self, job: int, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(os.environ if environment is None else environment)
+        self._job = job
+        self._slurm = SlurmCommands(self._environment)
+        self._keepers = Keepers()
+        self._nodes: dict[Path, tuple[str, ...]] = {}
+
+    def launch(self, launch: Launch) -> Step:
+        """See ``Engine``."""
+        environment = own_environment(self._environment) | dict(launch.environment)
+        self._nodes[launch.path] = tuple(launch.ranks)
+        argv = [*self._srun(launch), *self._rank(launch)]
+        launch.output.parent.mkdir(parents=True, exist_ok=True)
+        return self._keepers.start(launch, argv, environment, file_of(launch.path, "said"), "/")
+
+    def poll(self, step: Step) -> Ending | None:
+        """See ``Engine``. srun may die alone: a step that lives without it is ended first."""
+        if self._keepers.living(step):
+            return None
+        ending = read_ending(step.path)
+        if ending.code != 0 and self._lives_on(step):
+            return None
+        self._keepers.forget(step)
+        if ending.code == 0 and not ending.heard:
+            return ending
+        said = _read(file_of(step.path, "said"))
+        nodes, outside = self._failed_nodes(step, said), self._job_ends()
+        return replace(ending, said=_telling(said), failed_nodes=nodes, outside=outside)
+
+    def signal(self, step: Step, name: str) -> None:
+        """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""
+        found = self._steps().get(_step_name(step.path))
+        if found is not None:
+            self._slurm.signal_step(found, name)
+        elif name == "KILL" or not file_of(step.path, "began").exists():
+            signal_group(step.pid, "KILL" if name == "KILL" else "TERM")
+
+    def find(self, wanted: Sequence[tuple[str, Path]]) -> dict[str, Step]:
+        """See ``Engine``. Raises ``ClusterUnavailable``: what lives is then not known."""
+        if not wanted:
+            return {}
+        keepers = self._keepers.find(path for _, path in wanted)
+        steps = self._slurm.living_steps(self._job)
+        return {
+            key: Step(key, path, keepers.get(path, 0))
+            for key, path in wanted
+            if path in keepers or _step_name(path) in steps
+        }
+
+    def _srun(self, launch: Launch) -> list[str]:
+        places = [node for node, count in launch.ranks.items() for _ in range(count)]
+        return [
+            "srun", f"--jobid={self._job}", f"--job-name={_step_name(launch.path)}", "--overlap",
+            f"--ntasks={len(places)}", f"--nodelist={','.join(places)}", "--distribution=arbitrary",
+            "--cpu-bind=none", "--mem=0", "--input=none", "--kill-on-bad-exit=1", "--chdir=/",
+            f"--output={str(launch.output).replace('%', '%%')}", "--open-mode=append",
+        ]  # fmt: skip
+
+    def _rank(self, launch: Launch) -> list[str]:
+        settings = [
+            word
+            for node, variables in launch.visible.items()
+            for name, value in variables.items()
+            for word in (node, name, value)
+        ]
+        head = ["/bin/sh", "-c", _RANK, "rank", launch.directory, str(len(settings) // 3)]
+        return [*head, *settings, *launch.command]
+
+    def _lives_on(self, step: Step) -> bool:
+        try:
+            found = self._slurm.living_steps(self._job).get(_step_name(step.path))
+        except ClusterUnavailable:
+            return True
+        if found is not None:
+            self._slurm.signal_step(found, "KILL")
+        return found is not None
+
+    def _steps(self) -> dict[str, str]:
+        try:
+            return self._slurm.living_steps(self._job)
+        except ClusterUnavailable:
+            return {}
+
+    def _job_ends(self) -> str:
+        """Steps die of the job's end before their agent does."""
+        try:
+            states = self._slurm.job_states(self._job)
+        except ClusterUnavailable:
+            return ""
+        return "" if "RUNNING" in states else "its job is being ended"
+
+    def _failed_nodes(self, step: Step, said: str) -> tuple[str, ...]:
+        from mirage.slurm.hostlist import expand
+
+        named = [node for text in _NODE_FAILURE.findall(said) for node in expand(text)]
+        nodes = self._nodes.pop(step.path, ())
+        try:
+            down = self._slurm.down_nodes(nodes) if nodes else ()
+        except ClusterUnavailable:
+            down = ()
+        return tuple(dict.fromkeys((*named, *down)))
+
+
+def _step_name(path: Path) -> str:
+    """Two state folders may serve one job."""
+    folder = hashlib.sha256(os.fsencode(path.parent)).hexdigest()[:6]
+    return f"mirage.{folder}.{path.name}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _telling(said: str) -> str:
+    """The first of srun's words that say something."""
+    lines = (match[1] for match in map(_TELLING.match, said.splitlines()) if match)
+    return next((line for line in lines if not any(noise in line for noise in _NOISE)), "")[:_LONGEST]

@@ -1,0 +1,187 @@
+"""How a run stands, as one document: for ``mirage allocation status`` and for pages."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirage.allocation.engine.journal import JournalReader, StateFolder
+from mirage.allocation.engine.ledger import Ledger, TaskState
+from mirage.allocation.engine.taskfile import read_plan
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirage.allocation.engine.ledger import Attempt
+    from mirage.allocation.engine.plan import TaskSpec
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One attempt on one device."""
+
+    device: str
+    """``node:index``; ``node:`` for a task of processors alone."""
+    task: str
+    attempt: int
+    share: float
+    start: float
+    end: float | None
+
+
+def bars(ledger: Ledger) -> list[Bar]:
+    """Every attempt that was started, on each of its devices, in order of the start."""
+    found = [
+        Bar(
+            f"{node}:{index}",
+            each.task,
+            each.number,
+            each.share,
+            each.start,
+            each.ended.at if each.ended else None,
+        )
+        for attempts in ledger.attempts.values()
+        for each in attempts.values()
+        if each.start is not None
+        for node, indices in (each.parts or {}).items()
+        for index in (map(str, indices) if indices else ("",))
+    ]
+    return sorted(found, key=lambda bar: (bar.start, bar.device))
+
+
+def most_at_once(every: Iterable[Bar]) -> dict[str, float]:
+    """For each device the greatest sum of shares that were held at one instant; above 1 is oversubscribed."""
+    changes: dict[str, list[tuple[float, int, float]]] = {}
+    for bar in every:
+        if bar.device.endswith(":"):
+            continue
+        steps = changes.setdefault(bar.device, [])
+        steps.append((bar.start, 1, bar.share))
+        if bar.end is not None:
+            steps.append((bar.end, 0, -bar.share))
+    return {device: _peak(steps) for device, steps in changes.items()}
+
+
+def _peak(steps: list[tuple[float, int, float]]) -> float:
+    held = peak = 0.0
+    for _, _, change in sorted(steps):
+        held += change
+        peak = max(peak, held)
+    return peak
+
+
+def document(tasks: Mapping[str, TaskSpec] | None, ledger: Ledger, now: float) -> Document:
+    """The status. ``tasks``: the plan's where it is at hand; without it only what was tried is known."""
+    names = list(tasks) if tasks else list(ledger.attempts)
+    states = ledger.states(tasks.values()) if tasks else {}
+    rows = [_task(name, ledger, states.get(name), tasks) for name in names]
+    return {
+        "version": 1,
+        "time": now,
+        "began": None if ledger.zero == float("inf") else ledger.zero,
+        "counts": {state.value: sum(row["state"] == state.value for row in rows) for state in TaskState},
+        "over": bool(rows) and all(TaskState(row["state"]).over for row in rows),
+        "links": [_life(name, ledger) for name in sorted(ledger.lives)],
+        "tasks": rows,
+        "lanes": _lanes(bars(ledger)),
+    }
+
+
+def read_status(folder: Path, now: float) -> Document:
+    """The status, from the journals alone: it also holds where no agent runs any more.
+
+    Raises ``ConfigError`` where there is no journal.
+    """
+    state, ledger = StateFolder(folder), Ledger()
+    if not state.journals.is_dir():
+        raise ConfigError(
+            str(folder), "holds no journal of tasks; name the folder that `mirage allocation run` named"
+        )
+    ledger.fold(JournalReader(state).news())
+    return document(_plan_of(ledger), ledger, now)
+
+
+def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
+    """The tasks of the file that the last life was given, where it can be read as it is now."""
+    sources = [life.began.source for _, life in sorted(ledger.lives.items()) if life.began]
+    try:
+        return {task.name: task for task in read_plan(Path(sources[-1])).tasks} if sources else None
+    except ConfigError:
+        return None
+
+
+def publish(path: Path, content: Document) -> None:
+    """Replace the document as a whole: readers see the old one or the new one. Raises ``OSError``."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _task(
+    name: str, ledger: Ledger, known: tuple[TaskState, str] | None, tasks: Mapping[str, TaskSpec] | None
+) -> Document:
+    attempts = ledger.of(name)
+    last = attempts[-1] if attempts else None
+    state, why = known or _guessed(last)
+    return {
+        "id": name,
+        "state": state.value,
+        "why": why,
+        "attempts": len(attempts),
+        "devices": tasks[name].devices if tasks else None,
+        "where": {} if last is None or state is TaskState.PENDING else last.parts or {},
+        "link": last.life if last else None,
+        "start": last.start if last else None,
+        "end": last.ended.at if last and last.ended else None,
+        "served": ledger.served(name),
+        "preempted": ledger.preemptions(name),
+        "saving": bool(last and last.stopping and last.stopping.saves and not last.ended),
+        "stopping": last.stopping.why if last and last.stopping and not last.ended else None,
+    }
+
+
+def _guessed(last: Attempt | None) -> tuple[TaskState, str]:
+    """Without the plan nobody knows what is to be tried again."""
+    if last is None or last.ended is None:
+        return (TaskState.RUNNING if last else TaskState.PENDING), ""
+    return (TaskState.SUCCEEDED if last.ended.result == "succeeded" else TaskState.PENDING), last.ended.why
+
+
+def _life(name: str, ledger: Ledger) -> Document:
+    record = ledger.lives[name]
+    began, pool = record.began, record.pool
+    return {
+        "life": name,
+        "link": began.link if began else None,
+        "job": began.job if began else None,
+        "host": began.host if began else None,
+        "engine": began.engine if began else None,
+        "began": began.at if began else None,
+        "limit": pool.end if pool else None,
+        "over": record.over.at if record.over else None,
+        "why": record.over.why if record.over else None,
+        "nodes": {node: [list(device) for device in devices] for node, devices in pool.nodes.items()}
+        if pool
+        else {},
+        "aside": record.aside,
+    }
+
+
+def _lanes(every: Iterable[Bar]) -> Document:
+    lanes: Document = {}
+    for bar in every:
+        content = {
+            "task": bar.task,
+            "attempt": bar.attempt,
+            "share": bar.share,
+            "start": bar.start,
+            "end": bar.end,
+        }
+        lanes.setdefault(bar.device, []).append(content)
+    return dict(sorted(lanes.items()))

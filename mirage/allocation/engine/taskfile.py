@@ -1,0 +1,261 @@
+"""Reads a task file: TOML, one ``[[task]]`` for each, ``[defaults]`` for what they share.
+
+Every mistake is named at once, each with its line, task and key, before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import tomllib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles, repeated
+from mirage.allocation.engine.tasklines import DEFAULTS, TABLE, Places, find_places
+from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.slurm.duration import parse_human
+from mirage.slurm.tres import memory_mb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SHOWN = 40
+
+
+def _seconds(value: object) -> object:
+    """``"2h"`` as seconds; numbers are seconds already."""
+    return float(_spelt(value, parse_human)) if isinstance(value, str) else value
+
+
+def _megabytes(value: object) -> object:
+    return _spelt(value, memory_mb) if isinstance(value, str) else value
+
+
+def _spelt(text: str, read: Callable[[str], int]) -> int:
+    """pydantic collects ``ValueError`` alone."""
+    try:
+        return read(text)
+    except BadSpelling as error:
+        raise ValueError(str(error)) from None
+
+
+def _signal(value: object) -> object:
+    name = str(value).upper().removeprefix("SIG")
+    if f"SIG{name}" not in signal.Signals.__members__ or name in ("KILL", "STOP"):
+        raise ValueError(f"{value!r} is no signal that a task can obey, such as USR1 or TERM")
+    return name
+
+
+def _plain(value: object) -> object:
+    """Text without the character that no command line can hold."""
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("holds a NUL character")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+Megabytes = Annotated[int, BeforeValidator(_megabytes), Field(ge=0, lt=1 << 40)]
+Text = Annotated[str, BeforeValidator(_plain)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class CheckpointEntry(_Strict):
+    """``checkpoint`` of a task."""
+
+    signal: Annotated[str, BeforeValidator(_signal)] = "USR1"
+    grace: Duration = 120.0
+    restart: Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)] = 60.0
+
+
+class TaskEntry(_Strict):
+    """One ``[[task]]``."""
+
+    id: Annotated[str, Field(pattern=f"^{_NAME}$")]
+    command: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)] | None = None
+    script: Text | None = None
+    devices: Annotated[int, Field(ge=0, le=1 << 16)] = 1
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    kinds: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    max_nodes: Annotated[int, Field(ge=1)] = 1
+    ranks: Annotated[Ranks, Field(strict=False)] = Ranks.NODE
+    cpus: Annotated[int, Field(ge=0, lt=1 << 31)] = 1
+    memory: Megabytes = 0
+    expected: Duration | None = None
+    time_limit: Duration | None = None
+    deadline: datetime | Duration | None = None
+    model: str = ""
+    tenant: str = ""
+    after: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    retries: Annotated[int, Field(ge=0, le=1000)] = 0
+    checkpoint: CheckpointEntry | None = None
+    environment: dict[str, Text] = {}
+    directory: Text = "."
+    output: Text = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TaskEntry:
+        if (self.command is None) == (self.script is None):
+            raise ValueError("give either command = [...] or script = '...'")
+        if self.share < 1 and self.devices != 1:
+            raise ValueError(f"share = {self.share:g} is for tasks of one device, this one has {self.devices}")
+        if wrong := [name for name in self.environment if not _VARIABLE.fullmatch(name)]:
+            raise ValueError(f"environment: {wrong[0]!r} is no name of a variable")
+        if self.id in self.after:
+            raise ValueError("after: it waits for itself")
+        return self
+
+
+def read_plan(path: Path) -> WorkPlan:
+    """The tasks of a file. Raises ``ConfigError`` with every mistake in it."""
+    text = _text(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), f"is not TOML: {error}") from error
+    places = find_places(text)
+    tables, mistakes = _tables(document)
+    entries: list[TaskEntry | None] = []
+    for number, table in enumerate(tables):
+        entry, found = _read(table, number, document.get(DEFAULTS, {}), places)
+        entries.append(entry)
+        mistakes += found
+    mistakes += _among(entries, tables, places)
+    if mistakes:
+        raise ConfigError(str(path), _summary(mistakes))
+    return WorkPlan(path, tuple(_spec(entry, path) for entry in entries if entry))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise ConfigError(str(path), f"cannot be read: {reason}") from error
+
+
+def _tables(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    mistakes = [
+        f"[{name}] is not known: there are [[{TABLE}]] and [{DEFAULTS}]"
+        for name in document
+        if name not in (TABLE, DEFAULTS)
+    ]
+    tables = document.get(TABLE, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return [], [*mistakes, f"each task begins with [[{TABLE}]], in double brackets"]
+    if not isinstance(document.get(DEFAULTS, {}), dict):
+        return [], [*mistakes, f"[{DEFAULTS}] is a table"]
+    if not tables:
+        mistakes.append(f"has no [[{TABLE}]]")
+    return tables, mistakes
+
+
+def _read(
+    table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places
+) -> tuple[TaskEntry | None, list[str]]:
+    both = {"command", "script"}
+    inherited = {key: value for key, value in defaults.items() if not (key in both and both & table.keys())}
+    merged = inherited | table
+    if isinstance(defaults.get("environment"), dict) and isinstance(table.get("environment"), dict):
+        merged["environment"] = defaults["environment"] | table["environment"]
+    try:
+        return TaskEntry.model_validate(merged), []
+    except ValidationError as error:
+        return None, [_mistake(fault, table, number, defaults, places) for fault in error.errors()]
+
+
+def _mistake(fault: Any, table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places) -> str:
+    location = [str(part) for part in fault["loc"] if not str(part).startswith("function-")]
+    key = location[0] if location else ""
+    where = f"{_named(table, number)}{f', {key}' if key else ''}"
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    if fault["type"] == "extra_forbidden":
+        said = f"is no key of a task; there are {', '.join(TaskEntry.model_fields)}"
+    if key in defaults and key not in table:
+        return f"line {places.defaults.of(key)}: {where}: {said}"
+    return _at(where, places.tasks, number, said, key)
+
+
+def _at(where: str, tasks: list[Any], number: int, said: str, key: str = "") -> str:
+    """The file's own order of tables gives the line; inline arrays of tasks have none."""
+    line = f"line {tasks[number].of(key)}: " if number < len(tasks) else ""
+    return f"{line}{where}: {said}"
+
+
+def _named(table: dict[str, Any], number: int) -> str:
+    return f"task {table['id']!r}" if isinstance(table.get("id"), str) else f"task number {number + 1}"
+
+
+def _among(entries: list[TaskEntry | None], tables: list[dict[str, Any]], places: Places) -> list[str]:
+    """Mistakes that only all tasks together show."""
+    names = [str(table.get("id", f"#{number}")) for number, table in enumerate(tables)]
+    mistakes = [
+        _at(f"task {names[at]!r}, id", places.tasks, at, "another task before has this id", "id")
+        for at in repeated(names)
+    ]
+    known = set(names)
+    for number, entry in enumerate(entries):
+        for name in entry.after if entry else ():
+            if name not in known:
+                where = f"task {names[number]!r}, after"
+                mistakes.append(_at(where, places.tasks, number, f"there is no task {name!r}", "after"))
+    return mistakes + _cycles(entries, names, places)
+
+
+def _cycles(entries: Iterable[TaskEntry | None], names: list[str], places: Places) -> list[str]:
+    after = {entry.id: entry.after for entry in entries if entry}
+    return [
+        _at(
+            f"task {ring[0]!r}, after", places.tasks, names.index(ring[0]),
+            f"tasks wait for each other: {' -> '.join((*ring, ring[0]))}", "after",
+        )
+        for ring in find_cycles(after)
+        if len(ring) > 1
+    ]  # fmt: skip
+
+
+def _summary(mistakes: list[str]) -> str:
+    shown = mistakes[:_MOST_SHOWN]
+    if len(mistakes) > len(shown):
+        shown.append(f"and {len(mistakes) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{len(mistakes)} mistakes\n  " + "\n  ".join(shown)
+
+
+def _spec(entry: TaskEntry, path: Path) -> TaskSpec:
+    folder = path.resolve().parent
+    relative = not isinstance(entry.deadline, datetime)
+    return TaskSpec(
+        name=entry.id,
+        command=entry.command or ("/bin/sh", "-c", entry.script or ""),
+        devices=entry.devices,
+        share=entry.share,
+        kinds=entry.kinds,
+        max_nodes=entry.max_nodes,
+        ranks=entry.ranks,
+        cpus=entry.cpus,
+        memory_mb=entry.memory,
+        expected=entry.expected,
+        time_limit=entry.time_limit,
+        deadline=_epoch(entry.deadline) if isinstance(entry.deadline, datetime) else entry.deadline,
+        deadline_relative=relative,
+        model=entry.model,
+        tenant=entry.tenant,
+        after=tuple(dict.fromkeys(entry.after)),
+        retries=entry.retries,
+        checkpoint=Checkpoint(**entry.checkpoint.model_dump()) if entry.checkpoint else None,
+        environment=dict(entry.environment),
+        directory=str(folder / entry.directory),
+        output=str(folder / entry.output) if entry.output else "",
+    )
+
+
+def _epoch(instant: datetime) -> float:
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()

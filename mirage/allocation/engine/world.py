@@ -1,0 +1,74 @@
+"""What the agent is given of the outside, and what it keeps of each step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.allocation.ddl.dispatch import Moves
+    from mirage.allocation.engine.entries import Stopping
+    from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
+    from mirage.allocation.engine.lives import Jobs
+    from mirage.allocation.engine.steps import Engine, Step
+    from mirage.domain.pool import PoolView
+
+
+class Decide(Protocol):
+    """The policy: who starts where now."""
+
+    def __call__(self, view: PoolView) -> Moves:
+        """See ``mirage.allocation.ddl.dispatch``."""
+
+
+@dataclass(slots=True)
+class Running:
+    """An attempt of this life's."""
+
+    row: int
+    attempt: int
+    step: Step
+    start: float
+    nodes: tuple[str, ...]
+    stopping: Stopping | None = None
+    kill_at: float = math.inf
+    kills: int = 0
+    """How often it was killed; what is still there after that may stay for good."""
+    adopted: bool = False
+    """An earlier agent has started it."""
+
+    @property
+    def leaves(self) -> bool:
+        """What it holds will soon be free."""
+        return self.stopping is not None and self.kills < 2
+
+    @property
+    def yields(self) -> bool:
+        """It makes room for another task, and will wait again."""
+        return self.leaves and self.stopping is not None and self.stopping.yields
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that the agent has of the outside."""
+
+    engine: Engine
+    folder: StateFolder
+    journal: JournalWriter
+    reader: JournalReader
+    clock: Callable[[], float]
+    jobs: Jobs
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How this run is run."""
+
+    decide: Decide
+    preempt: bool = False
+    quantum: float = math.inf
+    """Seconds after which it is decided anew while anything waits, though nothing has happened."""

@@ -1,0 +1,66 @@
+"""What the agent within a link publishes of its tasks (``mirage.allocation.engine.status``), within bounds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, StringConstraints
+
+_LAST = 10_000_000_000
+
+Name = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[str, StringConstraints(max_length=10_000)]
+Instant = Annotated[float, Field(ge=0, le=_LAST, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class State(StrEnum):
+    """Of a task."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Life(BaseModel):
+    """One run of the agent."""
+
+    job: Count | None
+    began: Instant | None
+    nodes: dict[Name, list[tuple[Count, Name]]]
+    """Index and kind of each accelerator that it may use."""
+
+
+class Task(BaseModel):
+    """One task."""
+
+    id: Name
+    state: State
+    why: Text
+    attempts: Count
+
+
+class Attempt(BaseModel):
+    """One try at a task on one device."""
+
+    task: Name
+    attempt: Count
+    share: Share
+    start: Instant
+    end: Instant | None
+
+
+class TaskStatus(BaseModel):
+    """All of it; what is not named here is passed over."""
+
+    version: Literal[1]
+    time: Instant
+    over: bool
+    links: Annotated[list[Life], Field(max_length=10_000)]
+    tasks: Annotated[list[Task], Field(max_length=50_000)]
+    lanes: Annotated[dict[Name, list[Attempt]], Field(max_length=10_000)]
+    """By ``node:index``; ``node:`` for tasks of processors alone."""

@@ -1,0 +1,163 @@
+"""How fast the simulated pool is: whole runs, one decision, a copy; Muri's simulator beside it if it is there.
+
+CPU seconds of this process, the fastest of several repetitions; the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.dispatch import dispatch
+from mirage.allocation.ddl.formats.muri import read_muri
+from mirage.allocation.ddl.formats.pools import parse_pool
+from mirage.allocation.ddl.formats.table import task_table
+from mirage.allocation.ddl.generator import Arrival, Mix, ModelClass, draw_tasks
+from mirage.allocation.ddl.placers.compiled import CompiledPlacer
+from mirage.allocation.ddl.registry import ordering
+from mirage.allocation.ddl.scores import LinearScores
+from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.speeds import even_speeds
+from mirage.bench.muri import run_muri, trace_path
+from mirage.bench.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from mirage.domain.pool import Pool, PoolView
+    from mirage.domain.task import TaskTable
+    from mirage.ports import Ordering
+
+TRACE = "trace1"
+POOL = "8x8"
+PENDING = 200
+LARGE_POOL = "64x4"
+
+
+class LeastService:
+    """The least remaining device-time first (SRSF), as Muri's ``shortest-gpu``."""
+
+    name = "srsf"
+
+    def static_scores(self, tasks: TaskTable) -> None:
+        """They change as tasks run."""
+
+    def linear_scores(self, tasks: TaskTable) -> LinearScores:
+        """Remaining x devices."""
+        none = np.zeros(len(tasks))
+        return LinearScores(none, tasks.devices.astype(np.float64), none)
+
+    def score(self, view: PoolView) -> NDArray[np.float64]:
+        """Remaining x devices."""
+        return np.asarray(view.remaining * view.tasks.devices)[view.pending]
+
+
+def measure_allocation(traces: Path, muri: Path | None, say: Callable[[str], None]) -> tuple[Section, ...]:
+    """Every section. ``muri``: the folder of Muri's simulator, if it is to be run beside ours."""
+    say("compiling, or reading the compiled kernel")
+    title, tasks, pool = _tasks(traces, muri)
+    whole, mean_jct = _whole_runs(tasks, pool)
+    sections = [Section(f"whole runs: {title}, {len(tasks):,} tasks on {POOL} devices", whole)]
+    if muri is not None:
+        say("Muri's simulator")
+        sections.append(_beside_muri(muri, _seconds(tasks, pool, LeastService(), preempt=True), mean_jct))
+    say("one decision")
+    sections.append(_decisions())
+    return tuple(sections)
+
+
+def _tasks(traces: Path, muri: Path | None) -> tuple[str, TaskTable, Pool]:
+    """Muri's trace 1 from its folder or beside the published traces; else as many tasks from the generator."""
+    pool = parse_pool(POOL)
+    path = trace_path(muri, TRACE) if muri else traces.parent / "yardsticks" / "muri" / f"{TRACE}.csv"
+    if path.exists():
+        return f"Muri's {TRACE}", read_muri(path, pool).tasks, pool
+    sizes = ModelClass("", 1.0, (1, 2, 4, 8), (0.7, 0.1, 0.1, 0.1))
+    mix = Mix((sizes,), count=1500, arrival=Arrival.POISSON, load=1.5, restart_s=10.0)
+    return "generated", draw_tasks(mix, np.random.default_rng(1), len(pool.device_node)), pool
+
+
+def _whole_runs(tasks: TaskTable, pool: Pool) -> tuple[tuple[tuple[str, str], ...], float]:
+    rows, mean_jct = [], 0.0
+    for policy, preempt in ((ordering("fifo"), False), (ordering("sjf"), False), (LeastService(), True)):
+        seconds = _seconds(tasks, pool, policy, preempt=preempt)
+        found = _new_pool(tasks, pool, preempt).play(policy, CompiledPlacer("best-fit")).figures
+        events = 2 * (len(tasks) + found.preemptions)
+        named = f"{policy.name}{' with preemption' if preempt else ''}, best-fit"
+        rows.append((named, f"{seconds * 1e3:,.1f} ms, {events / seconds:,.0f} events/s"))
+        mean_jct = found.mean_jct
+    base = _new_pool(tasks, pool, preempt=False)
+    rows.append(("a copy of the pool", f"{_fastest(base.copy, 20) * 1e6:,.0f} us"))
+    return tuple(rows), mean_jct
+
+
+def _seconds(tasks: TaskTable, pool: Pool, policy: Ordering, *, preempt: bool) -> float:
+    base, placer = _new_pool(tasks, pool, preempt), CompiledPlacer("best-fit")
+    return _fastest(lambda: base.copy().play(policy, placer), 7)
+
+
+def _new_pool(tasks: TaskTable, pool: Pool, preempt: bool) -> SimulatedPool:
+    return SimulatedPool(tasks, pool, even_speeds(tasks, pool), Rules(preempt=preempt))
+
+
+def _beside_muri(simulator: Path, seconds: float, mean_jct: float) -> Section:
+    peer = run_muri(simulator, TRACE)
+    return Section(
+        f"shortest remaining service first, with preemption: {TRACE}, CPU seconds",
+        (
+            ("Muri's simulator", f"{peer.cpu_seconds:,.2f} s, mean completion {peer.mean_jct:,.0f} s"),
+            ("this simulator", f"{seconds:,.4f} s, mean completion {mean_jct:,.0f} s"),
+            ("as many times faster", f"{peer.cpu_seconds / seconds:,.0f}"),
+        ),
+    )
+
+
+def _decisions() -> Section:
+    """One decision among many pending tasks on a large pool, half of which is taken."""
+    pool = parse_pool(LARGE_POOL)
+    rng = np.random.default_rng(2)
+    count = PENDING + len(pool.device_node) // 4
+    devices = np.where(np.arange(count) < count - PENDING, 2, rng.choice((1, 2, 4), count)).astype(np.int64)
+    tasks = task_table(
+        tuple(f"t{row}" for row in range(count)),
+        submit=[0.0 if row < count - PENDING else 1.0 for row in range(count)],
+        devices=devices,
+        work=rng.uniform(3600.0, 7200.0, count),
+        restart=10.0,
+    )
+    rows = []
+    for name, preempt in (("sjf, best-fit", False), ("sjf with preemption, best-fit", True)):
+        world = _new_pool(tasks, pool, preempt)
+        _start_first(world)
+        decide = partial(
+            dispatch, world.view(), ordering("sjf"), CompiledPlacer("best-fit"), Rules(preempt=preempt)
+        )
+        rows.append((name, f"{_fastest(decide, 20) * 1e3:,.2f} ms"))
+    return Section(
+        f"one decision: {PENDING} pending tasks, a pool of {LARGE_POOL} devices, half of it taken", tuple(rows)
+    )
+
+
+def _start_first(world: SimulatedPool) -> None:
+    """Start what is there at first; go on to when the others have come."""
+    world.advance()
+    for placement in dispatch(world.view(), ordering("fifo"), CompiledPlacer("first-fit"), Rules()).starts:
+        world.start(placement)
+    world.advance()
+
+
+def _fastest(work: Callable[[], object], repetitions: int) -> float:
+    """CPU seconds of the fastest repetition, after one that is not counted."""
+    work()
+    times = []
+    for _ in range(repetitions):
+        begun = time.process_time()
+        work()
+        times.append(time.process_time() - begun)
+    return min(times)

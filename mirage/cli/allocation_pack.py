@@ -1,0 +1,86 @@
+"""``mirage allocation pack``: how full placers make a pool, by the protocol of the FGD paper."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirage.cli.allocation_replay import Seeds, Workers
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mirage.allocation.ddl.packing import Packed
+
+Nodes = Annotated[Path, typer.Option(metavar="CSV", help="The nodes, as openb has them.")]
+Pods = Annotated[Path, typer.Option(metavar="CSV", help="The tasks, as openb has them.")]
+Placers = Annotated[str, typer.Option("--placer", metavar="NAMES", help="Who runs where; commas between several.")]
+FillTo = Annotated[
+    int, typer.Option("--fill", min=1, max=1000, help="Tasks are added until they ask for so many per cent.")
+]
+JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
+
+
+def pack_command(
+    *,
+    nodes: Nodes,
+    pods: Pods,
+    placers: Placers = "best-fit,fgd,foresight",
+    seeds: Seeds = "42-51",
+    fill: FillTo = 130,
+    workers: Workers = 0,
+    json_out: JsonOut = "",
+) -> None:
+    """Fill a pool with tasks that never end: how much of it is allocated when so much has been asked for.
+
+    Tasks and nodes come in random order, the same for every placer. Figures are means over the seeds.
+    """
+    from rich.console import Console
+
+    from mirage.allocation.ddl.formats.openb import read_openb
+    from mirage.allocation.ddl.packing import document, pack_all
+    from mirage.allocation.ddl.registry import placer
+    from mirage.cli.allocation_replay import parse_seeds
+    from mirage.cli.arguments import check_writable
+
+    check_writable("--json", json_out)
+    names = [name.strip() for name in placers.split(",")]
+    for name in names:
+        placer(name)
+    trace = read_openb(pods, nodes)
+    packed = pack_all(trace.tasks, trace.pool, names, parse_seeds(seeds), fill, workers or os.cpu_count() or 1)
+    if json_out:
+        text = json.dumps(document(packed, fill), indent=1)
+        typer.echo(text) if json_out == "-" else Path(json_out).write_text(text + "\n", encoding="utf-8")
+    if json_out != "-":
+        Console().print(_table(packed, fill))
+
+
+def _table(packed: tuple[Packed, ...], fill: int) -> Table:
+    """A row for each placer, a column for each mark."""
+    from rich.table import Table
+
+    from mirage.allocation.ddl.packing import marks_to, summarise
+
+    several = len({one.seed for one in packed}) > 1
+    table = Table(
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+        title="Devices allocated (%) when so much has been asked for",
+        title_justify="left",
+    )
+    table.add_column("placer", no_wrap=True)
+    for mark in marks_to(fill):
+        table.add_column(f"{mark} %", justify="right", no_wrap=True)
+    for name, fills in summarise(packed, fill).items():
+        cells = [
+            f"{one.mean:.2f}\n\N{PLUS-MINUS SIGN} {one.spread:.2f}" if several else f"{one.mean:.2f}"
+            for one in fills
+        ]
+        table.add_row(name, *cells)
+    return table

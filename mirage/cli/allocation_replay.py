@@ -1,0 +1,214 @@
+"""``mirage allocation replay``: who would have run when and where, by orderings and placers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from mirage.allocation.ddl.replay import Compared, Pair, TaskReplay
+
+_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_MOST_SEEDS = 10_000
+
+Trace = Annotated[str, typer.Argument(metavar="TRACE", help="A task trace, or the mix of a set to be drawn.")]
+Format = Annotated[
+    str, typer.Option("--format", help="muri, openb, jobs (Philly's and Helios's parquet), deepshare or mix.")
+]
+PoolText = Annotated[
+    str,
+    typer.Option(
+        "--pool", metavar="POOL", help="NODESxDEVICES[:KIND][@DOLLARS],... or, for openb, the file of its nodes."
+    ),
+]
+OrderingName = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
+PlacerName = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
+Compare = Annotated[
+    str,
+    typer.Option(metavar="PAIRS", help="Pairs side by side instead, commas between: fifo+first-fit,sjf+best-fit."),
+]
+Speeds = Annotated[
+    str,
+    typer.Option(
+        metavar="TABLE",
+        help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE. Without: as fast anywhere.",
+    ),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes the first task that does not fit.")]
+Preempt = Annotated[bool, typer.Option("--preempt", help="Tasks with a checkpoint may be stopped for others.")]
+Move = Annotated[bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, to make room.")]
+Quantum = Annotated[
+    float, typer.Option(min=0.0, help="Seconds after which it is decided anew; 0: only at arrivals and ends.")
+]
+Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
+MarkdownOut = Annotated[
+    str, typer.Option("--markdown", metavar="OUT", help="Write the table in Markdown; - is stdout.")
+]
+HtmlOut = Annotated[
+    str, typer.Option("--html", metavar="OUT", help="Write a report with lanes of all devices as one HTML file.")
+]
+
+
+def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    trace: Trace,
+    *,
+    format_name: Format,
+    pool: PoolText,
+    ordering: OrderingName = "sjf",
+    placer: PlacerName = "best-fit",
+    compare: Compare = "",
+    speeds: Speeds = "",
+    strict: Strict = False,
+    preempt: Preempt = False,
+    move: Move = False,
+    quantum: Quantum = 0.0,
+    seeds: Seeds = "0",
+    workers: Workers = 0,
+    json_out: JsonOut = "",
+    markdown_out: MarkdownOut = "",
+    html_out: HtmlOut = "",
+) -> None:
+    """Replay tasks inside a pool: completion times, makespan, fee and fairness of one policy or of several.
+
+    All pairs see the same tasks. Figures are means over the seeds, with their standard deviations.
+    """
+    from rich.console import Console
+
+    from mirage.allocation.ddl.dispatch import Rules
+    from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource
+    from mirage.allocation.ddl.replay import TaskReplay
+    from mirage.cli.arguments import check_writable, parse_choice
+
+    source = TaskSource(trace, parse_choice(TaskFormat, format_name, "--format"), pool, speeds)
+    for option, name in (("--json", json_out), ("--markdown", markdown_out), ("--html", html_out)):
+        check_writable(option, name)
+    rules = Rules(strict=strict, preempt=preempt, move=move, quantum=quantum or float("inf"))
+    pairs = _pairs(compare or f"{ordering}+{placer}")
+    compared = _play(TaskReplay(source, pairs, rules, parse_seeds(seeds)), workers or os.cpu_count() or 1)
+    _write_files(compared, json_out, markdown_out, html_out)
+    if "-" not in {json_out, markdown_out}:
+        _show(Console(), compared)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``0-9`` or ``1,5,7-9``; raises ``ConfigError``."""
+    from mirage.domain.errors import ConfigError
+
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = _SEEDS.fullmatch(part.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if last < first or last - first >= _MOST_SEEDS:
+            raise ConfigError("--seeds", f"{part.strip()!r} is neither a number nor a range such as 0-9")
+        seeds += range(first, last + 1)
+    return tuple(seeds)
+
+
+def _pairs(text: str) -> tuple[Pair, ...]:
+    from mirage.allocation.ddl.replay import parse_pair
+
+    return tuple(parse_pair(part) for part in text.split(","))
+
+
+def _play(replay: TaskReplay, workers: int) -> Compared:
+    from mirage.allocation.ddl.replay import play_all
+
+    with _progress() as advance:
+        return play_all(replay, workers, advance)
+
+
+def _write_files(compared: Compared, json_out: str, markdown_out: str, html_out: str) -> None:
+    from mirage.allocation.ddl.comparison import document, markdown
+
+    if json_out:
+        _write(json_out, json.dumps(document(compared), indent=1) + "\n")
+    if markdown_out:
+        _write(markdown_out, markdown(compared))
+    if html_out:
+        from mirage.replay.taskpage import write_task_page
+
+        write_task_page(Path(html_out), compared)
+
+
+def _write(name: str, text: str) -> None:
+    if name == "-":
+        typer.echo(text, nl=False)
+    else:
+        Path(name).write_text(text, encoding="utf-8")
+
+
+def _show(console: Console, compared: Compared) -> None:
+    from mirage.allocation.ddl.comparison import describe
+
+    table = _table(compared)
+    fits = console.measure(table, options=console.options.update(width=10_000)).minimum <= console.width
+    console.print(describe(compared), markup=False, highlight=False)
+    console.print(table if fits else _turned(compared))
+
+
+def _table(compared: Compared) -> Table:
+    """A row for each pair."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from mirage.allocation.ddl.comparison import COLUMNS, lines
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("pair", no_wrap=True)
+    for heading in (*(column.heading.replace(", ", "\n") for column in COLUMNS), "JCT vs\nfirst"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in lines(compared):
+        cells = (Text(_stacked(cell.mean, cell.spread), "bold" * cell.best) for cell in line.cells)
+        table.add_row(Text(line.pair.name), *cells, _stacked(line.change, line.change_spread))
+    return table
+
+
+def _turned(compared: Compared) -> Table:
+    """A row for each figure: for narrow terminals."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from mirage.allocation.ddl.comparison import COLUMNS, lines
+
+    rows = lines(compared)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    for line in rows:
+        table.add_column(f"{line.pair.ordering}\n{line.pair.placer}", justify="right", overflow="fold")
+    for i, column in enumerate(COLUMNS):
+        cells = [line.cells[i] for line in rows]
+        table.add_row(
+            column.heading, *(Text(_stacked(cell.mean, cell.spread), "bold" * cell.best) for cell in cells)
+        )
+    table.add_row("JCT against the first", *(_stacked(line.change, line.change_spread) for line in rows))
+    return table
+
+
+def _stacked(value: str, spread: str) -> str:
+    return f"{value}\n\N{PLUS-MINUS SIGN} {spread}" if spread else value
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, one step for each run; nothing where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("runs", total=None)
+        yield lambda total: bar.update(task, total=total, advance=1)

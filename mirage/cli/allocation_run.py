@@ -1,0 +1,147 @@
+"""``mirage allocation run``, ``check`` and ``status``: tasks within a link, carried from link to link."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirage.cli.asking import AsJson
+
+if TYPE_CHECKING:
+    from mirage.allocation.engine.world import Policy
+
+Tasks = Annotated[
+    Path, typer.Argument(metavar="TASKS.toml", help="The task file; docs/allocation.md has its keys.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The folder of the journal; beside the task file, one for each chain."),
+]
+EngineName = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="srun (within a Slurm job), or processes (on this machine)."),
+]
+Devices = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Accelerators of this machine, where nvidia-smi is not to be asked."),
+]
+Order = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
+Place = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes a task that does not fit.")]
+Preempt = Annotated[
+    bool, typer.Option("--preempt", help="Tasks with a checkpoint make room for those before them.")
+]
+Move = Annotated[
+    bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, where that makes room.")
+]
+Quantum = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.0, help="While tasks wait, decide anew so often; 0: only when something happens."
+    ),
+]
+DoneFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Made when every task has ended: the chain's --done-file."),
+]
+
+
+def run_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    tasks: Tasks,
+    *,
+    state: State = None,
+    engine: EngineName = "",
+    devices: Devices = None,
+    ordering: Order = "fifo",
+    placer: Place = "best-fit",
+    strict: Strict = False,
+    preempt: Preempt = False,
+    move: Move = False,
+    quantum: Quantum = 0.0,
+    done_file: DoneFile = None,
+) -> None:
+    """Run a file of tasks on what this Slurm job, or this machine, has; what is left is for the next link.
+
+    Exit codes: 0 every task has ended (outside a chain: has succeeded), 1 some failed, 75 some are left.
+    """
+    from mirage.allocation.engine.run import Link, Wishes, default_state, find_place, other_than_shown
+    from mirage.allocation.engine.taskfile import read_plan
+    from mirage.allocation.engine.waking import Alarm
+
+    if engine not in ("", "srun", "processes"):
+        raise typer.BadParameter(f"{engine!r} is neither srun nor processes", param_hint="--engine")
+    if move and not preempt:
+        raise typer.BadParameter("moving a task means to preempt it: give --preempt too", param_hint="--move")
+    plan = read_plan(tasks)
+    policy = _policy(ordering, placer, strict=strict, preempt=preempt, move=move, quantum=quantum or math.inf)
+    wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file)
+    if remark := other_than_shown(wishes.state, os.environ):
+        _say(remark)
+    alarm = Alarm()
+    link = Link(plan, find_place(wishes, os.environ), policy, wishes, _say)
+    raise SystemExit(link.run(alarm))
+
+
+def check_command(tasks: Tasks) -> None:
+    """Read a task file and name every mistake in it, before a job waits in the queue for it."""
+    from mirage.allocation.engine.taskfile import read_plan
+
+    plan = read_plan(tasks)
+    waiting = sum(bool(task.after) for task in plan.tasks)
+    typer.echo(f"{tasks}: {len(plan.tasks)} tasks, {waiting} of them wait for others")
+
+
+def status_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The journal's folder, or the task file.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """How the tasks stand, and what runs where."""
+    from mirage.allocation.engine.run import default_state
+    from mirage.allocation.engine.status import read_status
+
+    place = default_state(folder, os.environ) if folder.is_file() else folder
+    document = read_status(place, time.time())
+    typer.echo(json.dumps(document)) if as_json else _show(document)
+
+
+def _policy(
+    ordering_name: str, placer_name: str, *, strict: bool, preempt: bool, move: bool, quantum: float
+) -> Policy:
+    from mirage.allocation.ddl import registry
+    from mirage.allocation.ddl.dispatch import Rules, dispatch
+    from mirage.allocation.engine.world import Policy
+
+    ordering, placer = registry.ordering(ordering_name), registry.placer(placer_name)
+    rules = Rules(strict, preempt, move, quantum)
+    return Policy(lambda view: dispatch(view, ordering, placer, rules), preempt, quantum)
+
+
+def _say(text: str) -> None:
+    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", err=True)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from mirage.cli.columns import print_table
+
+    counts = ", ".join(f"{count} {state}" for state, count in document["counts"].items() if count)
+    typer.echo(counts or "no tasks")
+    rows: list[tuple[str, ...]] = [("TASK", "STATE", "TRIES", "TIME", "WHERE", "REASON")]
+    rows += [_row(task, document["time"]) for task in document["tasks"]]
+    print_table(rows)
+
+
+def _row(task: dict[str, Any], now: float) -> tuple[str, ...]:
+    from mirage.cli.instants import span
+
+    where = " ".join(f"{node}:{','.join(map(str, indices))}" for node, indices in task["where"].items())
+    used = None if task["start"] is None else (task["end"] or now) - task["start"]
+    reason = task["stopping"] or task["why"]
+    state = "saving" if task["saving"] else task["state"]
+    return (task["id"], state.upper(), str(task["attempts"]), span(used), where or "-", reason or "-")

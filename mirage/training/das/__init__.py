@@ -1,0 +1,1 @@
+"""Trains DAS's agents together. Needs torch."""

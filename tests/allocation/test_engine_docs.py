@@ -1,0 +1,24 @@
+"""What the documentation says of task files is what they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mirage.allocation.engine.taskfile import TaskEntry, read_plan
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    text = (DOCS / "allocation.md").read_text()
+    table = text[text.index("| key | |") : text.index("A task finds")]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:] if line.startswith("|")]
+    documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert documented == set(TaskEntry.model_fields)
+
+
+def test_the_example_can_be_read() -> None:
+    plan = read_plan(DOCS / "examples" / "tasks.toml")
+    assert [task.name for task in plan.tasks] == ["prepare", "train-large", "train-small", "probe"]
+    assert plan.tasks[3].share == 0.25

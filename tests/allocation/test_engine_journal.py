@@ -1,0 +1,134 @@
+"""The journal: claims that one alone gets, lines that survive, a ledger that is the same however it is read."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.allocation.engine.entries import (
+    Adopted,
+    Ended,
+    Entry,
+    PoolSeen,
+    Remark,
+    Result,
+    Started,
+    Starting,
+    Stopping,
+    read,
+    spell,
+)
+from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
+from mirage.allocation.engine.ledger import Ledger
+from mirage.allocation.engine.status import Bar, most_at_once
+from mirage.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+    from pathlib import Path
+
+
+def folder_in(path: Path) -> StateFolder:
+    folder = StateFolder(path)
+    folder.make()
+    return folder
+
+
+def claim_all(path: Path, life: str, won: Queue[list[int]]) -> None:
+    folder = StateFolder(path)
+    won.put([number for number in range(200) if folder.claim("t", number, life)])
+
+
+def test_an_attempt_is_claimed_once_whoever_tries(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    won: Queue[list[int]] = context.Queue()
+    racers = [context.Process(target=claim_all, args=(tmp_path, f"life{n}", won)) for n in range(3)]
+    for racer in racers:
+        racer.start()
+    numbers = [number for _ in racers for number in won.get(timeout=120)]
+    for racer in racers:
+        racer.join()
+    assert sorted(numbers) == list(range(200))
+    assert {life for _, _, life in folder.claimed()} <= {"life0", "life1", "life2"}
+
+
+def test_a_line_that_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    writer, reader = JournalWriter(folder, "a"), JournalReader(folder)
+    writer.write(Remark(1.0, "whole"))
+    writer.close()
+    file = folder.journals / "a.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:20])
+    assert reader.news() == [("a", Remark(1.0, "whole"))]
+    assert reader.news() == []
+    file.write_bytes(whole + whole)
+    assert reader.news() == [("a", Remark(1.0, "whole"))]
+
+
+def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    (folder.journals / "a.jsonl").write_text('{"entry": "Remark"}\n')
+    with pytest.raises(ConfigError, match=r"a\.jsonl.*Remark has other fields"):
+        JournalReader(folder).news()
+
+
+def test_a_life_has_a_file_of_its_own(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    JournalWriter(folder, "a").close()
+    with pytest.raises(FileExistsError):
+        JournalWriter(folder, "a")
+
+
+numbers = st.floats(0, 1e9)
+names = st.sampled_from(["x", "y.1", "ü"])
+entries: st.SearchStrategy[Entry] = st.one_of(
+    st.builds(Starting, numbers, names, st.integers(1, 3), st.just({"n": [0, 1]}), st.just(1.0)),
+    st.builds(Started, numbers, names, st.integers(1, 3), st.integers(1, 9)),
+    st.builds(Stopping, numbers, names, st.integers(1, 3), st.text(), st.booleans()),
+    st.builds(
+        Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 9),
+        st.text(), numbers,
+    ),
+    st.builds(PoolSeen, numbers, st.none() | numbers, st.just({"n": [(0, "gpu")]})),
+)  # fmt: skip
+
+
+@given(entries)
+def test_what_is_written_is_read(entry: Entry) -> None:
+    assert read(spell(entry)) == entry
+    assert "\n" not in spell(entry)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), entries), max_size=20), st.data())
+def test_read_in_pieces_it_is_the_same(told: list[tuple[str, Entry]], data: st.DataObject) -> None:
+    """How far the files had been read when matters as little as that claims are seen late."""
+    at = data.draw(st.integers(0, len(told)))
+    whole, pieces = Ledger(), Ledger()
+    whole.fold(told)
+    pieces.fold(told[:at])
+    pieces.fold_claims(
+        [(name, number, "a") for name in whole.attempts for number in pieces.attempts.get(name, {})]
+    )
+    pieces.fold(told[at:])
+    assert whole.attempts == pieces.attempts
+
+
+def test_the_one_who_follows_on_holds_the_attempt_however_it_is_read() -> None:
+    first = [("a", Starting(1.0, "x", 1, {"n": [0]}, 1.0)), ("a", Started(2.0, "x", 1, 7))]
+    later: list[tuple[str, Entry]] = [("b", Adopted(3.0, "x", 1, 7))]
+    for order in (first + later, later + first):
+        ledger = Ledger()
+        ledger.fold(order)
+        assert ledger.of("x")[0].life == "b"
+
+
+def test_the_greatest_share_at_once_is_found() -> None:
+    every = [Bar("n:0", "a", 1, 0.5, 0, 10), Bar("n:0", "b", 1, 0.5, 5, None), Bar("n:0", "c", 1, 0.5, 10, 12)]
+    assert most_at_once(every) == {"n:0": 1.0}
+    assert most_at_once([*every, Bar("n:0", "d", 1, 0.1, 11, 12)]) == {"n:0": 1.1}
