@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirage.allocation.engine.slurmcommands import StepSeen
     from mirage.allocation.engine.steps import Ending, Launch
 
 # Arguments: folder, number of settings, (node, variable, value) for each, and the command.
@@ -88,7 +89,7 @@ class SrunEngine:
         """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""
         found = self._steps().get(_step_name(step.path))
         if found is not None:
-            self._slurm.signal_step(found, name)
+            self._slurm.signal_step(found.step, name)
         elif name == "KILL" or not file_of(step.path, "began").exists():
             signal_group(step.pid, "KILL" if name == "KILL" else "TERM")
 
@@ -129,12 +130,12 @@ class SrunEngine:
         except ClusterUnavailable:
             return True
         if found is not None:
-            self._slurm.signal_step(found, "KILL")
+            self._slurm.signal_step(found.step, "KILL")
         return found is not None
 
-    def _steps(self) -> dict[str, str]:
+    def _steps(self) -> dict[str, StepSeen]:
         try:
-            return self._slurm.living_steps(self._job)
+            return self._slurm.steps(self._job)
         except ClusterUnavailable:
             return {}
 
