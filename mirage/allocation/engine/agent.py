@@ -23,6 +23,7 @@ from mirage.allocation.engine.journal import key
 from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before
 from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.ledger import TaskState
+from mirage.allocation.engine.measuring import Gauge
 from mirage.allocation.engine.occasions import Occasions
 from mirage.allocation.engine.recovery import Recovery
 from mirage.allocation.engine.steps import EngineRefused
@@ -80,6 +81,7 @@ class Agent:
     """The signal by which this link was told to make way."""
     _recovery: Recovery = field(init=False)
     _occasions: Occasions = field(init=False)
+    _gauge: Gauge = field(init=False)
     _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
     _refusals: dict[str, int] = field(default_factory=dict)
     """By node, in a row."""
@@ -87,6 +89,9 @@ class Agent:
     def __post_init__(self) -> None:
         self._recovery = Recovery(self.life, self.plan, self.ledger, self.world)
         self._occasions = Occasions(self.policy.quantum)
+        self._gauge = Gauge(self.plan, self.book.pool, self.world.folder)
+        self._gauge.recall(self.ledger)
+        self.situation.reports = self._gauge.reports
 
     # the loop's body
 
@@ -95,6 +100,7 @@ class Agent:
         self._listen()
         self._gather()
         self._recover()
+        self._measure()
         self._enforce()
         self._judge_tasks()
         self._start()
@@ -206,7 +212,14 @@ class Agent:
         checkpoint = self.plan.tasks[self.plan.rows[attempt.task]].checkpoint
         return attempt.stopping.at + (checkpoint.grace if checkpoint and attempt.stopping.saves else _KILL_AFTER)
 
-    # 4. what has to end
+    # 4. how far they are, and how fast in whose company
+
+    def _measure(self) -> None:
+        for entry in self._gauge.look(self.world.clock(), self.running, self.book):
+            self.write(entry)
+        self.situation.learn(self.world.clock(), self.book.pool, self.ledger)
+
+    # 5. what has to end
 
     def _enforce(self) -> None:
         now = self.world.clock()
@@ -251,7 +264,7 @@ class Agent:
         self.world.engine.signal(each.step, "KILL")
         each.kill_at = now + _KILL_AGAIN
 
-    # 5. how each task stands
+    # 6. how each task stands
 
     def _judge_tasks(self) -> None:
         self._states = self.ledger.states(self.plan.tasks)
@@ -279,7 +292,7 @@ class Agent:
         """All that it waits for has succeeded."""
         return all(self._states[name][0] is TaskState.SUCCEEDED for name in self.plan.tasks[row].after)
 
-    # 6. what to start
+    # 7. what to start
 
     def _start(self) -> None:
         """Decides about the pool as it will be once all that leave have let go; what still lacks room then waits.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.agent import Agent, Progress
 from mirage.allocation.engine.book import Book
-from mirage.allocation.engine.demands import check_demands, nothing_known, task_table
+from mirage.allocation.engine.demands import check_demands, given_speeds, nothing_known, task_table
 from mirage.allocation.engine.discovery import Allocation, read_job, read_machine
 from mirage.allocation.engine.entries import PoolSeen, Remark
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
@@ -53,6 +53,8 @@ class Wishes:
     """``srun``, ``processes``, or empty: srun within a Slurm job, processes elsewhere."""
     devices: int | None
     done_file: Path | None
+    speeds: str = ""
+    """A table of speeds to begin with, as ``read_speeds`` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class Link:
         """Raises ``ConfigError`` for demands that cannot be met here, and where another agent is at work."""
         allocation, pool = place.allocation, place.allocation.pool()
         check_demands(plan, pool, allocation.length)
+        given = given_speeds(wishes.speeds, pool)
         self._plan, self._wishes, self._say, self._clock = plan, wishes, say, clock
         self._in_chain = bool(environment.get("MIRAGE_CHAIN_ID"))
         folder = StateFolder(wishes.state)
@@ -145,9 +148,8 @@ class Link:
         ledger.fold_claims(folder.claimed())
         journal = JournalWriter(folder, life.life)
         zero = min(ledger.zero, life.at)
-        situation = Situation(
-            plan, task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds)), zero
-        )
+        table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
+        situation = Situation(plan, table, speeds, zero, given)
         world = World(place.engine, folder, journal, reader, clock, place.jobs, say)
         self.agent = Agent(life, plan, allocation, situation, Book(pool), ledger, policy, world)
         self.agent.write(life)
@@ -225,6 +227,7 @@ class Link:
         self._published = now
         tasks = {task.name: task for task in self._plan.tasks}
         try:
-            publish(self.agent.world.folder.status, document(tasks, self.agent.ledger, now))
+            folder = self.agent.world.folder
+            publish(folder.status, document(tasks, self.agent.ledger, now, folder))
         except OSError as error:
             self.agent.write(Remark(now, f"the status could not be written: {error}"))
