@@ -8,6 +8,7 @@ task's is clipped by itself: the ratio of a hundred tasks' joint densities is ne
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ class Learning:
 
     def part(self, done: int) -> float:
         """What is left of the rates after so many rounds."""
-        return max(self.least, 0.5 ** (done / self.halved))
+        return max(self.least, math.pow(0.5, done / self.halved))
 
 
 @dataclass(frozen=True, slots=True)
