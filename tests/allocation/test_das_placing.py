@@ -41,7 +41,7 @@ def plain_utility(view: PoolView, task: int, nodes: set[int]) -> float:
         return int(speeds.row[one, 0, min(spread, speeds.row.shape[2]) - 1])
 
     def weight(one: int) -> float:
-        return 1 + pressure * tasks.devices[one] * tasks.share[one]
+        return float(1 + pressure * tasks.devices[one] * tasks.share[one])
 
     where = {one: nodes_of(view, one) for one in view.running.tolist()}
     mine = row(task, len(nodes))
