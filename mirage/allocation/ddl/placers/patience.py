@@ -10,18 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.encode import encode_site
 from mirage.allocation.ddl.placers.compiled import CompiledPlacer
-from mirage.allocation.ddl.placers.confining import confined
+from mirage.allocation.ddl.placers.confining import Confined
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-    from mirage.domain.pool import Placement, Pool, PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import Placement, PoolView
     from mirage.ports import Placer
 
 
@@ -31,21 +28,16 @@ class Patient:
     def __init__(self, inner: Placer) -> None:
         self.name = f"patient:{inner.name}"
         self._inner = inner
-        self._known: tuple[TaskTable, Pool, TaskTable] | None = None
+        self._confined = Confined()
 
     def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
         """See ``ports.Placer``."""
-        found = self._inner.place(replace(view, tasks=self._confined(view)), order, strict=strict)
+        found = self._inner.place(
+            replace(view, tasks=self._confined.of(view.tasks, view.pool)), order, strict=strict
+        )
         if found or len(view.running):
             return found
         return self._inner.place(view, order, strict=strict)[:1]
-
-    def _confined(self, view: PoolView) -> TaskTable:
-        """The view's tasks, made once for each table and pool."""
-        if self._known is None or self._known[0] is not view.tasks or self._known[1] is not view.pool:
-            nodes = confined(encode_site(view.tasks, view.pool)).needs["max_nodes"].astype(np.int32)
-            self._known = (view.tasks, view.pool, replace(view.tasks, max_nodes=nodes))
-        return self._known[2]
 
 
 def patient(name: str) -> Placer:
