@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,23 +12,28 @@ import pytest
 from engine_world import EPOCH, Site, engine_of, task
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from mirage.allocation.ddl.dispatch import Rules, dispatch
 from mirage.allocation.ddl.estimation import TRUSTED, estimate
+from mirage.allocation.ddl.formats.readers import read_speeds
 from mirage.allocation.ddl.formats.table import task_table
 from mirage.allocation.ddl.orderings.history import means_alike
 from mirage.allocation.ddl.orderings.plain import Fifo
 from mirage.allocation.ddl.placers.interference import BestResponse
 from mirage.allocation.ddl.speeds import Measured
 from mirage.allocation.engine import beliefs
-from mirage.allocation.engine.progress import NoReport, Report, read_report
+from mirage.allocation.engine.launching import launch_of
+from mirage.allocation.engine.plan import TaskSpec
+from mirage.allocation.engine.processes import ProcessEngine
+from mirage.allocation.engine.progress import NoReport, Report, last_report, read_report
 from mirage.allocation.engine.status import document
+from mirage.cli.allocation import allocation_app
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mirage.allocation.engine.agent import Agent
-    from mirage.allocation.engine.plan import TaskSpec
     from mirage.domain.pool import PoolView
 
 # what a task writes
@@ -238,6 +244,38 @@ def test_a_report_that_makes_no_sense_is_remarked_once(tmp_path: Path) -> None:
         work.agent.cycle()
     journal = next(work.site.folder.journals.iterdir()).read_text()
     assert journal.count("epoch three") == 1
+
+
+def test_a_task_finds_where_to_tell(tmp_path: Path) -> None:
+    folder = Site.of(tmp_path).folder
+    spec = TaskSpec("t", ("/bin/sh", "-c", 'echo "3 4" >"$MIRAGE_PROGRESS"'), directory=str(tmp_path))
+    engine = ProcessEngine()
+    step = engine.launch(launch_of(spec, 1, "gpu:a100", {"here": [0]}, folder))
+    deadline = time.monotonic() + 60
+    while engine.poll(step) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    report = last_report(folder, "t", 1)
+    assert report is not None
+    assert report.part == 0.75
+
+
+def test_what_was_measured_is_shown_and_written_for_replays(tmp_path: Path) -> None:
+    work = begun(tmp_path, model("a1"), model("b1"))
+    work.rates = {"a1": 6.0, "b1": 2.0}
+    work.pass_time(2 * TRUSTED, step=15)
+    work.finish("b1")
+    work.rates = {"a1": 12.0}
+    work.pass_time(2 * TRUSTED, step=15)
+    work.finish("a1")
+    work.pass_time(10)
+    runner, out = CliRunner(), tmp_path / "speeds.json"
+    shown = runner.invoke(allocation_app, ["speeds", str(tmp_path)])
+    assert "a, 1 on 1 gpu:a100" in shown.output
+    assert runner.invoke(allocation_app, ["speeds", str(tmp_path), "-o", str(out)]).exit_code == 0
+    table = read_speeds(f"measured:{out}")
+    a, b = (Measured(name, 1, 1, "gpu:a100") for name in "ab")
+    ratio = table.ratio[table.runs.index(a), table.runs.index(b)]
+    assert ratio == pytest.approx(np.sqrt(0.5), rel=0.05)  # about half of the logarithm
 
 
 # what is believed of run times

@@ -122,8 +122,8 @@ class Gauge:
             report = None
         if report is not None:
             self.reports[row] = report
-        elif self.plan.tasks[row].checkpoint is None:
-            self.reports.pop(row, None)
+        elif stretch is None and self.plan.tasks[row].checkpoint is None:
+            self.reports.pop(row, None)  # of an attempt whose work is lost
         if stretch is None:
             self._stretches[row] = _Stretch(each.attempt, scenes.of(row), now, report)
             return
