@@ -88,6 +88,20 @@ def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
     )
 
 
+def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
+    """Raise ``ConfigError`` where a task was run from another file: it would count as this one's."""
+    sources = {name: Path(life.began.source).name for name, life in ledger.lives.items() if life.began}
+    for task in plan.tasks:
+        for attempt in ledger.of(task.name):
+            other = sources.get(attempt.life, plan.source.name)
+            if other != plan.source.name:
+                problem = (
+                    f"holds what was done of task {task.name!r} of {other}, and {plan.source.name} has a task of"
+                    " that name too: give it a folder of its own with --state, or other ids"
+                )
+                raise ConfigError(str(state), problem)
+
+
 def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     """The allocation and its engine. Raises ``ConfigError`` and ``ClusterUnavailable``."""
     job = _own_job(environment)
@@ -146,6 +160,7 @@ class Link:
         reader, ledger = JournalReader(folder), Ledger()
         ledger.fold(reader.news())
         ledger.fold_claims(folder.claimed())
+        refuse_mixture(plan, ledger, wishes.state)
         journal = JournalWriter(folder, life.life)
         zero = min(ledger.zero, life.at)
         table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
