@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from mirage.allocation.ddl.orderings.plain import Fifo
 from mirage.allocation.ddl.placers.interference import BestResponse
 from mirage.allocation.ddl.speeds import Measured
 from mirage.allocation.engine import beliefs
+from mirage.allocation.engine.demands import given_speeds
+from mirage.allocation.engine.discovery import Device, NodeFound
 from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.plan import TaskSpec
 from mirage.allocation.engine.processes import ProcessEngine
@@ -276,6 +279,24 @@ def test_what_was_measured_is_shown_and_written_for_replays(tmp_path: Path) -> N
     a, b = (Measured(name, 1, 1, "gpu:a100") for name in "ab")
     ratio = table.ratio[table.runs.index(a), table.runs.index(b)]
     assert ratio == pytest.approx(np.sqrt(0.5), rel=0.05)  # about half of the logarithm
+
+
+def test_a_table_given_beforehand_is_known_by_this_pools_kinds_and_nodes(tmp_path: Path) -> None:
+    runs = [
+        {"model": "m", "devices": 2, "spread": spread, "kind": "v100", "throughput": throughput}
+        for spread, throughput in ((1, 8.0), (2, 2.0))
+    ]
+    content = {"version": 1, "reference_kind": "v100", "runs": runs, "beside": [[0, 0, 0.5]]}
+    (tmp_path / "f.json").write_text(json.dumps(content))
+    site = Site.of(tmp_path, task("t", model="m", devices=2, max_nodes=2))
+    nodes = tuple(NodeFound(name, 8, 1000, (Device(0, "gpu:tesla-v100-sxm2-16gb"),)) for name in ("n1", "n2"))
+    agent = site.link(found=nodes)
+    agent.situation.given = given_speeds(f"measured:{tmp_path}/f.json", agent.book.pool)
+    agent.cycle()
+    speeds = agent.situation.speeds
+    assert speeds.alone[speeds.row[0, 0]].tolist() == [1.0, 0.25]
+    assert speeds.together[speeds.row[0, 0, 0], speeds.row[0, 0, 0]] == 0.5
+    assert given_speeds("", agent.book.pool).runs == ()
 
 
 # what is believed of run times

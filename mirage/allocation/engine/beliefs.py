@@ -31,7 +31,7 @@ TELLING = 60.0
 
 def expected(tasks: TaskTable, given: Floats, served: Floats, succeeded: NDArray[np.bool_]) -> Floats:
     """[T] Seconds of each task in all; NaN where nothing is known. ``given``: as their owners say."""
-    if not succeeded.any():
+    if not succeeded.any() or not np.isnan(given).any():
         return given
     return np.where(np.isnan(given), means_alike(tasks, served, succeeded), given)
 
@@ -45,8 +45,9 @@ def remaining(
 ) -> Floats:
     """[T] Seconds that are left of each task. ``believed``: see ``expected``."""
     left = believed - served
-    alike = likenesses(tasks)
-    for row in np.flatnonzero((left <= 0) & ~succeeded).tolist():
+    outlasting = np.flatnonzero((left <= 0) & ~succeeded).tolist()
+    alike = likenesses(tasks) if outlasting else []
+    for row in outlasting:
         left[row] = _outlasting(row, served, succeeded, alike)
     for row, report in reports.items():
         told = report.left_of(float(served[row])) if served[row] >= TELLING else None
