@@ -274,6 +274,19 @@ def test_to_move_means_to_preempt(runs: Runs) -> None:
     assert "preempt" in said
 
 
+@pytest.mark.parametrize("name", ["XCPU", "PROF", "POLL", "ABRT", "RTMIN"])
+def test_any_signal_may_tell_to_save_and_nothing_around_the_task_dies_of_it(runs: Runs, name: str) -> None:
+    number = int(signal.Signals[f"SIG{name}"])
+    saves = f"trap 'sleep 0.5; echo saved >>marks; exit 0' {number}; touch ready; while :; do sleep 0.1; done"
+    runs.write(tasks(("a", saves, f"checkpoint = {{ signal = '{name}', grace = 60 }}")))
+    child = runs.start()
+    runs.until((runs.folder / "ready").exists, "the task")
+    child.send_signal(signal.SIGTERM)
+    assert runs.finish(child)[0] == 75
+    assert lines(runs.folder / "marks") == ["saved"]
+    assert runs.results("a") == ["checkpointed"]
+
+
 def test_every_rank_may_save(runs: Runs) -> None:
     saves = (
         "trap 'echo saved$MIRAGE_RANK >>marks; exit 0' TERM; touch ready$MIRAGE_RANK; while :; do sleep 0.1; done"

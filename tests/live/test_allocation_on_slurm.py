@@ -176,7 +176,7 @@ def test_a_hundred_tasks_start_in_the_planned_order_on_the_planned_devices(real_
 MARKS = """
 [[task]]
 id = "t{n}"
-script = "echo b >>marks.{n}; sleep 4; echo e >>marks.{n}"
+script = "echo b >>marks.{n}; sleep 2; while [ -e hold ]; do sleep 0.2; done; echo e >>marks.{n}"
 """
 ONE_NODE = ("-N1", "--ntasks-per-node=1", "-c32", "--gres=gpu:a100:4", "-pa100", "-t20")
 
@@ -186,17 +186,24 @@ def test_an_agent_killed_with_9_in_its_job_loses_nothing_and_runs_nothing_twice(
     work = real_clock_work
     work.write("".join(MARKS.format(n=n) for n in range(16)))
     job = work.submit(f"until {work.command()}; do echo again; done", *ONE_NODE)
+    hold = work.folder / "hold"
     for least in (2, 8):
         work.wait(lambda least=least: len(list(work.folder.glob("marks.*"))) >= least, f"{least} tasks")
+        hold.touch()
+        work.wait(lambda: [file.read_text() for file in work.folder.glob("marks.*")].count("b\n") == 4, "four")
+        followed = work.said().count("still runs, and is followed on")
         lives = sorted(work.ledger().lives.values(), key=lambda life: life.name)
         assert lives[-1].began is not None
         os.kill(lives[-1].began.pid, signal.SIGKILL)
         known = len(lives)
         work.wait(lambda known=known: len(work.ledger().lives) > known, "another agent")
+        work.wait(
+            lambda before=followed: work.said().count("still runs, and is followed on") == before + 4, "its look"
+        )
+        hold.unlink()
     work.wait(lambda: work.ended(job), "the end of the job")
     assert [(work.folder / f"marks.{n}").read_text().split() for n in range(16)] == [["b", "e"]] * 16, work.said()
     assert all(work.results(f"t{n}") == ["succeeded"] for n in range(16))
-    assert "still runs, and is followed on" in work.said()
     work.check()
 
 

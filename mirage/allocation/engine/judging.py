@@ -63,7 +63,8 @@ def _judge_failure(ending: Ending, nodes: tuple[str, ...]) -> tuple[Result, str]
 
 
 def _was_sent(name: str, ending: Ending) -> bool:
-    """Whether a signal came from somebody else."""
+    """Whether a signal came from somebody else. Some have two names."""
+    name = signal.Signals[f"SIG{name}"].name.removeprefix("SIG")
     return name in ending.heard and (name not in _TO_ITSELF or bool(ending.outside))
 
 

@@ -33,16 +33,16 @@ _RANK = (
     + """\
 echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"
 cd -- "$1" || exit 126
-left=$2; shift 2
-while [ "$left" -gt 0 ]; do
+_left=$2; shift 2
+while [ "$_left" -gt 0 ]; do
   [ "$1" != "$SLURMD_NODENAME" ] || export "$2=$3"
-  shift 3; left=$((left - 1))
+  shift 3; _left=$((_left - 1))
 done
 export MIRAGE_RANKS="$SLURM_NTASKS" MIRAGE_RANK="$SLURM_PROCID" MIRAGE_LOCAL_RANK="$SLURM_LOCALID"
 "$@"
-code=$?
-[ "$code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
-exit "$code"
+_code=$?
+[ "$_code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
+exit "$_code"
 """
 )
 _NODE_FAILURE = re.compile(r"Node failure on ([\w.,\[\]-]+)")
