@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mirage.allocation.ddl.kernel import mainloop, placing, rearranging, repacking
 from mirage.bootstrap.compiling_pool import compile_pool
 
 
 def test_every_way_to_decide_is_compiled() -> None:
     compile_pool()
-    loops = (
+    loops: tuple[Any, ...] = (
         placing.place_in_order,
         rearranging.rearrange,
         repacking.repack,
@@ -16,4 +18,4 @@ def test_every_way_to_decide_is_compiled() -> None:
         mainloop.play_in_order,
     )
     for loop in loops:
-        assert loop.signatures, loop  # type: ignore[attr-defined]
+        assert loop.signatures, loop
