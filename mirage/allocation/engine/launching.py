@@ -28,6 +28,7 @@ def launch_of(
         "MIRAGE_ATTEMPT": str(attempt),
         "MIRAGE_STEP": str(folder.step(spec.name, attempt)),
         "MIRAGE_NODES": ",".join(parts),
+        "MIRAGE_CHECKPOINT": spec.checkpoint.signal if spec.checkpoint else "",
         VARIABLE: str(report_path(folder, spec.name, attempt)),
     }
     return Launch(

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, kill_leftovers, leftovers, signal_group
-from mirage.allocation.engine.remains import LISTEN, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, read_ending
 from mirage.allocation.engine.steps import Step
 
 if TYPE_CHECKING:
@@ -21,7 +21,14 @@ _RANKS = (
     + """\
 : >"$MIRAGE_STEP.began"
 _count=$1; shift
-if [ "$_count" = 1 ]; then "$@"; exit "$?"; fi
+if [ "$_count" = 1 ]; then
+"$@"
+_code=$?
+"""
+    + LINGER
+    + """\
+exit "$_code"
+fi
 _rank=0 _ranks=""
 while [ "$_rank" -lt "$_count" ]; do
   MIRAGE_RANK=$_rank MIRAGE_LOCAL_RANK=$_rank "$@" & _ranks="$_ranks $!"

@@ -28,6 +28,11 @@ LISTEN = f"""\
 for _heard in {" ".join(map(str, _HEARD))}; do trap ": >\\"\\$MIRAGE_STEP.heard.$_heard\\"" "$_heard"; done
 """
 
+# What is sent to all of a step comes to one process after another: to this shell maybe after its command has ended.
+LINGER = """\
+[ "$_code" -le 128 ] && [ -z "$MIRAGE_CHECKPOINT" ] || sleep 1
+"""
+
 
 def file_of(path: Path, ending: str) -> Path:
     """One of the files about an attempt; its name may have dots of its own."""

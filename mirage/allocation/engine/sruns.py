@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, signal_group
-from mirage.allocation.engine.remains import LISTEN, file_of, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.allocation.engine.steps import Step
 from mirage.domain.errors import ClusterUnavailable
@@ -41,6 +41,9 @@ done
 export MIRAGE_RANKS="$SLURM_NTASKS" MIRAGE_RANK="$SLURM_PROCID" MIRAGE_LOCAL_RANK="$SLURM_LOCALID"
 "$@"
 _code=$?
+"""
+    + LINGER
+    + """\
 [ "$_code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
 exit "$_code"
 """
