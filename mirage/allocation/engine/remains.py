@@ -28,7 +28,8 @@ LISTEN = f"""\
 for _heard in {" ".join(map(str, _HEARD))}; do trap ": >\\"\\$MIRAGE_STEP.heard.$_heard\\"" "$_heard"; done
 """
 
-# What is sent to all of a step comes to one process after another: to this shell maybe after its command has ended.
+# What is sent to all of a step comes to one process after another, and to this shell maybe after its command's
+# end.
 LINGER = """\
 [ "$_code" -le 128 ] && [ -z "$MIRAGE_CHECKPOINT" ] || sleep 1
 """
