@@ -46,6 +46,13 @@ Quantum = Annotated[
         metavar="SECONDS", min=0.0, help="While tasks wait, decide anew so often; 0: only when something happens."
     ),
 ]
+Speeds = Annotated[
+    str,
+    typer.Option(
+        metavar="TABLE",
+        help="Speeds to begin with: deepshare:FOLDER, gavel:FILE or measured:FILE; what is measured mends them.",
+    ),
+]
 DoneFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Made when every task has ended: the chain's --done-file."),
@@ -64,6 +71,7 @@ def run_command(  # noqa: PLR0913 (one parameter for each option of the command 
     preempt: Preempt = False,
     move: Move = False,
     quantum: Quantum = 0.0,
+    speeds: Speeds = "",
     done_file: DoneFile = None,
 ) -> None:
     """Run a file of tasks on what this Slurm job, or this machine, has; what is left is for the next link.
@@ -80,7 +88,7 @@ def run_command(  # noqa: PLR0913 (one parameter for each option of the command 
         raise typer.BadParameter("moving a task means to preempt it: give --preempt too", param_hint="--move")
     plan = read_plan(tasks)
     policy = _policy(ordering, placer, strict=strict, preempt=preempt, move=move, quantum=quantum or math.inf)
-    wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file)
+    wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file, speeds)
     if remark := other_than_shown(wishes.state, os.environ):
         _say(remark)
     alarm = Alarm()
@@ -132,7 +140,7 @@ def _show(document: dict[str, Any]) -> None:
 
     counts = ", ".join(f"{count} {state}" for state, count in document["counts"].items() if count)
     typer.echo(counts or "no tasks")
-    rows: list[tuple[str, ...]] = [("TASK", "STATE", "TRIES", "TIME", "WHERE", "REASON")]
+    rows: list[tuple[str, ...]] = [("TASK", "STATE", "DONE", "TRIES", "TIME", "WHERE", "REASON")]
     rows += [_row(task, document["time"]) for task in document["tasks"]]
     print_table(rows)
 
@@ -144,4 +152,5 @@ def _row(task: dict[str, Any], now: float) -> tuple[str, ...]:
     used = None if task["start"] is None else (task["end"] or now) - task["start"]
     reason = task["stopping"] or task["why"]
     state = "saving" if task["saving"] else task["state"]
-    return (task["id"], state.upper(), str(task["attempts"]), span(used), where or "-", reason or "-")
+    done = "-" if task["progress"] is None else f"{task['progress']:.0%}"
+    return (task["id"], state.upper(), done, str(task["attempts"]), span(used), where or "-", reason or "-")

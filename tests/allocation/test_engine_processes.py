@@ -50,8 +50,10 @@ class Runs:
         file.write_text(text)
         return file
 
-    def start(self, *options: str, devices: int | None = 2, **environment: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-c", MAIN, "allocation", "run", "tasks.toml", *options]
+    def start(
+        self, *options: str, devices: int | None = 2, file: str = "tasks.toml", **environment: str
+    ) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", MAIN, "allocation", "run", file, *options]
         argv += [] if devices is None else [f"--devices={devices}"]
         tests = str(Path(__file__).resolve().parents[1])
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "MIRAGE_"))}
@@ -272,6 +274,19 @@ def test_to_move_means_to_preempt(runs: Runs) -> None:
     assert "preempt" in said
 
 
+@pytest.mark.parametrize("name", ["XCPU", "PROF", "POLL", "ABRT", "RTMIN"])
+def test_any_signal_may_tell_to_save_and_nothing_around_the_task_dies_of_it(runs: Runs, name: str) -> None:
+    number = int(signal.Signals[f"SIG{name}"])
+    saves = f"trap 'sleep 0.5; echo saved >>marks; exit 0' {number}; touch ready; while :; do sleep 0.1; done"
+    runs.write(tasks(("a", saves, f"checkpoint = {{ signal = '{name}', grace = 60 }}")))
+    child = runs.start()
+    runs.until((runs.folder / "ready").exists, "the task")
+    child.send_signal(signal.SIGTERM)
+    assert runs.finish(child)[0] == 75
+    assert lines(runs.folder / "marks") == ["saved"]
+    assert runs.results("a") == ["checkpointed"]
+
+
 def test_every_rank_may_save(runs: Runs) -> None:
     saves = (
         "trap 'echo saved$MIRAGE_RANK >>marks; exit 0' TERM; touch ready$MIRAGE_RANK; while :; do sleep 0.1; done"
@@ -323,6 +338,16 @@ def test_within_a_chain_the_state_is_where_the_chain_says(runs: Runs) -> None:
     assert code == 0
     assert f"--state is other, but the chain was submitted with --tasks-state {named}" in said
     assert (runs.folder / "other" / "status.json").exists()
+
+
+def test_two_files_do_not_take_each_others_tasks_for_done(runs: Runs) -> None:
+    runs.write(tasks(("a", "echo first >>marks", "")))
+    assert runs.finish(runs.start("--state=both"))[0] == 0
+    (runs.folder / "more.toml").write_text(tasks(("b", "true", ""), ("a", "echo second >>marks", "")))
+    code, said = runs.finish(runs.start("--state=both", file="more.toml"))
+    assert code == 1
+    assert "holds what was done of task 'a' of tasks.toml" in said
+    assert lines(runs.folder / "marks") == ["first"]
 
 
 def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> None:

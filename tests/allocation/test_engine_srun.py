@@ -101,6 +101,25 @@ def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
     assert "nothing more is started on" in said
 
 
+def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: JobRuns) -> None:
+    """Its srun said 0, and Slurm lists its step for ever."""
+    runs.write(
+        tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $SLURMD_NODENAME = n2 ] || sleep 1000", "devices = 4"))
+    )
+    child = runs.begin()
+    runs.until(lambda: lines(runs.folder / "marks"), "the step")
+    child.kill()
+    child.wait()
+    runs.breaks("down", "n1")
+    runs.until((runs.state / "steps/a.1.exit").exists, "the end of its srun")
+    assert (runs.state / "steps/a.1.exit").read_text() == "0\n"
+    code, said = runs.finish(runs.begin())
+    assert code == 0, said
+    results = runs.results("a")
+    assert (results[0], results[-1]) == ("lost", "succeeded")
+    assert lines(runs.folder / "marks")[-1] == "n2"
+
+
 def test_0_of_an_srun_whose_ranks_have_not_all_ended_is_not_believed(runs: JobRuns) -> None:
     """So does Slurm 22.05 where a node takes its step along."""
     runs.breaks("lies", 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mirage.allocation.ddl.estimation import TRUSTED, estimate, spread_counted
 from mirage.allocation.ddl.evidence import Evidence
-from mirage.allocation.ddl.formats.measured import document, read_measured, write_measured
+from mirage.allocation.ddl.formats.measured import document, read_measured
 from mirage.allocation.ddl.formats.pools import parse_pool
 from mirage.allocation.ddl.formats.readers import read_speeds
 from mirage.allocation.ddl.formats.table import task_table
@@ -184,7 +184,7 @@ def test_tasks_of_which_nothing_is_known_run_at_speed_one() -> None:
 def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     seen = evidence((A, (), 900.0, 5.0), (A_WIDE, (B,), 900.0, 4.0), (B, (A_WIDE,), 700.0, 3.0))
     table = estimate(seen)
-    write_measured(tmp_path / "speeds.json", document(table, seen))
+    (tmp_path / "speeds.json").write_text(json.dumps(document(table, seen)))
     found = read_speeds(f"measured:{tmp_path}/speeds.json")
     assert found.runs == table.runs
     assert found.reference_kind == "gpu"

@@ -52,6 +52,11 @@ class Evidence:
         """Those, and whoever they were measured beside."""
         return tuple(sorted({each for run, beside in self.tallies for each in (run, *beside)}, key=_order))
 
+    @property
+    def total(self) -> float:
+        """Seconds in all."""
+        return sum(tally.seconds for tally in self.tallies.values())
+
     def seconds(self, run: Measured) -> float:
         """How long it was measured."""
         return sum(tally.seconds for (of, _), tally in self.tallies.items() if of == run)

@@ -20,11 +20,13 @@ from mirage.allocation.engine.entries import (
     Stopping,
 )
 from mirage.allocation.engine.journal import key
-from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before
+from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before, to_be_killed
 from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.ledger import TaskState
+from mirage.allocation.engine.measuring import Gauge
 from mirage.allocation.engine.occasions import Occasions
 from mirage.allocation.engine.recovery import Recovery
+from mirage.allocation.engine.refusals import Refusals
 from mirage.allocation.engine.steps import EngineRefused
 from mirage.allocation.engine.world import Running
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.book import Book, Holding
     from mirage.allocation.engine.discovery import Allocation
     from mirage.allocation.engine.entries import Entry, LifeBegan
-    from mirage.allocation.engine.ledger import Attempt, Ledger
+    from mirage.allocation.engine.ledger import Ledger
     from mirage.allocation.engine.plan import TaskSpec, WorkPlan
     from mirage.allocation.engine.situation import Situation
     from mirage.allocation.engine.steps import Ending
@@ -46,9 +48,6 @@ LOOK_EVERY = 5.0
 LOOK_OFTEN = 1.0
 """The same while an earlier agent's steps are followed: no signal announces their end."""
 
-_REFUSALS_OF_A_NODE = 3
-_KILL_AFTER = 10.0
-"""Seconds that a task which saves nothing has between TERM and KILL."""
 _KILL_AGAIN = 30.0
 
 
@@ -80,13 +79,17 @@ class Agent:
     """The signal by which this link was told to make way."""
     _recovery: Recovery = field(init=False)
     _occasions: Occasions = field(init=False)
+    _gauge: Gauge = field(init=False)
     _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
-    _refusals: dict[str, int] = field(default_factory=dict)
-    """By node, in a row."""
+    _refusals: Refusals = field(init=False)
 
     def __post_init__(self) -> None:
         self._recovery = Recovery(self.life, self.plan, self.ledger, self.world)
         self._occasions = Occasions(self.policy.quantum)
+        self._refusals = Refusals(self.book.pool.node_names)
+        self._gauge = Gauge(self.plan, self.book.pool, self.world.folder)
+        self._gauge.recall(self.ledger)
+        self.situation.reports = self._gauge.reports
 
     # the loop's body
 
@@ -95,6 +98,7 @@ class Agent:
         self._listen()
         self._gather()
         self._recover()
+        self._measure()
         self._enforce()
         self._judge_tasks()
         self._start()
@@ -167,15 +171,8 @@ class Agent:
         for node in failed:
             self._put_aside(node, "it has failed")
         for node in each.nodes:
-            refused = result is Result.REFUSED
-            self._refusals[node] = self._refusals.get(node, 0) + 1 if refused else 0
-            if self._refusals[node] >= _REFUSALS_OF_A_NODE and self._has_others(node):
-                self._put_aside(node, f"{self._refusals[node]} steps in a row were refused: {why}")
-
-    def _has_others(self, node: str) -> bool:
-        """Where every node refuses, it is not the nodes."""
-        names = self.book.pool.node_names
-        return any(names.index(node) != row and self._refusals.get(name, 0) == 0 for row, name in enumerate(names))
+            if said := self._refusals.note(node, why if result is Result.REFUSED else ""):
+                self._put_aside(node, said)
 
     def _put_aside(self, node: str, why: str) -> None:
         if node not in self.book.pool.node_names:
@@ -193,20 +190,20 @@ class Agent:
             attempt = found.attempt
             row = self.plan.rows[attempt.task]
             start = self.world.clock() if attempt.start is None else attempt.start
-            nodes, kill_at = tuple(attempt.parts or {}), self._kill_at(attempt)
+            nodes, kill_at = tuple(attempt.parts or {}), to_be_killed(attempt.stopping, self.plan.tasks[row])
             each = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at, adopted=True)
             self.running[row] = each
             self.book.adopt(row, self.plan.tasks[row], attempt.parts or {}, attempt.share)
             self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is followed on")
 
-    def _kill_at(self, attempt: Attempt) -> float:
-        """It has the grace that it was given, whoever follows it by now."""
-        if attempt.stopping is None:
-            return math.inf
-        checkpoint = self.plan.tasks[self.plan.rows[attempt.task]].checkpoint
-        return attempt.stopping.at + (checkpoint.grace if checkpoint and attempt.stopping.saves else _KILL_AFTER)
+    # 4. how far they are, and how fast in whose company
 
-    # 4. what has to end
+    def _measure(self) -> None:
+        for entry in self._gauge.look(self.world.clock(), self.running, self.book):
+            self.write(entry)
+        self.situation.learn(self.world.clock(), self.book.pool, self.ledger)
+
+    # 5. what has to end
 
     def _enforce(self) -> None:
         now = self.world.clock()
@@ -228,15 +225,15 @@ class Agent:
         spec = self.plan.tasks[each.row]
         assert spec.checkpoint is not None
         stopping = Stopping(self.world.clock(), spec.name, each.attempt, why, saves=True, yields=yields)
-        self._stop(each, stopping, spec.checkpoint.signal, spec.checkpoint.grace)
+        self._stop(each, stopping, spec.checkpoint.signal)
 
     def _end(self, each: Running, why: str, *, fails: bool = False) -> None:
         name = self.plan.tasks[each.row].name
         stopping = Stopping(self.world.clock(), name, each.attempt, why, saves=False, fails=fails)
-        self._stop(each, stopping, TO_END, _KILL_AFTER)
+        self._stop(each, stopping, TO_END)
 
-    def _stop(self, each: Running, stopping: Stopping, signal: str, grace: float) -> None:
-        each.stopping, each.kill_at = stopping, stopping.at + grace
+    def _stop(self, each: Running, stopping: Stopping, signal: str) -> None:
+        each.stopping, each.kill_at = stopping, to_be_killed(stopping, self.plan.tasks[each.row])
         self.write(stopping)
         self.world.engine.signal(each.step, signal)
 
@@ -251,7 +248,7 @@ class Agent:
         self.world.engine.signal(each.step, "KILL")
         each.kill_at = now + _KILL_AGAIN
 
-    # 5. how each task stands
+    # 6. how each task stands
 
     def _judge_tasks(self) -> None:
         self._states = self.ledger.states(self.plan.tasks)
@@ -279,7 +276,7 @@ class Agent:
         """All that it waits for has succeeded."""
         return all(self._states[name][0] is TaskState.SUCCEEDED for name in self.plan.tasks[row].after)
 
-    # 6. what to start
+    # 7. what to start
 
     def _start(self) -> None:
         """Decides about the pool as it will be once all that leave have let go; what still lacks room then waits.

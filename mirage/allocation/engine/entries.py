@@ -143,6 +143,23 @@ class NodeAside:
     why: str
 
 
+Run = tuple[str, int, int, str]
+"""Model, number of devices, on how many nodes, their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedSeen:
+    """So much a task did, by its own count, while it ran so beside these."""
+
+    at: float
+    task: str
+    attempt: int
+    run: Run
+    beside: list[Run]
+    seconds: float
+    done: float
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """Something that a reader may want to know."""
@@ -160,13 +177,15 @@ class LifeOver:
 
 
 Entry = (
-    LifeBegan | PoolSeen | Starting | Started | Adopted | Stopping | Ended | GaveUp | NodeAside | Remark | LifeOver
-)
+    LifeBegan | PoolSeen | Starting | Started | Adopted | Stopping | Ended | GaveUp | NodeAside | SpeedSeen
+    | Remark | LifeOver
+)  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, Remark, LifeOver,
+        LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, SpeedSeen, Remark,
+        LifeOver,
     )
 }  # fmt: skip
 
@@ -187,6 +206,9 @@ def read(line: str) -> Entry:
         raise ValueError(f"{kind.__name__} has other fields")
     if kind is Ended:
         document["result"] = Result(document["result"])
+    if kind is SpeedSeen:
+        document["run"] = tuple(document["run"])
+        document["beside"] = [tuple(run) for run in document["beside"]]
     if kind is PoolSeen:
         nodes = {name: [(index, of) for index, of in devices] for name, devices in document["nodes"].items()}
         document["nodes"] = nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ HAD_IT_ALL = 0.9
 TO_END = "TERM"
 """The signal to a task that saves nothing."""
 
+_KILL_AFTER = 10.0
+"""Seconds that a task which saves nothing has between TERM and KILL."""
 _TO_ITSELF = ("TERM", "INT", "HUP", "QUIT")
 """Signals that scripts send to their own group as they end (``kill 0``)."""
 _FIRST_PAUSE = 10.0
@@ -60,7 +63,8 @@ def _judge_failure(ending: Ending, nodes: tuple[str, ...]) -> tuple[Result, str]
 
 
 def _was_sent(name: str, ending: Ending) -> bool:
-    """Whether a signal came from somebody else."""
+    """Whether a signal came from somebody else. Some have two names."""
+    name = signal.Signals[f"SIG{name}"].name.removeprefix("SIG")
     return name in ending.heard and (name not in _TO_ITSELF or bool(ending.outside))
 
 
@@ -75,6 +79,13 @@ def _spelt(code: int | None) -> str:
         names = {number.value: number.name for number in signal.Signals}
         return f"killed by {names.get(code - 128, f'signal {code - 128}')}"
     return f"exit code {code}"
+
+
+def to_be_killed(stopping: Stopping | None, task: TaskSpec) -> float:
+    """Until when one that was told to end may take, whoever has told it."""
+    if stopping is None:
+        return math.inf
+    return stopping.at + (task.checkpoint.grace if task.checkpoint and stopping.saves else _KILL_AFTER)
 
 
 def not_before(ledger: Ledger, task: str) -> float:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, kill_leftovers, leftovers, signal_group
-from mirage.allocation.engine.remains import LISTEN, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, read_ending
 from mirage.allocation.engine.steps import Step
 
 if TYPE_CHECKING:
@@ -20,20 +20,27 @@ _RANKS = (
     LISTEN
     + """\
 : >"$MIRAGE_STEP.began"
-count=$1; shift
-if [ "$count" = 1 ]; then "$@"; exit "$?"; fi
-rank=0 ranks=""
-while [ "$rank" -lt "$count" ]; do
-  MIRAGE_RANK=$rank MIRAGE_LOCAL_RANK=$rank "$@" & ranks="$ranks $!"
-  rank=$((rank + 1))
+_count=$1; shift
+if [ "$_count" = 1 ]; then
+"$@"
+_code=$?
+"""
+    + LINGER
+    + """\
+exit "$_code"
+fi
+_rank=0 _ranks=""
+while [ "$_rank" -lt "$_count" ]; do
+  MIRAGE_RANK=$_rank MIRAGE_LOCAL_RANK=$_rank "$@" & _ranks="$_ranks $!"
+  _rank=$((_rank + 1))
 done
-code=0
-for rank in $ranks; do
-  wait "$rank"; found=$?
-  while kill -0 "$rank" 2>/dev/null; do wait "$rank"; found=$?; done  # the wait was cut short by a signal
-  [ "$code" != 0 ] || code=$found
+_code=0
+for _rank in $_ranks; do
+  wait "$_rank"; _found=$?
+  while kill -0 "$_rank" 2>/dev/null; do wait "$_rank"; _found=$?; done  # the wait was cut short by a signal
+  [ "$_code" != 0 ] || _code=$_found
 done
-exit "$code"
+exit "$_code"
 """
 )
 

@@ -2,13 +2,14 @@
 
 Files about an attempt, beside the keeper's: ``began`` by each rank as it begins, with the number of ranks where
 whoever started them does not wait for all of them itself; ``ended.RANK`` by each that has ended with 0;
-``heard.NAME`` for each signal that came to it. The shell that writes them stands before the task's own command
+``heard.NUMBER`` for each signal that came to it. The shell that writes them stands before the task's own command
 and gets every signal that the whole step gets, whoever sends it; when it came is not known, since shells take note
 of it only as the command has ended.
 """
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.steps import Ending
@@ -16,11 +17,21 @@ from mirage.allocation.engine.steps import Ending
 if TYPE_CHECKING:
     from pathlib import Path
 
-_HEARD = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM")
+_DEAF_TO = ("KILL", "STOP", "CHLD", "SEGV", "BUS", "FPE", "ILL", "TSTP", "TTIN", "TTOU")
+"""Signals that a shell cannot hear, that tell it something else, or that a process brings upon itself."""
+_HEARD = {int(each): name for each in signal.Signals if (name := each.name.removeprefix("SIG")) not in _DEAF_TO}
 
 # A trap that does something is not inherited: the task's own command has its signals as they would be without it.
+# The shell itself must survive them all, or what saves would end with it. Its variables begin with "_": one that
+# the task's environment has already would be changed for the task as well.
 LISTEN = f"""\
-for name in {" ".join(_HEARD)}; do trap ": >\\"\\$MIRAGE_STEP.heard.$name\\"" "$name"; done
+for _heard in {" ".join(map(str, _HEARD))}; do trap ": >\\"\\$MIRAGE_STEP.heard.$_heard\\"" "$_heard"; done
+"""
+
+# What is sent to all of a step comes to one process after another, and to this shell maybe after its command's
+# end.
+LINGER = """\
+[ "$_code" -le 128 ] && [ -z "$MIRAGE_CHECKPOINT" ] || sleep 1
 """
 
 
@@ -39,7 +50,7 @@ def read_ending(path: Path) -> Ending:
     ranks = _number(began) or 0
     if code == 0 and not all(file_of(path, f"ended.{rank}").exists() for rank in range(ranks)):
         code = None
-    heard = tuple(name for name in _HEARD if file_of(path, f"heard.{name}").exists())
+    heard = tuple(name for number, name in _HEARD.items() if file_of(path, f"heard.{number}").exists())
     return Ending(code, began.exists(), heard=heard)
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, signal_group
-from mirage.allocation.engine.remains import LISTEN, file_of, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.allocation.engine.steps import Step
 from mirage.domain.errors import ClusterUnavailable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirage.allocation.engine.slurmcommands import StepSeen
     from mirage.allocation.engine.steps import Ending, Launch
 
 # Arguments: folder, number of settings, (node, variable, value) for each, and the command.
@@ -32,16 +33,19 @@ _RANK = (
     + """\
 echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"
 cd -- "$1" || exit 126
-left=$2; shift 2
-while [ "$left" -gt 0 ]; do
+_left=$2; shift 2
+while [ "$_left" -gt 0 ]; do
   [ "$1" != "$SLURMD_NODENAME" ] || export "$2=$3"
-  shift 3; left=$((left - 1))
+  shift 3; _left=$((_left - 1))
 done
 export MIRAGE_RANKS="$SLURM_NTASKS" MIRAGE_RANK="$SLURM_PROCID" MIRAGE_LOCAL_RANK="$SLURM_LOCALID"
 "$@"
-code=$?
-[ "$code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
-exit "$code"
+_code=$?
+"""
+    + LINGER
+    + """\
+[ "$_code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
+exit "$_code"
 """
 )
 _NODE_FAILURE = re.compile(r"Node failure on ([\w.,\[\]-]+)")
@@ -88,7 +92,7 @@ class SrunEngine:
         """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""
         found = self._steps().get(_step_name(step.path))
         if found is not None:
-            self._slurm.signal_step(found, name)
+            self._slurm.signal_step(found.step, name)
         elif name == "KILL" or not file_of(step.path, "began").exists():
             signal_group(step.pid, "KILL" if name == "KILL" else "TERM")
 
@@ -129,12 +133,12 @@ class SrunEngine:
         except ClusterUnavailable:
             return True
         if found is not None:
-            self._slurm.signal_step(found, "KILL")
+            self._slurm.signal_step(found.step, "KILL")
         return found is not None
 
-    def _steps(self) -> dict[str, str]:
+    def _steps(self) -> dict[str, StepSeen]:
         try:
-            return self._slurm.living_steps(self._job)
+            return self._slurm.steps(self._job)
         except ClusterUnavailable:
             return {}
 

@@ -7,7 +7,6 @@ many seconds it was measured. ``beside`` has what is left of it where that is no
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -67,11 +66,6 @@ def document(measured: Measurements, evidence: Evidence) -> dict[str, Any]:
             for row, other in zip(*np.nonzero(measured.ratio != 1.0), strict=True)
         ],
     }
-
-
-def write_measured(path: Path, content: dict[str, Any]) -> None:
-    """Raises ``OSError``."""
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_measured(path: str | Path) -> Measurements:
