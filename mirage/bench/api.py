@@ -128,7 +128,7 @@ def _heard(other: Connection) -> Any:
 
 
 def _daemon(folder: Path, now: int, parent: Connection) -> None:
-    from mirage.bootstrap.service import build
+    from mirage.bootstrap.assembly import build
     from mirage.config.model import Config
     from mirage.daemon.settling import settle
 

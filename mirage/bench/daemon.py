@@ -120,7 +120,7 @@ def records(count: int, now: int) -> tuple[ChainRecord, ...]:
 
 def _run(folder: Path, chains: int, now: int, to: Connection) -> None:
     from mirage.backends.recording import RecordingCluster
-    from mirage.bootstrap.service import assemble
+    from mirage.bootstrap.assembly import assemble
     from mirage.bootstrap.worlds import build_world
     from mirage.config.model import Config
     from mirage.domain.journal import EntryKind

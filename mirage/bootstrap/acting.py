@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.estimates import WhereAllowed
-from mirage.bootstrap.worlds import command_environment
+from mirage.bootstrap.world import command_environment
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orders import Answer
-    from mirage.bootstrap.worlds import World
+    from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.ports import Actuator
 

@@ -17,7 +17,7 @@ from mirage.provisioner.limits import Limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.bootstrap.worlds import Lore
+    from mirage.bootstrap.world import Lore
     from mirage.config.model import Config, LoopSection
 
 

@@ -13,7 +13,7 @@ from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import ENSEMBLE, build_predictor
 
 if TYPE_CHECKING:
-    from mirage.bootstrap.worlds import Lore
+    from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
     from mirage.ports import Predictor
     from mirage.predictors.artifacts.manifest import ClusterMark

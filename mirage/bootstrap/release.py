@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.worlds import command_environment
+from mirage.bootstrap.world import command_environment
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:

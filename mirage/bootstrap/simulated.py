@@ -13,7 +13,7 @@ import numpy as np
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
 from mirage.backends.wholefile import write_anew
-from mirage.bootstrap.worlds import Lore, World
+from mirage.bootstrap.world import Lore, World
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT

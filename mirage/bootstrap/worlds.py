@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 import os
-import pwd
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.control.wallclock import WallClock, read_clock
+from mirage.bootstrap.world import Lore, World, command_environment, own_user, slurm_clock
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mirage.backends.acting.orders import OrderDesk
     from mirage.backends.execution import Commands
     from mirage.config.model import ClusterSection, Config
     from mirage.control.wallclock import RealTimeClock
-    from mirage.domain.job import Seconds
-    from mirage.domain.jobtable import JobTable
-    from mirage.ports import Actuator, Cluster, JobHistory, Standings, StartEstimator
-    from mirage.simulator.cluster import ClusterConfig
-
-_PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
-"""What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
-
-History = Callable[["Seconds", "Seconds"], "JobTable"]
-"""Jobs that ran or ended between two instants, at most a day apart, by the accounting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lore:
-    """What is known of a cluster beyond its queue, and how more of it is learnt."""
-
-    history: History | None = None
-    """``None``: the accounting is not asked."""
-    jobs: JobHistory | None = None
-    """``None``: those that the history brought and the store keeps."""
-    standings: Standings | None = None
-    refresh: Callable[[], str] | None = None
-    """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
-    description: Callable[[], ClusterConfig] | None = None
-    """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
-    copied: Callable[[Path], str] | None = None
-    """The same for another program: what its ``--cluster`` takes, once files were laid into the folder."""
-
-
-NOTHING_KNOWN = Lore()
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the daemon has of a cluster."""
-
-    cluster: Cluster
-    actuator: Actuator
-    estimator: StartEstimator
-    clock: RealTimeClock
-    lore: Lore = NOTHING_KNOWN
-    desk: OrderDesk | None = None
-    """Where users' agents fetch their orders, in that mode."""
 
 
 def build_world(config: Config) -> World:
@@ -83,22 +36,6 @@ def build_own_world(config: Config) -> World:
             return simulated_world(config.cluster.simulated, Path(config.service.state))
         case "pyslurm":
             return _pyslurm(config.cluster)
-
-
-def slurm_clock(section: ClusterSection) -> RealTimeClock:
-    """The clock of the Slurm that the daemon speaks to. Raises ``ConfigError``."""
-    return read_clock(Path(section.clock)) if section.clock else WallClock()
-
-
-def own_user() -> str:
-    """The name of the user that this process runs as."""
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
-def command_environment(section: ClusterSection) -> dict[str, str]:
-    """In which Slurm's commands run."""
-    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return passed_on | ({"SLURM_CONF": section.slurm_conf} if section.slurm_conf else {})
 
 
 def _cli(section: ClusterSection) -> World:

@@ -12,6 +12,7 @@ from mirage.cli.allocation_replay import task_replay_command
 from mirage.cli.allocation_requests import requests_app
 from mirage.cli.allocation_run import check_command, run_command, status_command
 from mirage.cli.allocation_serve import serve_command
+from mirage.cli.allocation_speeds import speeds_command
 from mirage.cli.allocation_train import train_agents_command
 
 allocation_app = typer.Typer(no_args_is_help=True, help="Run and replay the tasks inside an allocation.")
@@ -26,3 +27,4 @@ allocation_app.command("front")(front_command)
 allocation_app.command("load")(load_command)
 allocation_app.add_typer(requests_app, name="requests")
 allocation_app.add_typer(costs_app, name="costs")
+allocation_app.command("speeds")(speeds_command)

@@ -41,7 +41,8 @@ Compare = Annotated[
 Speeds = Annotated[
     str,
     typer.Option(
-        metavar="TABLE", help="Measured speeds: deepshare:FOLDER or gavel:FILE. Without: as fast anywhere."
+        metavar="TABLE",
+        help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE. Without: as fast anywhere.",
     ),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes the first task that does not fit.")]

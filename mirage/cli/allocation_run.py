@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -36,6 +37,22 @@ Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes a task tha
 Preempt = Annotated[
     bool, typer.Option("--preempt", help="Tasks with a checkpoint make room for those before them.")
 ]
+Move = Annotated[
+    bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, where that makes room.")
+]
+Quantum = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.0, help="While tasks wait, decide anew so often; 0: only when something happens."
+    ),
+]
+Speeds = Annotated[
+    str,
+    typer.Option(
+        metavar="TABLE",
+        help="Speeds to begin with: deepshare:FOLDER, gavel:FILE or measured:FILE; what is measured mends them.",
+    ),
+]
 DoneFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Made when every task has ended: the chain's --done-file."),
@@ -52,21 +69,28 @@ def run_command(  # noqa: PLR0913 (one parameter for each option of the command 
     placer: Place = "best-fit",
     strict: Strict = False,
     preempt: Preempt = False,
+    move: Move = False,
+    quantum: Quantum = 0.0,
+    speeds: Speeds = "",
     done_file: DoneFile = None,
 ) -> None:
     """Run a file of tasks on what this Slurm job, or this machine, has; what is left is for the next link.
 
     Exit codes: 0 every task has ended (outside a chain: has succeeded), 1 some failed, 75 some are left.
     """
-    from mirage.allocation.engine.run import Link, Wishes, default_state, find_place
+    from mirage.allocation.engine.run import Link, Wishes, default_state, find_place, other_than_shown
     from mirage.allocation.engine.taskfile import read_plan
     from mirage.allocation.engine.waking import Alarm
 
     if engine not in ("", "srun", "processes"):
         raise typer.BadParameter(f"{engine!r} is neither srun nor processes", param_hint="--engine")
+    if move and not preempt:
+        raise typer.BadParameter("moving a task means to preempt it: give --preempt too", param_hint="--move")
     plan = read_plan(tasks)
-    policy = _policy(ordering, placer, strict=strict, preempt=preempt)
-    wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file)
+    policy = _policy(ordering, placer, strict=strict, preempt=preempt, move=move, quantum=quantum or math.inf)
+    wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file, speeds)
+    if remark := other_than_shown(wishes.state, os.environ):
+        _say(remark)
     alarm = Alarm()
     link = Link(plan, find_place(wishes, os.environ), policy, wishes, _say)
     raise SystemExit(link.run(alarm))
@@ -95,17 +119,16 @@ def status_command(
     typer.echo(json.dumps(document)) if as_json else _show(document)
 
 
-def _policy(ordering_name: str, placer_name: str, *, strict: bool, preempt: bool) -> Policy:
+def _policy(
+    ordering_name: str, placer_name: str, *, strict: bool, preempt: bool, move: bool, quantum: float
+) -> Policy:
     from mirage.allocation.ddl import registry
     from mirage.allocation.ddl.dispatch import Rules, dispatch
     from mirage.allocation.engine.world import Policy
 
-    ordering, placer, rules = (
-        registry.ordering(ordering_name),
-        registry.placer(placer_name),
-        Rules(strict, preempt),
-    )
-    return Policy(lambda view: dispatch(view, ordering, placer, rules), preempt)
+    ordering, placer = registry.ordering(ordering_name), registry.placer(placer_name)
+    rules = Rules(strict, preempt, move, quantum)
+    return Policy(lambda view: dispatch(view, ordering, placer, rules), preempt, quantum)
 
 
 def _say(text: str) -> None:
@@ -117,7 +140,7 @@ def _show(document: dict[str, Any]) -> None:
 
     counts = ", ".join(f"{count} {state}" for state, count in document["counts"].items() if count)
     typer.echo(counts or "no tasks")
-    rows: list[tuple[str, ...]] = [("TASK", "STATE", "TRIES", "TIME", "WHERE", "REASON")]
+    rows: list[tuple[str, ...]] = [("TASK", "STATE", "DONE", "TRIES", "TIME", "WHERE", "REASON")]
     rows += [_row(task, document["time"]) for task in document["tasks"]]
     print_table(rows)
 
@@ -128,4 +151,6 @@ def _row(task: dict[str, Any], now: float) -> tuple[str, ...]:
     where = " ".join(f"{node}:{','.join(map(str, indices))}" for node, indices in task["where"].items())
     used = None if task["start"] is None else (task["end"] or now) - task["start"]
     reason = task["stopping"] or task["why"]
-    return (task["id"], task["state"].upper(), str(task["attempts"]), span(used), where or "-", reason or "-")
+    state = "saving" if task["saving"] else task["state"]
+    done = "-" if task["progress"] is None else f"{task['progress']:.0%}"
+    return (task["id"], state.upper(), done, str(task["attempts"]), span(used), where or "-", reason or "-")

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 Mixes = Annotated[list[str], typer.Argument(metavar="MIX...", help="Mixes (TOML) to draw sets of tasks from.")]
 PoolText = Annotated[str, typer.Option("--pool", metavar="POOL", help="NODESxDEVICES[:KIND][@DOLLARS],...")]
-Speeds = Annotated[str, typer.Option(metavar="TABLE", help="Measured speeds: deepshare:FOLDER or gavel:FILE.")]
+Speeds = Annotated[
+    str, typer.Option(metavar="TABLE", help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE.")
+]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained agents with their manifest.")]
 Seed = Annotated[int, typer.Option(min=0, max=90, help="Of the training. Its sets have seeds from 500000 on.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning.")]

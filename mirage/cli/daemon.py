@@ -16,7 +16,7 @@ def daemon_command(config: ConfigFile = "", once: Once = False) -> None:
     """Watch the cluster, decide and submit, until told to end (SIGTERM); SIGHUP reads the configuration again."""
     from pathlib import Path
 
-    from mirage.bootstrap.service import build
+    from mirage.bootstrap.assembly import build
     from mirage.config.loading import load_config
     from mirage.daemon.process import leave, run_daemon
 

@@ -13,7 +13,7 @@ Port = Annotated[
 Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, help="Simulated seconds a second.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of the generated workload [10; with --report 1].")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, line by line.")]
-Prepare = Annotated[bool, typer.Option("--prepare", help="Compile the simulator, which is done once, and end.")]
+Prepare = Annotated[bool, typer.Option("--prepare", help="Compile what demo and tasks need, done once, and end.")]
 Report = Annotated[bool, typer.Option("--report", help="Replay ten generated days instead, and write a report.")]
 Out = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
 
@@ -45,7 +45,10 @@ def demo_command(
     from mirage.cli.demoworld import DemoWorld, prepare_simulator
 
     if prepare:
+        from mirage.bootstrap.compiling_pool import compile_pool
+
         prepare_simulator()
+        compile_pool()
         return
     from mirage.daemon.process import leave
 

@@ -85,7 +85,7 @@ class DemoWorld:
         return status
 
     def _configuration(self, folder: str) -> str:
-        from mirage.bootstrap.worlds import own_user
+        from mirage.bootstrap.world import own_user
 
         return _CONFIGURATION.format(
             folder=folder,
@@ -100,8 +100,8 @@ class DemoWorld:
     def _build(self, config: Config, alive: Callable[[], None]) -> Service:
         """The daemon's service, which knows of the days before it began and has the chains to see to."""
         from mirage.api.access.scope import Scope
-        from mirage.bootstrap.service import build
-        from mirage.bootstrap.worlds import own_user
+        from mirage.bootstrap.assembly import build
+        from mirage.bootstrap.world import own_user
         from mirage.cli.democast import demo_chains
         from mirage.daemon.history import started_jobs
         from mirage.domain.command import AddChain

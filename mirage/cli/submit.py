@@ -52,7 +52,7 @@ Options about the chain, here or on #MIRAGE lines of the script:
                         by hold, by nice or by pin (bound to its predecessor's nodes); off: submit it in time
   --lead TIME           steering: let it go so long before its predecessor's end (10m); 0 with pin: never
   --name NAME           the chain's name; the job's if not given
-  --tasks-state DIR     its links run tasks (mirage allocation run), whose state is in DIR: the daemon shows them
+  --tasks-state DIR     its links run tasks: mirage allocation run keeps their state in DIR, the daemon shows them
   --held-links N        submit the first N links now, held, for a daemon that releases them
 
   --dry-run             show what would be submitted, and submit nothing
@@ -198,7 +198,10 @@ def _held_links(plan: Plan) -> Iterator[list[JobId]]:
     from mirage.backends.cli_actuator import CliActuator
 
     actuator = CliActuator(_commands(), plan.request.user)
-    chain = Chain(ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request)
+    chain = Chain(
+        ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request,
+        tasks_state=plan.document.get("tasks_state", ""),
+    )  # fmt: skip
     try:
         for index in range(1, plan.held_links + 1):
             request = chain.link_request(index, jobs[-1] if jobs else NO_JOB)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NewType
 
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
+from mirage.domain.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -208,7 +209,7 @@ class Chain:
             "MIRAGE_LINK": str(index),
             "MIRAGE_PREV_JOBID": str(previous) if previous else "",
             "MIRAGE_HANDOVER_FILE": self.handover_file(index),
-        }
+        } | ({"MIRAGE_TASKS_STATE": self.tasks_state} if self.tasks_state else {})
         environment = tuple((dict(request.batch.environment) | own).items())
         return replace(request, batch=replace(request.batch, environment=environment))
 
@@ -276,29 +277,6 @@ class Link:
     def started(self) -> bool:
         """Whether it has ever run."""
         return self.start != ABSENT
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One hand-over: when the predecessor ended and when its successor started."""
-
-    predecessor_end: Seconds
-    successor_start: Seconds
-
-    @property
-    def x(self) -> Seconds:
-        """Signed: positive is an interruption, negative an overlap. Never both."""
-        return self.successor_start - self.predecessor_end
-
-    @property
-    def interruption(self) -> Seconds:
-        """Seconds in which no link ran."""
-        return max(0, self.x)
-
-    @property
-    def overlap(self) -> Seconds:
-        """Seconds in which both links ran."""
-        return max(0, -self.x)
 
 
 class ChainStatus(StrEnum):

@@ -8,9 +8,10 @@ from hashlib import blake2s
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainId, Outcome
+    from mirage.domain.chain import ChainId
     from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
+    from mirage.domain.outcome import Outcome
 
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()

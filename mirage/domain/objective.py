@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import Outcome
+    from mirage.domain.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)

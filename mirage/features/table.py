@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Outcome
 from mirage.domain.objective import objective
+from mirage.domain.outcome import Outcome
 
 if TYPE_CHECKING:
     from mirage.domain.objective import Weights

@@ -6,16 +6,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import (
-    NO_JOB,
-    ChainRecord,
-    ChainStatus,
-    FailureKind,
-    Link,
-    LinkState,
-    Recovery,
-    Steering,
-)
+from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState, Recovery, Steering
 from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.chain import Outcome
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 from mirage.replay.bootstrap import (
     Estimate,
     Floats,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Outcome
 from mirage.domain.decision import ActionScores, Wants
 from mirage.domain.objective import objective
+from mirage.domain.outcome import Outcome
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation

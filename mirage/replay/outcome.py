@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Outcome
+from mirage.domain.outcome import Outcome
 
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds

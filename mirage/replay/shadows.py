@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Outcome
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import EntryKind
 from mirage.domain.objective import objective
+from mirage.domain.outcome import Outcome
 from mirage.features.waitclass import LIMIT_BOUNDS, NODE_BOUNDS
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ _SAID = {
     "cpus_per_node": ("cpus-per-task", "ntasks", "ntasks-per-node", "mincpus", "cpus-per-gpu"),
     "memory_mb_per_node": ("mem-per-cpu", "mem-per-gpu"),
 }
-_OWN_VARIABLES = "MIRAGE_CHAIN_ID,MIRAGE_LINK,MIRAGE_PREV_JOBID,MIRAGE_HANDOVER_FILE"
+_OWN_VARIABLES = "MIRAGE_CHAIN_ID,MIRAGE_LINK,MIRAGE_PREV_JOBID,MIRAGE_HANDOVER_FILE,MIRAGE_TASKS_STATE"
 
 _COUNT = re.compile(r"([0-9]{1,9})([kKmM]?)")
 _NODE_RANGE = re.compile(r"([0-9]{1,9}[kKmM]?)-[0-9]{1,9}[kKmM]?")

@@ -14,7 +14,8 @@ from mirage.store.codec import from_values, loaded, plain_values, storable, to_t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.domain.chain import Chain, ChainId, Link, Outcome
+    from mirage.domain.chain import Chain, ChainId, Link
+    from mirage.domain.outcome import Outcome
     from mirage.store.upserts import Row
 
 _RECORD = TypeAdapter(ChainRecord)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 from sqlalchemy import func, select
 
-from mirage.domain.chain import ChainId, Outcome
+from mirage.domain.chain import ChainId
 from mirage.domain.decision import Prediction
 from mirage.domain.job import Seconds
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Outcome
 from mirage.store.codec import from_values, loaded, plain_values, storable, to_text
 from mirage.store.tables import journal
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from mirage.domain.chain import ChainId, Outcome
+from mirage.domain.chain import ChainId
+from mirage.domain.outcome import Outcome
 from mirage.store.tables import outcomes
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.spaces import Discrete, Space
 from numpy.typing import NDArray
 
-from mirage.domain.chain import Outcome
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 from mirage.replay.opening import PATIENCE, Background
 from mirage.training.environment import EQUAL_WEIGHTS, HOLD, observation_space
 from mirage.training.handover import Handover

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.dispatch import Moves
+from mirage.allocation.ddl.dispatch import Moves, Rules, dispatch
 from mirage.allocation.engine.agent import Agent, Progress
 from mirage.allocation.engine.book import Book
 from mirage.allocation.engine.demands import nothing_known, part_of, task_table
@@ -24,8 +25,10 @@ from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.pool import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from mirage.allocation.engine.steps import Launch
     from mirage.domain.pool import PoolView
@@ -95,6 +98,43 @@ def first_fit(view: PoolView) -> Moves:
     return Moves(tuple(starts))
 
 
+class FirstFit:
+    """The same as a placer: nothing of it has to be compiled."""
+
+    name = "first-fit"
+
+    def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
+        free, cpus, memory = view.free.copy(), view.free_cpus.copy(), view.free_memory_mb.copy()
+        starts = []
+        for row in order:
+            found = _place(view, int(row), free, cpus, memory)
+            if found is not None:
+                starts.append(found)
+            elif strict:
+                break
+        return tuple(starts)
+
+
+@dataclass(frozen=True)
+class ByScore:
+    """An ordering that a test makes up; without a formula the shortest remaining time first."""
+
+    formula: Callable[[PoolView], NDArray[np.float64]] = lambda view: np.nan_to_num(view.remaining, nan=1e9)
+    name: str = "made-up"
+
+    def score(self, view: PoolView) -> NDArray[np.float64]:
+        return self.formula(view)[view.pending]
+
+    def static_scores(self, tasks: object) -> None:
+        """None."""
+
+
+def preempting(ordering: ByScore | None = None, *, move: bool = False) -> Callable[[PoolView], Moves]:
+    """The real decisions with preemption, over a placer that is not compiled."""
+    chosen, placer, rules = ordering or ByScore(), FirstFit(), Rules(preempt=True, move=move)
+    return lambda view: dispatch(view, chosen, placer, rules)
+
+
 def _place(view: PoolView, row: int, free: np.ndarray, cpus: np.ndarray, memory: np.ndarray) -> Placement | None:
     tasks, pool = view.tasks, view.pool
     count, share, most = int(tasks.devices[row]), float(tasks.share[row]), int(tasks.max_nodes[row])
@@ -143,6 +183,7 @@ class Site:
         engine: FakeEngine | None = None,
         decide: object = first_fit,
         preempt: bool = False,
+        quantum: float = math.inf,
         found: tuple[NodeFound, ...] = (),
     ) -> Agent:
         """A new life of an agent, in job ``job``; its job runs from now on."""
@@ -173,8 +214,8 @@ class Site:
             situation,
             Book(pool),
             ledger,
-            Policy(decide, preempt),
-            world,  # type: ignore[arg-type]
+            Policy(decide, preempt, quantum),  # type: ignore[arg-type]
+            world,
         )
         agent.write(life)
         agent.write(

@@ -53,7 +53,7 @@ def test_scores_follow_their_tasks_but_for_the_place_in_the_list() -> None:
     with torch.no_grad():
         for weight in network.parameters():
             weight.add_(0.2 * torch.randn(weight.shape))
-    base, task, node = torch.randn(1, 6, 3), torch.randn(1, 6, 16), torch.randn(1, 4, 7)
+    base, task, node = torch.randn(1, 6, 4), torch.randn(1, 6, 16), torch.randn(1, 4, 7)
     mask, order = torch.ones(1, 6), torch.tensor([3, 1, 5, 0, 2, 4])
     here = network(base, task, node, mask)
     there = network(base[:, order], task[:, order], node, mask)
@@ -67,7 +67,7 @@ def test_scores_follow_their_tasks_but_for_the_place_in_the_list() -> None:
 def test_padding_changes_no_score() -> None:
     torch.manual_seed(1)
     network = OrderingNet(Shape())
-    base, task, node = torch.randn(1, 5, 3), torch.randn(1, 5, 16), torch.randn(1, 4, 7)
+    base, task, node = torch.randn(1, 5, 4), torch.randn(1, 5, 16), torch.randn(1, 4, 7)
     short = network(base, task, node, torch.ones(1, 5))
     padded = [torch.cat([part, torch.randn_like(part)], dim=1) for part in (base, task)]
     mask = torch.cat([torch.ones(1, 5), torch.zeros(1, 5)], dim=1)

@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 from das_views import instant, pool_of
 
+from mirage.allocation.ddl import registry
 from mirage.allocation.ddl.das.choosing import Settling, with_room
 from mirage.allocation.ddl.das.loops.seeing import NODE, PAIR, crowd_of, utility_on
 from mirage.allocation.ddl.das.loops.standing import standing_of
 from mirage.allocation.ddl.das.sight import TASK, sight_of
+from mirage.allocation.ddl.formats.table import task_table
+from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.speeds import even_speeds
 
 if TYPE_CHECKING:
-    from mirage.domain.pool import PoolView
+    from numpy.typing import NDArray
+
+    from mirage.domain.pool import Placement, PoolView
+    from mirage.ports import Placer
 
 NEVER_WAIT = -np.inf
 
@@ -34,7 +41,7 @@ def plain_utility(view: PoolView, task: int, nodes: set[int]) -> float:
         return int(speeds.row[one, 0, min(spread, speeds.row.shape[2]) - 1])
 
     def weight(one: int) -> float:
-        return 1 + pressure * tasks.devices[one] * tasks.share[one]
+        return float(1 + pressure * tasks.devices[one] * tasks.share[one])
 
     where = {one: nodes_of(view, one) for one in view.running.tolist()}
     mine = row(task, len(nodes))
@@ -186,3 +193,35 @@ def test_nothing_pending_nothing_running_is_seen_too() -> None:
     assert len(sight.felt) == 0
     nothing = sight_of(instant(0, pool_of(2, 2), pending=0, running=1))
     assert nothing.waiting == 0
+
+
+class Untaught:
+    """Places as agents do that have learnt nothing: by what placements cost."""
+
+    name = "untaught"
+
+    def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
+        sight, place_of = sight_of(view), {int(task): row for row, task in enumerate(view.pending)}
+        rows = with_room(sight, np.array([place_of[int(task)] for task in order]), len(order))
+        affinity = np.zeros((len(rows), len(view.pool.node_names)))
+        return Settling(sight).add(rows, affinity, np.full(len(rows), -0.15), strict=strict)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_agents_that_have_learnt_nothing_place_as_patient_best_fit_does(seed: int) -> None:
+    rng, pool = np.random.default_rng(seed), pool_of(3, 4)
+    tasks = task_table(
+        tuple(f"t{number}" for number in range(40)),
+        submit=np.sort(rng.uniform(0, 3000, 40)),
+        devices=rng.integers(1, 5, 40).astype(np.int32),
+        max_nodes=np.full(40, 3, dtype=np.int32),
+        work=rng.lognormal(6, 1, 40),
+    )
+
+    def play(by: Placer) -> list[float]:
+        world = SimulatedPool(tasks, pool, even_speeds(tasks, pool), Rules())
+        ends: list[float] = world.play(registry.ordering("sjf"), by).end.tolist()
+        return ends
+
+    assert play(Untaught()) == play(registry.placer("patient:best-fit"))
+    assert play(Untaught()) != play(registry.placer("best-fit"))

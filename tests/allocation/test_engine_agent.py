@@ -234,36 +234,6 @@ def test_a_placement_that_takes_what_is_held_is_not_obeyed(tmp_path: Path) -> No
     assert most_at_once(bars(site.ledger())) == {"j1n0:0": 1.0}
 
 
-def test_a_preempted_task_saves_then_the_other_starts_then_it_goes_on(tmp_path: Path) -> None:
-    def last_first(view: PoolView) -> Moves:
-        """The last pending task has the only device."""
-        row = int(max(view.pending))
-        if len(view.running) and int(view.running[0]) == row:
-            return Moves()
-        here = np.array([0], np.int32)
-        return Moves((Placement(row, here, here),), tuple(int(row) for row in view.running))
-
-    site = Site.of(tmp_path, task("low", checkpoint=Checkpoint()), task("high"))
-    agent = site.link(
-        devices=1, decide=lambda view: _only(view, 0), preempt=True, engine=FakeEngine(obeys=("KILL",))
-    )
-    agent.cycle()
-    assert [launch.key for launch in engine_of(agent).launched] == ["low.1"]
-    agent.policy = type(agent.policy)(last_first, preempt=True)
-    agent.cycle()
-    assert engine_of(agent).signals == [("low.1", "USR1")]
-    agent.cycle()
-    assert engine_of(agent).signals == [("low.1", "USR1")]
-    assert "high.1" not in engine_of(agent).living
-    engine_of(agent).finish("low.1", 0)
-    agent.cycle()
-    assert "high.1" in engine_of(agent).living
-    engine_of(agent).finish("high.1", 0)
-    agent.cycle()
-    assert engine_of(agent).launched[-1].key == "low.2"
-    assert results(site, "low") == [Result.CHECKPOINTED]
-
-
 def _only(view: PoolView, row: int) -> Moves:
     here = np.array([0], np.int32)
     return Moves((Placement(row, here, here),) if row in view.pending and not len(view.running) else ())

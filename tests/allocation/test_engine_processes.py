@@ -30,9 +30,9 @@ PATIENCE = 120.0
 MAIN = """
 import sys
 import mirage.cli.allocation_run as run
-from allocation.engine_world import first_fit
+from allocation.engine_world import first_fit, preempting
 from mirage.allocation.engine.world import Policy
-run._policy = lambda *_, **__: Policy(first_fit)
+run._policy = lambda *_, preempt=False, **__: Policy(preempting() if preempt else first_fit, preempt)
 from mirage.cli.main import main
 main()
 """
@@ -50,8 +50,10 @@ class Runs:
         file.write_text(text)
         return file
 
-    def start(self, *options: str, devices: int | None = 2, **environment: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-c", MAIN, "allocation", "run", "tasks.toml", *options]
+    def start(
+        self, *options: str, devices: int | None = 2, file: str = "tasks.toml", **environment: str
+    ) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", MAIN, "allocation", "run", file, *options]
         argv += [] if devices is None else [f"--devices={devices}"]
         tests = str(Path(__file__).resolve().parents[1])
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "MIRAGE_"))}
@@ -212,6 +214,79 @@ def test_told_to_end_it_lets_tasks_save_and_the_next_one_goes_on(runs: Runs) -> 
     assert runs.results("b") == ["succeeded"]
 
 
+# All devices are for "low", until "high" may begin, which needs them too and is shorter.
+PREEMPTED = """
+[[task]]
+id = "gate"
+devices = 0
+expected = 1
+script = "while ! [ -e ready ]; do sleep 0.1; done"
+
+[[task]]
+id = "low"
+devices = 2
+expected = 1000
+checkpoint = { signal = "USR1", grace = 60, restart = 0 }
+script = '''
+trap 'saved=yes' USR1
+count=$(cat saved 2>/dev/null || echo 0)
+echo low$MIRAGE_ATTEMPT.from$count >>marks
+while [ "$count" -lt 5 ] || [ $MIRAGE_ATTEMPT = 1 ]; do
+  count=$((count + 1)); touch ready; sleep 0.1
+  if [ "$saved" ]; then sleep 1; echo 5 >saved; echo low$MIRAGE_ATTEMPT.over >>marks; exit 9; fi
+done
+echo low$MIRAGE_ATTEMPT.over >>marks
+'''
+
+[[task]]
+id = "high"
+devices = 2
+max_nodes = 1
+expected = 10
+after = ["gate"]
+script = "[ $MIRAGE_RANK = 0 ] || exit 0; echo high.begins >>marks; sleep 0.5; echo high.over >>marks"
+"""
+
+
+def check_preempted(runs: Runs, code: int, said: str) -> None:
+    assert code == 0, said
+    assert (runs.folder / "marks").read_text().split() == [
+        "low1.from0", "low1.over", "high.begins", "high.over", "low2.from5", "low2.over",
+    ]  # fmt: skip
+    assert runs.results("low") == ["preempted", "succeeded"]
+    assert max(most_at_once(bars(runs.ledger())).values()) == 1.0
+    row = next(row for row in json.loads((runs.state / "status.json").read_text())["tasks"] if row["id"] == "low")
+    assert (row["preempted"], row["saving"], row["attempts"]) == (1, False, 2)
+    assert "makes room for a task that comes first" in said
+
+
+def test_who_makes_room_has_ended_before_the_other_begins_and_goes_on_later(runs: Runs) -> None:
+    runs.write(PREEMPTED)
+    code, said = runs.finish(runs.start("--preempt"))
+    check_preempted(runs, code, said)
+
+
+def test_to_move_means_to_preempt(runs: Runs) -> None:
+    runs.write(tasks(("a", "true", "")))
+    code, said = runs.finish(runs.start("--move"))
+    assert code == 2
+    assert "--move" in said
+    assert "preempt" in said
+
+
+@pytest.mark.parametrize("name", ["XCPU", "PROF", "POLL", "ABRT", "RTMIN"])
+def test_any_signal_may_tell_to_save_and_nothing_around_the_task_dies_of_it(runs: Runs, name: str) -> None:
+    number = int(signal.Signals[f"SIG{name}"])
+    saves = f"trap 'sleep 0.5; echo saved >>marks; exit 0' {number}; touch ready; while :; do sleep 0.1; done"
+    runs.write(tasks(("a", saves, f"checkpoint = {{ signal = '{name}', grace = 60 }}")))
+    child = runs.start()
+    runs.until((runs.folder / "ready").exists, "the task")
+    child.send_signal(signal.SIGTERM)
+    assert runs.finish(child)[0] == 75
+    assert lines(runs.folder / "marks") == ["saved"]
+    assert runs.results("a") == ["checkpointed"]
+
+
 def test_every_rank_may_save(runs: Runs) -> None:
     saves = (
         "trap 'echo saved$MIRAGE_RANK >>marks; exit 0' TERM; touch ready$MIRAGE_RANK; while :; do sleep 0.1; done"
@@ -249,6 +324,30 @@ def test_a_keeper_that_is_killed_takes_nothing_along_that_lives_on(runs: Runs) -
     assert code == 1
     assert "a.1: failed" in said
     assert not leftovers(runs.state / "steps" / "a.1")
+
+
+def test_within_a_chain_the_state_is_where_the_chain_says(runs: Runs) -> None:
+    runs.write(tasks(("a", "true", "")))
+    named = str(runs.folder / "chains")
+    code, said = runs.finish(runs.start(MIRAGE_CHAIN_ID="c-1", MIRAGE_TASKS_STATE=named))
+    assert code == 0
+    assert (runs.folder / "chains" / "status.json").exists()
+    assert not (runs.folder / ".mirage").exists()
+    assert "--tasks-state" not in said
+    code, said = runs.finish(runs.start("--state=other", MIRAGE_CHAIN_ID="c-1", MIRAGE_TASKS_STATE=named))
+    assert code == 0
+    assert f"--state is other, but the chain was submitted with --tasks-state {named}" in said
+    assert (runs.folder / "other" / "status.json").exists()
+
+
+def test_two_files_do_not_take_each_others_tasks_for_done(runs: Runs) -> None:
+    runs.write(tasks(("a", "echo first >>marks", "")))
+    assert runs.finish(runs.start("--state=both"))[0] == 0
+    (runs.folder / "more.toml").write_text(tasks(("b", "true", ""), ("a", "echo second >>marks", "")))
+    code, said = runs.finish(runs.start("--state=both", file="more.toml"))
+    assert code == 1
+    assert "holds what was done of task 'a' of tasks.toml" in said
+    assert lines(runs.folder / "marks") == ["first"]
 
 
 def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from allocation.test_engine_processes import Runs, lines, tasks
+from allocation.test_engine_processes import PREEMPTED, Runs, check_preempted, lines, tasks
 
 from mirage.allocation.engine.keepers import leftovers
 from mirage.allocation.engine.status import bars, most_at_once
@@ -98,6 +99,79 @@ def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
     assert runs.results("a") == ["node-failed", "succeeded"]
     assert lines(runs.folder / "marks") == ["n1", "n2"]
     assert "nothing more is started on" in said
+
+
+def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: JobRuns) -> None:
+    """Its srun said 0, and Slurm lists its step for ever."""
+    runs.write(
+        tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $SLURMD_NODENAME = n2 ] || sleep 1000", "devices = 4"))
+    )
+    child = runs.begin()
+    runs.until(lambda: lines(runs.folder / "marks"), "the step")
+    child.kill()
+    child.wait()
+    runs.breaks("down", "n1")
+    runs.until((runs.state / "steps/a.1.exit").exists, "the end of its srun")
+    assert (runs.state / "steps/a.1.exit").read_text() == "0\n"
+    code, said = runs.finish(runs.begin())
+    assert code == 0, said
+    results = runs.results("a")
+    assert (results[0], results[-1]) == ("lost", "succeeded")
+    assert lines(runs.folder / "marks")[-1] == "n2"
+
+
+def test_0_of_an_srun_whose_ranks_have_not_all_ended_is_not_believed(runs: JobRuns) -> None:
+    """So does Slurm 22.05 where a node takes its step along."""
+    runs.breaks("lies", 1)
+    script = "[ $MIRAGE_RANK = 0 ] || [ $MIRAGE_ATTEMPT = 2 ] || kill -KILL $PPID"
+    runs.write(tasks(("a", script, "devices = 2\nranks = 'device'\nretries = 1")))
+    code, said = runs.finish(runs.begin())
+    assert code == 0, said
+    assert runs.results("a") == ["failed", "succeeded"]
+
+
+def signal_steps(runs: JobRuns, name: str) -> None:
+    """As Slurm does before the limit where --signal comes without B: to all of every step, not to the agent."""
+    for file in (runs.job / "steps").iterdir():
+        for pid in json.loads(file.read_text())["pids"]:
+            os.killpg(pid, signal.Signals[name])
+
+
+def test_a_task_that_somebody_else_told_to_save_has_not_succeeded(runs: JobRuns) -> None:
+    saves = "trap 'echo saved >>marks; exit 0' USR1; touch ready.$MIRAGE_TASK; while :; do sleep 0.1; done"
+    again = f"[ $MIRAGE_ATTEMPT = 2 ] || {{ {saves}; }}; echo $MIRAGE_TASK >>marks"
+    runs.write(
+        tasks(("a", again, "checkpoint = { signal = 'USR1', grace = 60 }"), ("b", again.replace("trap", ": "), ""))
+    )
+    child = runs.begin()
+    runs.until(lambda: len(list(runs.folder.glob("ready.*"))) == 2, "both")
+    signal_steps(runs, "SIGUSR1")
+    code, said = runs.finish(child)
+    assert code == 0, said
+    assert runs.results("a") == ["checkpointed", "succeeded"]
+    assert runs.results("b") == ["cut-off", "succeeded"]
+    assert "a.1: checkpointed: USR1 came to it from outside" in said
+    assert "b.1: cut-off: killed by USR1, which came to all of its step" in said
+    assert lines(runs.folder / "marks") == ["a", "b", "saved"]
+
+
+def test_what_a_task_sends_itself_says_nothing_about_others(runs: JobRuns) -> None:
+    runs.write(
+        tasks(
+            ("own", "kill -USR1 $$", ""),
+            ("tidy", "trap 'trap : TERM; kill 0' EXIT; sleep 1000 & exit 0", "checkpoint = { signal = 'TERM' }"),
+        )
+    )
+    code, said = runs.finish(runs.begin())
+    assert code == 1, said
+    assert runs.results("own") == ["failed"]
+    assert runs.results("tidy") == ["succeeded"]
+
+
+def test_who_makes_room_is_told_within_its_step_and_goes_on_later(runs: JobRuns) -> None:
+    runs.write(PREEMPTED.replace("devices = 2\nmax_nodes = 1", "devices = 8\nmax_nodes = 2"))
+    code, said = runs.finish(runs.begin("--preempt"))
+    check_preempted(runs, code, said)
 
 
 def kill_commands(runs: JobRuns, word: str) -> None:

@@ -12,12 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pool_strategies import made_pool, plain_pool, pools, speed_tables, tables, task_table
 
+from mirage.allocation.ddl.orderings.plain import ShortestFirst
 from mirage.allocation.ddl.packing import empty_view
 from mirage.allocation.ddl.placers.interference import BestResponse
+from mirage.allocation.ddl.simulation import Rules, SimulatedPool
 from mirage.domain.pool import Placement, SpeedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from mirage.domain.pool import PoolView
 
@@ -176,3 +180,51 @@ def test_it_bears_a_neighbour_where_going_elsewhere_costs_more() -> None:
     speeds = SpeedTable(row, np.array([1.0, 1.0, 0.4]), together)
     first, second = BestResponse().place(replace(view, speeds=speeds), view.pending, strict=False)
     assert (first.nodes.tolist(), second.nodes.tolist()) == ([0], [0])
+
+
+class Checked:
+    """Looks whether what is free and who runs add up to the pool, in every view that the placer is shown."""
+
+    name = "checked"
+
+    def __init__(self) -> None:
+        self._inner = BestResponse()
+
+    def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
+        held, cpus = np.zeros(len(view.free)), np.zeros(len(view.free_cpus), dtype=int)
+        for task in view.running.tolist():
+            devices = view.held[view.held_from[task] : view.held_from[task + 1]]
+            nodes, counts = np.unique(view.pool.device_node[devices], return_counts=True)
+            if not len(devices):
+                nodes, counts = np.array([view.task_node[task]]), np.array([1])
+            assert view.task_node[task] == nodes[0]
+            held[devices] += view.tasks.share[task]
+            cpus[nodes] += -(-int(view.tasks.cpus[task]) * counts // max(int(view.tasks.devices[task]), 1))
+        assert held + view.free == pytest.approx(1.0)
+        assert (cpus + view.free_cpus).tolist() == view.pool.cpus.tolist()
+        return self._inner.place(view, order, strict=strict)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.booleans(), st.booleans())
+def test_with_preemption_it_sees_those_who_would_be_there_and_nobody_else(
+    data: st.DataObject, move: bool, strict: bool
+) -> None:
+    pool = data.draw(pools())
+    tasks = data.draw(tables(pool))
+    world = SimulatedPool(
+        tasks, pool, data.draw(speed_tables(tasks, pool)), Rules(strict, preempt=True, move=move)
+    )
+    assert np.isfinite(world.play(ShortestFirst(), Checked()).end).all()
+
+
+def test_a_task_takes_the_place_of_the_neighbour_that_would_disturb_it() -> None:
+    """Both nodes are held. The task on the second goes: the newcomer does not count it as a neighbour there."""
+    tasks = task_table(
+        [9.0, 8.0, 1.0], [0.0, 0.0, 1.0], devices=[2, 2, 2], restart=np.array([np.nan, 0.0, np.nan])
+    )
+    pool = plain_pool(2, 2)
+    row = np.array([0, 1, 2], dtype=np.int32)[:, None, None].repeat(2, axis=1)
+    together = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.1], [1.0, 0.1, 1.0]])
+    world = SimulatedPool(tasks, pool, SpeedTable(row, np.ones(3), together), Rules(preempt=True))
+    assert world.play(ShortestFirst(), BestResponse()).end.tolist() == [9.0, 9.0, 2.0]

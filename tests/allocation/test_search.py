@@ -103,14 +103,16 @@ def test_starts_with_passing_are_those_of_the_simulated_pool(world: SimulatedPoo
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("goal", ["jct", "makespan"])
-def test_small_sets_are_solved(seed: int, goal: str) -> None:
+@pytest.mark.parametrize("patient", [False, True])
+def test_small_sets_are_solved(seed: int, goal: str, patient: bool) -> None:
     rng = np.random.default_rng(seed)
     work, devices = rng.integers(1, 30, 6).astype(float), rng.choice([1, 1, 2, 4, 8], 6)
-    spread = np.where(devices == 8, 2, 1).astype(np.int32)
+    spread = np.where((devices == 8) | patient, 2, 1).astype(np.int32)
+    placer = CompiledPlacer("best-fit", patient=patient)
     tasks, pool = task_table(work.tolist(), devices=devices.tolist(), max_nodes=spread), plain_pool(2, 4)
     world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(strict=True))
-    runs = [world.copy().play(Ranked(np.array(order)), BEST_FIT).figures for order in permutations(range(6))]
-    found = world.play(Searched(goal, Effort(tries=100), seed), BEST_FIT).figures
+    runs = [world.copy().play(Ranked(np.array(order)), placer).figures for order in permutations(range(6))]
+    found = world.play(Searched(goal, Effort(tries=100), seed, patient=patient), placer).figures
     column = "mean_jct" if goal == "jct" else "makespan"
     assert getattr(found, column) == pytest.approx(min(getattr(run, column) for run in runs))
 
@@ -177,7 +179,8 @@ def test_tasks_without_devices_come_first_and_those_that_cannot_run_now_last() -
         ("goal=fun", "goal is one of jct, makespan, not 'fun'"),
         ("tries=-1", "tries is a whole number, not '-1'"),
         ("seconds=soon", "seconds is a number above 0, not 'soon'"),
-        ("speed=9", "there is no option 'speed'; there are goal, tries, seconds, seed"),
+        ("speed=9", "there is no option 'speed'; there are goal, tries, seconds, seed, nodes"),
+        ("nodes=2", "nodes is any or fewest, not '2'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: str, complaint: str) -> None:
@@ -187,6 +190,6 @@ def test_options_that_make_no_sense_are_refused(options: str, complaint: str) ->
 
 def test_options_are_those_that_are_written() -> None:
     world = _many(15, 2)
-    written = registry.ordering("searched:goal=makespan:tries=50:seed=4")
-    same = Searched("makespan", Effort(tries=50), 4)
+    written = registry.ordering("searched:goal=makespan:tries=50:seed=4:nodes=fewest")
+    same = Searched("makespan", Effort(tries=50), 4, patient=True)
     assert np.array_equal(world.copy().play(written, BEST_FIT).end, world.copy().play(same, BEST_FIT).end)

@@ -148,7 +148,7 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
         (["--ordering", "alphabet"], "there is no ordering 'alphabet'"),
         (["--seeds", "3-1"], "--seeds: '3-1' is neither a number nor a range"),
         (["--seeds", "1,1"], "seeds: there must be at least one, and none twice"),
-        (["--speeds", "guess:x"], "'guess:x' is neither deepshare:FOLDER nor gavel:FILE"),
+        (["--speeds", "guess:x"], "'guess:x' is none of deepshare:FOLDER, gavel:FILE, measured:FILE"),
         (["--json", "nowhere/out.json"], "--json: there is no folder nowhere"),
     ],
 )

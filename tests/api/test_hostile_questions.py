@@ -12,7 +12,8 @@ from shown_queues import NOW, columns, snapshot
 from test_predictions_api import Desk
 from test_predictors_api import Desk as Models
 
-from mirage.api.access.caller import Caller, caller_of
+from mirage.api.access.caller import Caller
+from mirage.api.access.dependencies import caller_of
 from mirage.api.access.scope import Scope
 from mirage.api.app import create_app
 from mirage.api.port import Inquiries

@@ -12,7 +12,8 @@ from api_world import definition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirage.api.access.caller import Caller, Scope
+from mirage.api.access.caller import Caller
+from mirage.api.access.scope import Scope
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.definition import read_chain
 from mirage.backends.cli_actuator import CliActuator

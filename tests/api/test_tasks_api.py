@@ -240,3 +240,15 @@ def test_an_agent_that_is_silent_while_a_link_runs_is_stale() -> None:
     assert not tasks_document(record, silent, now + 60).stale
     assert tasks_document(record, silent, now + 600).stale
     assert not tasks_document(replace(record, links=()), silent, now + 600).stale
+
+
+def test_accelerators_that_are_left_out_are_counted() -> None:
+    nodes = {f"n{number:03}": [[index, "gpu"] for index in range(8)] for number in range(130)}
+    life = {"job": None, "began": 5.0, "nodes": nodes}
+    late = {"task": "a", "attempt": 1, "share": 1.0, "start": 6.0, "end": None}
+    lanes = {"n000:0": [late], "n129:7": [late]}
+    document = tasks_document(
+        ChainRecord(chain(1)), TaskStatus.model_validate(NOTHING | {"links": [life], "lanes": lanes}), 10
+    )
+    assert (len(document.lanes), document.hidden_lanes, document.hidden) == (1024, 16, 0)
+    assert document.lanes[-1].node == "n127"

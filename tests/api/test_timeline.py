@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from serving import serving
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState, Outcome
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.job import JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Outcome
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from fakes import FakeCluster
 
 from mirage.backends.estimates import WhereAllowed
 from mirage.bootstrap.acting import act_as_configured
-from mirage.bootstrap.worlds import Lore, World
+from mirage.bootstrap.world import Lore, World
 from mirage.config.model import Config
 from mirage.domain.errors import ConfigError
 

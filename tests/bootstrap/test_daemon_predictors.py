@@ -9,11 +9,11 @@ from fake_slurm.fake import FakeSlurm
 from fakes import FakeCluster, chain
 
 from mirage.backends.execution import Commands
+from mirage.bootstrap.assembly import assemble
 from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
 from mirage.bootstrap.policies import build_guards
-from mirage.bootstrap.service import assemble
 from mirage.bootstrap.windows import refill
-from mirage.bootstrap.worlds import Lore, World
+from mirage.bootstrap.world import Lore, World
 from mirage.config.loading import load_config
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.errors import ConfigError, StoreUnavailable

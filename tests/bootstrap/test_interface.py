@@ -11,12 +11,12 @@ import pytest
 from fakes import HOUR, FakeCluster
 
 from mirage.api.access.scope import Scope
+from mirage.bootstrap.assembly import assemble
 from mirage.bootstrap.inquiries import NamedGuards
 from mirage.bootstrap.measurements import Measurements
 from mirage.bootstrap.models import ModelDesk
 from mirage.bootstrap.release import Release
-from mirage.bootstrap.service import Service, assemble
-from mirage.bootstrap.worlds import World
+from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
 from mirage.control.questions import Question, Role
 from mirage.domain.errors import ConfigError, PluginNotFound
@@ -31,6 +31,8 @@ from mirage.replay.shadows import Measured
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from mirage.bootstrap.service import Service
 
 JOB = JobRequest("probe", "alice", 4 * HOUR)
 

@@ -261,6 +261,7 @@ def test_other_forms_of_the_answer(folder: Path, world: World) -> None:
 SBATCH = """\
 #!/bin/sh
 echo "sbatch: $MIRAGE_LINK after $MIRAGE_PREV_JOBID: $*" >>"$HOME/slurm.log"
+echo "$MIRAGE_TASKS_STATE" >>"$HOME/states"
 cat >/dev/null
 [ "$MIRAGE_LINK" != "$REFUSED_LINK" ] || { echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }
 echo "10$MIRAGE_LINK"
@@ -298,6 +299,17 @@ def test_links_to_be_released_are_submitted_held_in_advance(folder: Path, slurm:
     for index, line in ((1, first), (2, second)):
         assert "--hold" in line.split()
         assert f"--comment=mirage:{document['chain']['id']}:{index}" in line.split()
+
+
+def test_every_link_is_told_where_its_tasks_state_is(folder: Path, slurm: Path, world: World) -> None:
+    """Those too that are there before the daemon knows of their chain."""
+    settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
+    done = submit(folder, "--tasks-state=tasks", "--held-links=2", "train.sh", **settings)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "states").read_text().splitlines() == [f"{folder}/tasks"] * 2
+    request = world.loop.records[0].chain.link_request(3)
+    assert request.batch is not None
+    assert dict(request.batch.environment)["MIRAGE_TASKS_STATE"] == f"{folder}/tasks"
 
 
 REFUSAL = b'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n{"detail": "no predictor xy"}'

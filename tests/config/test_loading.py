@@ -79,7 +79,7 @@ def test_environment_wins_over_conf_d_wins_over_the_file(write, monkeypatch: pyt
 
 
 def test_what_jobs_carry_in_their_environment_is_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MIRAGE_CHAIN_ID", "MIRAGE_LINK", "MIRAGE_HANDOVER_FILE"):
+    for name in ("MIRAGE_CHAIN_ID", "MIRAGE_LINK", "MIRAGE_HANDOVER_FILE", "MIRAGE_TASKS_STATE"):
         monkeypatch.setenv(name, "x")
     load_config()
 

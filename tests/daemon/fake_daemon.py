@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from fakes import FakeCluster, Fate
 
-from mirage.bootstrap.service import assemble
-from mirage.bootstrap.worlds import World, slurm_clock
+from mirage.bootstrap.assembly import assemble
+from mirage.bootstrap.world import World, slurm_clock
 from mirage.config.loading import load_config
 from mirage.control.wallclock import AcceleratedClock
 from mirage.daemon.process import leave, run_daemon

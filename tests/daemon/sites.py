@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fake_slurm.fake import FakeSlurm
 
-from mirage.bootstrap.worlds import own_user
+from mirage.bootstrap.world import own_user
 from mirage.client import Client
 from mirage.control.wallclock import AcceleratedClock
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition

@@ -17,9 +17,9 @@ from fakes import FakeCluster, chain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.bootstrap.assembly import assemble
 from mirage.bootstrap.journals import LoggedJournal
-from mirage.bootstrap.service import assemble
-from mirage.bootstrap.worlds import World
+from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
 from mirage.control.journal import MemoryJournal
 from mirage.control.wallclock import JumpWatch

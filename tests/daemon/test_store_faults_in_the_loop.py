@@ -12,8 +12,8 @@ from fakes import HOUR, MIN, FakeCluster, chain
 from sqlalchemy import event
 from store.postgres_server import PostgresServer, server_for_tests
 
-from mirage.bootstrap.service import Service, assemble
-from mirage.bootstrap.worlds import World
+from mirage.bootstrap.assembly import assemble
+from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, DoneCondition
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
+
+    from mirage.bootstrap.service import Service
 
 LINKS = 8
 

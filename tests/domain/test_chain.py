@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import ChainRecord, FailurePolicy, Link, LinkState, Outcome, Recovery
-from mirage.domain.job import ABSENT, JobId, JobRequest
+from mirage.domain.chain import ChainRecord, FailurePolicy, Link, LinkState, Recovery
+from mirage.domain.job import ABSENT, BatchScript, JobId, JobRequest
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 
 instants = st.integers(0, 10**10)
 
@@ -54,6 +57,16 @@ def test_links_carry_the_tag_and_the_owner() -> None:
     request = chain().link_request(3)
     assert (request.tag, request.user, request.limit) == ("mirage:svc:3", "alice", 48 * 3_600)
     assert request.name == chain().request.name
+
+
+def test_links_are_told_where_the_state_of_their_tasks_is() -> None:
+    request = replace(chain().request, batch=BatchScript("#!/bin/sh\n"))
+    told = replace(chain(), request=request, tasks_state="/scratch/tasks").link_request(2).batch
+    untold = replace(chain(), request=request).link_request(2).batch
+    assert told is not None
+    assert untold is not None
+    assert dict(told.environment)["MIRAGE_TASKS_STATE"] == "/scratch/tasks"
+    assert "MIRAGE_TASKS_STATE" not in dict(untold.environment)
 
 
 def test_back_off_doubles_and_gives_up() -> None:

@@ -176,7 +176,7 @@ def test_a_hundred_tasks_start_in_the_planned_order_on_the_planned_devices(real_
 MARKS = """
 [[task]]
 id = "t{n}"
-script = "echo b >>marks.{n}; sleep 4; echo e >>marks.{n}"
+script = "echo b >>marks.{n}; sleep 2; while [ -e hold ]; do sleep 0.2; done; echo e >>marks.{n}"
 """
 ONE_NODE = ("-N1", "--ntasks-per-node=1", "-c32", "--gres=gpu:a100:4", "-pa100", "-t20")
 
@@ -186,17 +186,24 @@ def test_an_agent_killed_with_9_in_its_job_loses_nothing_and_runs_nothing_twice(
     work = real_clock_work
     work.write("".join(MARKS.format(n=n) for n in range(16)))
     job = work.submit(f"until {work.command()}; do echo again; done", *ONE_NODE)
+    hold = work.folder / "hold"
     for least in (2, 8):
         work.wait(lambda least=least: len(list(work.folder.glob("marks.*"))) >= least, f"{least} tasks")
+        hold.touch()
+        work.wait(lambda: [file.read_text() for file in work.folder.glob("marks.*")].count("b\n") == 4, "four")
+        followed = work.said().count("still runs, and is followed on")
         lives = sorted(work.ledger().lives.values(), key=lambda life: life.name)
         assert lives[-1].began is not None
         os.kill(lives[-1].began.pid, signal.SIGKILL)
         known = len(lives)
         work.wait(lambda known=known: len(work.ledger().lives) > known, "another agent")
+        work.wait(
+            lambda before=followed: work.said().count("still runs, and is followed on") == before + 4, "its look"
+        )
+        hold.unlink()
     work.wait(lambda: work.ended(job), "the end of the job")
     assert [(work.folder / f"marks.{n}").read_text().split() for n in range(16)] == [["b", "e"]] * 16, work.said()
     assert all(work.results(f"t{n}") == ["succeeded"] for n in range(16))
-    assert "still runs, and is followed on" in work.said()
     work.check()
 
 
@@ -212,4 +219,79 @@ def test_a_failing_nodes_tasks_run_on_the_others(real_clock_work: Work) -> None:
     every = [result for n in range(4) for result in work.results(f"t{n}")]
     assert sorted(every) == ["node-failed", *["succeeded"] * 4], work.said()
     assert [aside for life in work.ledger().lives.values() for aside in life.aside] == [NODES[1]]
+    work.check()
+
+
+# making room, and who is told by whom
+
+MAKES_ROOM = """
+[[task]]
+id = "gate"
+devices = 0
+expected = 1
+script = "while ! [ -e ready ]; do sleep 0.2; done"
+
+[[task]]
+id = "low"
+devices = 4
+expected = "2h"
+checkpoint = { signal = "USR1", grace = "2m", restart = 0 }
+script = '''
+trap 'saved=yes' USR1
+echo $MIRAGE_ATTEMPT $(cat saved 2>/dev/null) $CUDA_VISIBLE_DEVICES >>low
+touch ready
+while ! [ -e saved ]; do
+  sleep 0.2
+  if [ "$saved" ]; then sleep 3; echo saved >saved; exit 0; fi
+done
+'''
+
+[[task]]
+id = "high"
+devices = 4
+expected = "1m"
+after = ["gate"]
+script = "sleep 3"
+"""
+
+
+def test_who_makes_room_saves_within_its_step_and_goes_on_where_it_was(real_clock_work: Work) -> None:
+    work = real_clock_work
+    work.write(MAKES_ROOM)
+    job = work.submit(f"exec {work.command('--ordering=sjf', '--preempt')}", *ONE_NODE)
+    work.wait(lambda: work.ended(job), "the end of the job")
+    ledger = work.ledger()
+    assert work.results("low") == ["preempted", "succeeded"], work.said()
+    assert all(work.results(name) == ["succeeded"] for name in ("gate", "high")), work.said()
+    assert (work.folder / "low").read_text().splitlines() == ["1 0,1,2,3", "2 saved 0,1,2,3"]
+    low, high = ledger.attempts["low"], ledger.attempts["high"][1]
+    assert low[1].ended is not None
+    assert high.start is not None
+    assert low[1].ended.at <= high.start
+    assert json.loads((work.state / "status.json").read_text())["over"]
+    work.check()
+
+
+TOLD_BY_SLURM = """
+[[task]]
+id = "saves"
+checkpoint = { signal = "USR1", grace = "2m", restart = 0 }
+script = "[ -e saved ] || { trap 'touch saved; exit 0' USR1; while :; do sleep 5 & wait $!; done; }"
+
+[[task]]
+id = "dies"
+script = "[ $MIRAGE_ATTEMPT = 2 ] || sleep 36000"
+"""
+
+
+def test_what_slurm_tells_to_every_step_before_the_limit_is_not_taken_for_success(work: Work) -> None:
+    """``--signal`` without ``B:``: the steps get the signal, the agent does not."""
+    work.write(TOLD_BY_SLURM)
+    options = [option for option in ONE_NODE if not option.startswith("-t")]
+    job = work.submit(f"exec {work.command()}", "-t180", "--signal=USR1@5400", *options)
+    work.wait(lambda: work.ended(job), "the end of the job")
+    assert work.results("saves") == ["checkpointed", "succeeded"], work.said()
+    assert work.results("dies") == ["cut-off", "succeeded"], work.said()
+    assert "killed by USR1, which came to all of its step" in work.said()
+    assert "USR1 came to it from outside" in work.said()
     work.check()

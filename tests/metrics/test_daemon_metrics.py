@@ -10,8 +10,8 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from mirage.bootstrap.service import assemble
-from mirage.bootstrap.worlds import World
+from mirage.bootstrap.assembly import assemble
+from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, DoneCondition

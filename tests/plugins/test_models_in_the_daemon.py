@@ -11,7 +11,7 @@ from learnable import USUAL, learnable, learnt, with_vectors
 from typer.testing import CliRunner
 
 from mirage.bootstrap.policies import build_guards
-from mirage.bootstrap.worlds import Lore
+from mirage.bootstrap.world import Lore
 from mirage.cli import shadows
 from mirage.cli.main import app
 from mirage.config.loading import load_config

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import Outcome
 from mirage.domain.decision import Observation, RecentWaits
 from mirage.domain.job import Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import Snapshot
 from mirage.replay.oracle import GRID, Oracle
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 
-from mirage.bootstrap.service import assemble
-from mirage.bootstrap.worlds import World
+from mirage.bootstrap.assembly import assemble
+from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
-from mirage.domain.chain import ChainId, ChainRecord, DoneCondition, Outcome
+from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.decision import ActionScores, RecentWaits, WaitForecast
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.objective import Weights
+from mirage.domain.outcome import Outcome
 from mirage.replay.shadows import NEAREST, Waited, Watched, compared, judge
 from mirage.replay.watched import shadow_results
 

@@ -13,9 +13,10 @@ import numpy as np
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState, Outcome
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, Prediction, WaitForecast
 from mirage.domain.job import Job, JobId, JobRequest, Seconds
+from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore
 from mirage.store.outbox import Outbox

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 from stored_values import FORECAST, SCORES, any_of, emptied, record
 
-from mirage.domain.chain import ChainId, Outcome
+from mirage.domain.chain import ChainId
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Outcome
 from mirage.store.codec import storable
 from mirage.store.journal import JournalLine, Span, SqlJournal
 from mirage.store.outbox import Outbox

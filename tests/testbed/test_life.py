@@ -84,7 +84,9 @@ def test_life(own: Testbed) -> None:
     own.wait_until(
         lambda: own.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip() == "NODE_FAIL", 30, job
     )
-    assert not [line for line in processes_of(own.directory) if line.startswith("slurmstepd:")]
+    own.wait_until(
+        lambda: not any(line.startswith("slurmstepd:") for line in processes_of(own.directory)), 30, "its end"
+    )
     own.node("a100-001", "resume")
     # 3. Stopped and started it goes on where it was; its clock never goes back.
     kept = own.run(own.users[0], [*HOLD, "-H", "-p", "cpu"]).stdout.strip()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from made_tables import FIRST, made_up
 from small_trace import HOUR
 
-from mirage.domain.chain import Outcome
 from mirage.domain.objective import Weights, objective
+from mirage.domain.outcome import Outcome
 
 weights = st.builds(Weights, st.floats(0, 5), st.floats(0, 5))
 

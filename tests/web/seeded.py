@@ -28,7 +28,6 @@ from mirage.domain.chain import (
     HandoverPolicy,
     Link,
     LinkState,
-    Outcome,
     Steering,
 )
 from mirage.domain.decision import WaitForecast
@@ -36,6 +35,7 @@ from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.provisioner import requests
 from mirage.replay.shadows import Calibrated, Measured
@@ -397,8 +397,9 @@ class SeededLoop:
         self.publish(records)
 
     def publish(self, records: tuple[ChainRecord, ...]) -> None:
-        """A cycle's end."""
-        self.status = replace(self.status, chains=records, cycles=self.status.cycles + 1)
+        """A cycle's end, a second after the last one's: pages know cycles apart by their instants."""
+        now = self.status
+        self.status = replace(now, time=now.time + 1, chains=records, cycles=now.cycles + 1)
         self.feed.cycled(self.status)
 
     def thread(self) -> threading.Thread:

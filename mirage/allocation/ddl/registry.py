@@ -47,6 +47,7 @@ PLACERS: dict[str, str] = {
     "fgd": "placers.compiled:fgd",
     "foresight": "placers.compiled:foresight",
     "interference": "placers.interference:BestResponse",
+    "patient:": "placers.patience:patient",
 }
 
 

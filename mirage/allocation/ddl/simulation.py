@@ -64,9 +64,9 @@ class SimulatedPool:
         self._world = _new_world(tasks, pool, self._fixed, self._site)
         self._draft = new_draft(self._site)
         self._sight = _new_sight(tasks)
-        refuse_misfits(
-            tasks, operations.fit_alone(self._site, self._world, self._draft, np.zeros(len(tasks), bool))
-        )
+        room = Room(self._world.free, self._world.cpus, self._world.memory)
+        nodes = operations.nodes_alone(self._site, room, self._draft, np.zeros(len(tasks), dtype=np.int64))
+        refuse_misfits(tasks, nodes > 0)
 
     def copy(self) -> SimulatedPool:
         """An independent pool in the same state."""
@@ -158,10 +158,9 @@ class SimulatedPool:
         if scores is None:
             self._play(ordering, placer)
             return
-        lines, draft = _lines(self._fixed, self._site, scores), placer.draft(self._site)
-        self._repeat(
-            lambda: mainloop.play_in_order(self._fixed, self._site, self._world, draft, lines, placer.code)
-        )
+        site = placer.site(self._site)
+        lines, draft = _lines(self._fixed, site, scores), placer.draft(site)
+        self._repeat(lambda: mainloop.play_in_order(self._fixed, site, self._world, draft, lines, placer.code))
 
     def _play_with_preemption(self, ordering: Ordering, placer: CompiledPlacer) -> None:
         scores = linear_scores(ordering, self.tasks)
@@ -169,7 +168,7 @@ class SimulatedPool:
             self._play(ordering, placer)
             return
         ranking, desk = _ranking(scores), self._desk()
-        fixed, site, sight, code = self._fixed, self._site, self._sight, placer.code
+        fixed, site, sight, code = self._fixed, placer.site(self._site), self._sight, placer.code
         draft = placer.draft(site)
         self._repeat(lambda: scored.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
 

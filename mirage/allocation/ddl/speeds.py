@@ -107,11 +107,23 @@ def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTa
     ``ConfigError`` for a model that was not measured, and for a task that may use a kind of device on which its
     model was not.
     """
-    width = _width(measured, pool)
-    row = np.zeros((len(tasks), len(pool.kinds), width), dtype=np.int32)
+    row = np.zeros((len(tasks), len(pool.kinds), _width(measured, pool)), dtype=np.int32)
     for (model, devices), members in _alike(tasks).items():
-        row[members] = _rows_of(measured, model, devices, pool, width)
+        row[members] = _rows_of(measured, model, devices, pool, row.shape[2])
     _refuse_unmeasured(measured, tasks, pool, row)
+    return _table(measured, row)
+
+
+def partial_speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:
+    """``speed_table``, where what was not measured runs at speed 1 beside anything."""
+    row = np.zeros((len(tasks), max(1, len(pool.kinds)), _width(measured, pool)), dtype=np.int32)
+    for (model, devices), members in _alike(tasks).items():
+        if pool.kinds and model in measured.models:
+            row[members] = _rows_of(measured, model, devices, pool, row.shape[2])
+    return _table(measured, row)
+
+
+def _table(measured: Measurements, row: NDArray[np.int32]) -> SpeedTable:
     count = len(measured.runs) + 1
     alone, together = np.ones(count), np.ones((count, count))
     alone[1:] = measured.throughput / [measured.reference(run.model, run.devices) for run in measured.runs]
@@ -149,7 +161,7 @@ def _rows_of(measured: Measurements, model: str, devices: int, pool: Pool, width
     if model not in measured.models:
         known = _listed(measured.models)
         raise ConfigError(measured.source, f"no speeds of the model {model!r}: those measured are {known}")
-    fewest = _fewest_nodes(devices, pool) if measured.beyond_fewest else 1
+    fewest = fewest_nodes(devices, pool) if measured.beyond_fewest else 1
     rows = np.full((len(pool.kinds), width), -1, dtype=np.int32)
     for k, kind in enumerate(pool.kinds):
         for s in range(width):
@@ -158,8 +170,8 @@ def _rows_of(measured: Measurements, model: str, devices: int, pool: Pool, width
     return rows
 
 
-def _fewest_nodes(devices: int, pool: Pool) -> int:
-    """On how many nodes so many devices can be at the least."""
+def fewest_nodes(devices: int, pool: Pool) -> int:
+    """On how many nodes of a pool so many devices can be at the least."""
     held = np.cumsum(np.sort(np.bincount(pool.device_node, minlength=1))[::-1])
     return min(int(np.searchsorted(held, devices)), len(held) - 1) + 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,15 +20,18 @@ from mirage.allocation.engine.entries import (
     Stopping,
 )
 from mirage.allocation.engine.journal import key
-from mirage.allocation.engine.judging import MARGIN, fits_in, is_hopeless, judge, not_before
+from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before, to_be_killed
 from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.ledger import TaskState
+from mirage.allocation.engine.measuring import Gauge
+from mirage.allocation.engine.occasions import Occasions
 from mirage.allocation.engine.recovery import Recovery
+from mirage.allocation.engine.refusals import Refusals
 from mirage.allocation.engine.steps import EngineRefused
 from mirage.allocation.engine.world import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from mirage.allocation.engine.book import Book, Holding
     from mirage.allocation.engine.discovery import Allocation
@@ -45,9 +48,6 @@ LOOK_EVERY = 5.0
 LOOK_OFTEN = 1.0
 """The same while an earlier agent's steps are followed: no signal announces their end."""
 
-_REFUSALS_OF_A_NODE = 3
-_KILL_AFTER = 10.0
-"""Seconds that a task which saves nothing has between TERM and KILL."""
 _KILL_AGAIN = 30.0
 
 
@@ -78,12 +78,18 @@ class Agent:
     told: str = ""
     """The signal by which this link was told to make way."""
     _recovery: Recovery = field(init=False)
+    _occasions: Occasions = field(init=False)
+    _gauge: Gauge = field(init=False)
     _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
-    _refusals: dict[str, int] = field(default_factory=dict)
-    """By node, in a row."""
+    _refusals: Refusals = field(init=False)
 
     def __post_init__(self) -> None:
         self._recovery = Recovery(self.life, self.plan, self.ledger, self.world)
+        self._occasions = Occasions(self.policy.quantum)
+        self._refusals = Refusals(self.book.pool.node_names)
+        self._gauge = Gauge(self.plan, self.book.pool, self.world.folder)
+        self._gauge.recall(self.ledger)
+        self.situation.reports = self._gauge.reports
 
     # the loop's body
 
@@ -92,6 +98,7 @@ class Agent:
         self._listen()
         self._gather()
         self._recover()
+        self._measure()
         self._enforce()
         self._judge_tasks()
         self._start()
@@ -100,10 +107,12 @@ class Agent:
     def next_instant(self) -> float:
         """When it has to look again at the latest."""
         now = self.world.clock()
-        pauses = [not_before(self.ledger, self.plan.tasks[row].name) for row in self._rows(TaskState.PENDING)]
-        kills = [each.kill_at for each in self.running.values()]
+        waits = self._rows(TaskState.PENDING)
+        instants = [not_before(self.ledger, self.plan.tasks[row].name) for row in waits]
+        instants += [each.kill_at for each in self.running.values()]
+        instants += [self._occasions.next_instant] if waits else []
         look = LOOK_OFTEN if any(each.adopted for each in self.running.values()) else LOOK_EVERY
-        return min([now + look, *(at for at in (*pauses, *kills) if at > now)])
+        return min([now + look, *(at for at in instants if at > now)])
 
     def make_way(self, signal: str) -> None:
         """Start nothing more; tasks with a checkpoint save and end. The second time all others are ended too."""
@@ -147,7 +156,7 @@ class Agent:
 
     def _note_end(self, each: Running, ending: Ending) -> None:
         now, spec = self.world.clock(), self.plan.tasks[each.row]
-        result, why = judge(ending, each.stopping, each.nodes)
+        result, why = judge(ending, each.stopping, each.nodes, spec.checkpoint)
         if each.adopted and ending.code is None:
             result, why = Result.LOST, "its agent was killed, and whoever could have told how it ended"
         self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, max(0.0, now - each.start)))
@@ -162,15 +171,8 @@ class Agent:
         for node in failed:
             self._put_aside(node, "it has failed")
         for node in each.nodes:
-            refused = result is Result.REFUSED
-            self._refusals[node] = self._refusals.get(node, 0) + 1 if refused else 0
-            if self._refusals[node] >= _REFUSALS_OF_A_NODE and self._has_others(node):
-                self._put_aside(node, f"{self._refusals[node]} steps in a row were refused: {why}")
-
-    def _has_others(self, node: str) -> bool:
-        """Where every node refuses, it is not the nodes."""
-        names = self.book.pool.node_names
-        return any(names.index(node) != row and self._refusals.get(name, 0) == 0 for row, name in enumerate(names))
+            if said := self._refusals.note(node, why if result is Result.REFUSED else ""):
+                self._put_aside(node, said)
 
     def _put_aside(self, node: str, why: str) -> None:
         if node not in self.book.pool.node_names:
@@ -185,17 +187,23 @@ class Agent:
 
     def _recover(self) -> None:
         for found in self._recovery.look():
-            attempt, now = found.attempt, self.world.clock()
+            attempt = found.attempt
             row = self.plan.rows[attempt.task]
-            kill_at = now if attempt.stopping else math.inf
-            start = now if attempt.start is None else attempt.start
-            nodes = tuple(attempt.parts or {})
+            start = self.world.clock() if attempt.start is None else attempt.start
+            nodes, kill_at = tuple(attempt.parts or {}), to_be_killed(attempt.stopping, self.plan.tasks[row])
             each = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at, adopted=True)
             self.running[row] = each
             self.book.adopt(row, self.plan.tasks[row], attempt.parts or {}, attempt.share)
             self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is followed on")
 
-    # 4. what has to end
+    # 4. how far they are, and how fast in whose company
+
+    def _measure(self) -> None:
+        for entry in self._gauge.look(self.world.clock(), self.running, self.book):
+            self.write(entry)
+        self.situation.learn(self.world.clock(), self.book.pool, self.ledger)
+
+    # 5. what has to end
 
     def _enforce(self) -> None:
         now = self.world.clock()
@@ -213,21 +221,20 @@ class Agent:
     def _left(self, now: float) -> float:
         return math.inf if self.allocation.end is None else self.allocation.end - now
 
-    def _ask_to_save(self, each: Running, why: str) -> None:
-        checkpoint = self.plan.tasks[each.row].checkpoint
-        assert checkpoint is not None
-        self._stop(each, why, checkpoint.signal, checkpoint.grace, saves=True)
+    def _ask_to_save(self, each: Running, why: str, *, yields: bool = False) -> None:
+        spec = self.plan.tasks[each.row]
+        assert spec.checkpoint is not None
+        stopping = Stopping(self.world.clock(), spec.name, each.attempt, why, saves=True, yields=yields)
+        self._stop(each, stopping, spec.checkpoint.signal)
 
     def _end(self, each: Running, why: str, *, fails: bool = False) -> None:
-        self._stop(each, why, "TERM", _KILL_AFTER, fails=fails)
+        name = self.plan.tasks[each.row].name
+        stopping = Stopping(self.world.clock(), name, each.attempt, why, saves=False, fails=fails)
+        self._stop(each, stopping, TO_END)
 
-    def _stop(
-        self, each: Running, why: str, signal: str, grace: float, *, saves: bool = False, fails: bool = False
-    ) -> None:
-        now = self.world.clock()
-        each.stopping = Stopping(now, self.plan.tasks[each.row].name, each.attempt, why, saves, fails)
-        each.kill_at = now + grace
-        self.write(each.stopping)
+    def _stop(self, each: Running, stopping: Stopping, signal: str) -> None:
+        each.stopping, each.kill_at = stopping, to_be_killed(stopping, self.plan.tasks[each.row])
+        self.write(stopping)
         self.world.engine.signal(each.step, signal)
 
     def _insist(self, each: Running, now: float) -> None:
@@ -235,12 +242,13 @@ class Agent:
             return
         if each.stopping is not None and each.stopping.saves:
             why = f"{each.stopping.why}, and it did not end within its grace"
-            each.stopping = Stopping(now, each.stopping.task, each.attempt, why, saves=False)
+            each.stopping = replace(each.stopping, at=now, why=why, saves=False)
             self.write(each.stopping)
+        each.kills += 1
         self.world.engine.signal(each.step, "KILL")
         each.kill_at = now + _KILL_AGAIN
 
-    # 5. how each task stands
+    # 6. how each task stands
 
     def _judge_tasks(self) -> None:
         self._states = self.ledger.states(self.plan.tasks)
@@ -268,45 +276,72 @@ class Agent:
         """All that it waits for has succeeded."""
         return all(self._states[name][0] is TaskState.SUCCEEDED for name in self.plan.tasks[row].after)
 
-    # 6. what to start
+    # 7. what to start
 
     def _start(self) -> None:
-        if self.told or any(each.yields for each in self.running.values()):
-            return
+        """Decides about the pool as it will be once all that leave have let go; what still lacks room then waits.
+
+        So what a task gets that makes another one leave is kept for it, without a word about it anywhere: it is
+        decided again when that one has ended.
+        """
         now = self.world.clock()
         pending = [row for row in self.startable() if not_before(self.ledger, self.plan.tasks[row].name) <= now]
-        if not pending:
+        waiting = {(row, self.ledger.next_number(self.plan.tasks[row].name)) for row in pending}
+        if self.told or not pending or not self._occasions.is_due(now, self._seen(waiting)):
             return
-        moves = self.policy.decide(self._view(now, pending))
-        for row in moves.preemptions:
-            self._preempt(int(row))
-        for placement in moves.starts:
+        starts = self._decide(now, pending)
+        expected = self._expected()
+        for placement in starts:
             if int(placement.task) not in self.running:
-                self._place(placement)
+                self._place(placement, expected)
+        self._occasions.note(now, self._seen(waiting))
+
+    def _seen(self, waiting: set[tuple[int, int]]) -> Hashable:
+        """What makes a difference; ``waiting``: tasks with the numbers of the attempts that would come next."""
+        running = {(row, each.attempt, each.leaves) for row, each in self.running.items()}
+        left = {(row, number) for row, number in waiting if row not in self.running}
+        return frozenset(left), frozenset(running), frozenset(self.book.aside)
+
+    def _decide(self, now: float, pending: list[int]) -> Sequence[Placement]:
+        """Who starts. Those that make room are told first, and then wait with the others for what is left."""
+        while True:
+            moves = self.policy.decide(self._view(now, pending))
+            going = [int(row) for row in moves.preemptions if self._may_yield(int(row))]
+            if not going:
+                return moves.starts
+            for row in going:
+                self._ask_to_save(self.running[row], "makes room for a task that comes first", yields=True)
+
+    def _expected(self) -> Book:
+        return self.book.without({row for row, each in self.running.items() if each.leaves})
 
     def _view(self, now: float, pending: list[int]) -> PoolView:
         running = {row: each.start for row, each in self.running.items()}
-        yielding = [
-            row
-            for row, each in self.running.items()
-            if self.policy.preempt and self.plan.tasks[row].checkpoint and each.stopping is None
-        ]
-        return self.situation.view(now, [*pending, *yielding], running, self.book, self.ledger)
+        yielding = [row for row in running if self._may_yield(row) or self._comes_back(row, now)]
+        return self.situation.view(now, [*pending, *yielding], running, self._expected(), self.ledger)
 
-    def _preempt(self, row: int) -> None:
-        each = self.running[row]
-        self._ask_to_save(each, "makes room for a task that comes first")
-        each.yields = True
+    def _may_yield(self, row: int) -> bool:
+        """Whether it can be told to make room: it was not told to end, and saves."""
+        spec, each = self.plan.tasks[row], self.running.get(row)
+        told = each is None or each.stopping is not None
+        return self.policy.preempt and not told and spec.checkpoint is not None and self.ledger.saves(spec.name)
 
-    def _place(self, placement: Placement) -> None:
+    def _comes_back(self, row: int, now: float) -> bool:
+        """Whether it makes room, and may have another place when it has."""
+        return self.running[row].yields and fits_in(self.plan.tasks[row], self.ledger, self._left(now))
+
+    def _place(self, placement: Placement, expected: Book) -> None:
         """Book, claim, write, start: in this order, so that nothing is ever started twice."""
         spec = self.plan.tasks[int(placement.task)]
         try:
-            holding = self.book.take(spec, placement)
+            expected.take(spec, placement)
         except Oversubscribed as error:
-            if not any(each.yields for each in self.running.values()):
-                self.write(Remark(self.world.clock(), str(error)))
+            self.write(Remark(self.world.clock(), str(error)))
             return
+        try:
+            holding = self.book.take(spec, placement)
+        except Oversubscribed:
+            return  # of one that leaves
         attempt = self.ledger.next_number(spec.name)
         if not self.world.folder.claim(spec.name, attempt, self.life.life):
             self.book.release(holding.row)
@@ -317,7 +352,6 @@ class Agent:
     def _launch(self, spec: TaskSpec, attempt: int, holding: Holding) -> None:
         parts = self.book.parts(holding)
         now = self.world.clock()
-        launch_of(spec, attempt, self._device_kind(holding), parts, self.world.folder)
         self.write(Starting(now, spec.name, attempt, parts, spec.share))
         try:
             step = self.world.engine.launch(

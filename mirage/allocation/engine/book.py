@@ -11,7 +11,7 @@ from mirage.allocation.engine.demands import part_of
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from mirage.allocation.engine.plan import TaskSpec
     from mirage.domain.pool import Placement, Pool
@@ -69,6 +69,11 @@ class Book:
     def _rows(self, node: int, indices: Sequence[int]) -> list[int]:
         here = (self.pool.device_node == node) & np.isin(self.pool.device_index, list(indices))
         return [int(row) for row in np.flatnonzero(here)]
+
+    def without(self, rows: Collection[int]) -> Book:
+        """A book of its own in which these tasks hold nothing."""
+        left = {row: holding for row, holding in self.holdings.items() if row not in rows}
+        return Book(self.pool, left, set(self.aside))
 
     def release(self, row: int) -> None:
         """A task has ended."""

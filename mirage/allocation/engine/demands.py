@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.ddl.estimation import NOTHING, spread_counted
 from mirage.domain.errors import ConfigError
 from mirage.domain.jobtable import Names
 from mirage.domain.pool import SpeedTable
@@ -17,6 +19,7 @@ from mirage.domain.task import ANY_KIND, TaskTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirage.allocation.ddl.speeds import Measurements
     from mirage.allocation.engine.plan import TaskSpec, WorkPlan
     from mirage.domain.pool import Pool
 
@@ -122,6 +125,29 @@ def task_table(plan: WorkPlan, pool: Pool, zero: float) -> TaskTable:
         tenant=Names.encode([task.tenant for task in tasks]),
         after=plan.after,
     )
+
+
+def given_speeds(text: str, pool: Pool) -> Measurements:
+    """A table of speeds that was measured elsewhere (``read_speeds``), by this pool's kinds; none for "".
+
+    Raises ``ConfigError`` and ``TraceError``.
+    """
+    if not text:
+        return NOTHING
+    from mirage.allocation.ddl.formats.readers import read_speeds
+
+    measured = spread_counted(read_speeds(text), pool)
+    here = {run.kind: _kind_here(run.kind, pool) for run in measured.runs}
+    return replace(
+        measured,
+        runs=tuple(replace(run, kind=here[run.kind]) for run in measured.runs),
+        reference_kind=here.get(measured.reference_kind, measured.reference_kind),
+    )
+
+
+def _kind_here(kind: str, pool: Pool) -> str:
+    """What this pool calls a kind: tables know it as ``v100``, pools as ``gpu:tesla-v100``."""
+    return next((known for known in pool.kinds if kind and means(kind, known)), kind)
 
 
 def nothing_known(tasks: int, kinds: int) -> SpeedTable:

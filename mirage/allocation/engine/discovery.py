@@ -17,7 +17,7 @@ from mirage.domain.pool import Pool
 from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from mirage.allocation.engine.slurmcommands import SlurmCommands
 
@@ -42,6 +42,8 @@ class Device:
     index: int
     kind: str
     """Such as ``gpu:a100``."""
+    island: int = 0
+    """Equal for those of its node that fast links join, or of which nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class NodeFound:
     cpus: int
     memory_mb: int
     devices: tuple[Device, ...]
+    switch: str = ""
+    """The lowest one above it, or its block; equal for nodes of which nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Allocation:
         return float("inf") if self.end is None or self.start is None else self.end - self.start
 
     def pool(self) -> Pool:
-        """The same as arrays. Islands and switches are not known: a node is one of each."""
+        """The same as arrays."""
         kinds = tuple(dict.fromkeys(device.kind for node in self.nodes for device in node.devices))
         owner = [row for row, node in enumerate(self.nodes) for _ in node.devices]
         every = [device for node in self.nodes for device in node.devices]
@@ -79,14 +83,20 @@ class Allocation:
             node_names=tuple(node.name for node in self.nodes),
             cpus=np.array([node.cpus for node in self.nodes], np.int32),
             memory_mb=np.array([node.memory_mb for node in self.nodes], np.int64),
-            switch=np.zeros(len(self.nodes), np.int32),
+            switch=_numbered(node.switch for node in self.nodes),
             device_node=np.array(owner, np.int32),
             device_index=np.array([device.index for device in every], np.int32),
             device_kind=np.array([kinds.index(device.kind) for device in every], np.int32),
-            island=np.array(owner, np.int32),
+            island=_numbered((node.name, device.island) for node in self.nodes for device in node.devices),
             kinds=kinds,
             price=np.ones(len(kinds)),
         )
+
+
+def _numbered(names: Iterable[Hashable]) -> np.ndarray:
+    """Numbers from 0, equal for equal names."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
 
 
 def visible(kind: str, indices: Sequence[int]) -> dict[str, str]:

@@ -6,7 +6,7 @@ Instants are epoch seconds on the clock of the machine that wrote them.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -20,9 +20,11 @@ class Result(StrEnum):
     REFUSED = "refused"
     """It never began: the step was not granted."""
     CHECKPOINTED = "checkpointed"
-    """Told to save and make room, it ended; what it had done is kept."""
+    """Told to save before its link ends, it ended; what it had done is kept."""
+    PREEMPTED = "preempted"
+    """Told to save for another task's sake, it ended; what it had done is kept."""
     CUT_OFF = "cut-off"
-    """The link's limit ended it; what it had done is lost."""
+    """Ended for no fault of its own, by the link's limit mostly; what it had done is lost."""
     NODE_FAILED = "node-failed"
     LOST = "lost"
     """Its link or its agent ended, and nobody knows more."""
@@ -104,6 +106,8 @@ class Stopping:
     """By the signal upon which it saves what it has done."""
     fails: bool = False
     """It is to blame, and has failed."""
+    yields: bool = False
+    """For the sake of another task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,23 @@ class NodeAside:
     why: str
 
 
+Run = tuple[str, int, int, str]
+"""Model, number of devices, on how many nodes, their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedSeen:
+    """So much a task did, by its own count, while it ran so beside these."""
+
+    at: float
+    task: str
+    attempt: int
+    run: Run
+    beside: list[Run]
+    seconds: float
+    done: float
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
     """Something that a reader may want to know."""
@@ -156,13 +177,15 @@ class LifeOver:
 
 
 Entry = (
-    LifeBegan | PoolSeen | Starting | Started | Adopted | Stopping | Ended | GaveUp | NodeAside | Remark | LifeOver
-)
+    LifeBegan | PoolSeen | Starting | Started | Adopted | Stopping | Ended | GaveUp | NodeAside | SpeedSeen
+    | Remark | LifeOver
+)  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, Remark, LifeOver,
+        LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, SpeedSeen, Remark,
+        LifeOver,
     )
 }  # fmt: skip
 
@@ -178,10 +201,14 @@ def read(line: str) -> Entry:
     if not isinstance(document, dict) or document.get("entry") not in _KINDS:
         raise ValueError("is no entry of a journal")
     kind = _KINDS[document.pop("entry")]
-    if document.keys() != {field.name for field in fields(kind)}:
+    needed = {each.name for each in fields(kind) if each.default is MISSING}
+    if not needed <= document.keys() <= {each.name for each in fields(kind)}:
         raise ValueError(f"{kind.__name__} has other fields")
     if kind is Ended:
         document["result"] = Result(document["result"])
+    if kind is SpeedSeen:
+        document["run"] = tuple(document["run"])
+        document["beside"] = [tuple(run) for run in document["beside"]]
     if kind is PoolSeen:
         nodes = {name: [(index, of) for index, of in devices] for name, devices in document["nodes"].items()}
         document["nodes"] = nodes

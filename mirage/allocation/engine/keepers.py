@@ -67,12 +67,6 @@ class Keepers:
         child = self._children.get(step.path)
         return child.poll() is None if child else _keeps(step.pid, step.path)
 
-    def code(self, step: Step) -> int | None:
-        """The exit code that an ended keeper has brought; ``None``: it was killed before it could."""
-        with contextlib.suppress(OSError, ValueError):
-            return int(file_of(step.path, "exit").read_text(encoding="ascii"))
-        return None
-
     def forget(self, step: Step) -> None:
         """Its files are not wanted any more, but for its output."""
         self._children.pop(step.path, None)
@@ -86,11 +80,6 @@ class Keepers:
             if len(arguments) > 3 and arguments[0] == _SHELL and arguments[2] == _KEEP and arguments[3] in wanted:
                 found.setdefault(wanted[arguments[3]], pid)
         return found
-
-
-def file_of(path: Path, ending: str) -> Path:
-    """One of the files about an attempt; its name may have dots of its own."""
-    return path.with_name(f"{path.name}.{ending}")
 
 
 def signal_group(pid: int, name: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.allocation.engine.discovery import visible
 from mirage.allocation.engine.journal import key
 from mirage.allocation.engine.plan import Ranks
+from mirage.allocation.engine.progress import VARIABLE, report_path
 from mirage.allocation.engine.steps import Launch
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def launch_of(
         "MIRAGE_ATTEMPT": str(attempt),
         "MIRAGE_STEP": str(folder.step(spec.name, attempt)),
         "MIRAGE_NODES": ",".join(parts),
+        "MIRAGE_CHECKPOINT": spec.checkpoint.signal if spec.checkpoint else "",
+        VARIABLE: str(report_path(folder, spec.name, attempt)),
     }
     return Launch(
         key=key(spec.name, attempt),

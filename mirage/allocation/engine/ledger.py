@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING
 
+from mirage.allocation.ddl.evidence import Evidence
+from mirage.allocation.ddl.speeds import Measured
 from mirage.allocation.engine.entries import (
     Adopted,
     Ended,
@@ -17,6 +19,7 @@ from mirage.allocation.engine.entries import (
     NodeAside,
     PoolSeen,
     Result,
+    SpeedSeen,
     Started,
     Starting,
     Stopping,
@@ -85,6 +88,8 @@ class Ledger:
     attempts: dict[str, dict[int, Attempt]] = field(default_factory=dict)
     lives: dict[str, LifeRecord] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
+    """How fast tasks were, alone and beside others."""
 
     def fold(self, news: Iterable[tuple[str, Entry]]) -> None:
         """Take in what the journals say."""
@@ -117,8 +122,20 @@ class Ledger:
 
     def served(self, task: str) -> float:
         """Seconds of running that were not lost."""
-        kept = (Result.SUCCEEDED, Result.CHECKPOINTED)
+        kept = (Result.SUCCEEDED, Result.CHECKPOINTED, Result.PREEMPTED)
         return sum(a.ended.ran for a in self.of(task) if a.ended and a.ended.result in kept)
+
+    def preemptions(self, task: str) -> int:
+        """How often it has made room for another."""
+        return sum(a.ended is not None and a.ended.result is Result.PREEMPTED for a in self.of(task))
+
+    def succeeded(self, task: str) -> bool:
+        """Whether an attempt at it has."""
+        return any(a.ended is not None and a.ended.result is Result.SUCCEEDED for a in self.of(task))
+
+    def saves(self, task: str) -> bool:
+        """Whether it has always saved when it was to make room: what does not would lose its work each time."""
+        return not any(a.stopping and a.stopping.yields and not a.stopping.saves for a in self.of(task))
 
     def failures(self, task: str) -> list[Ended]:
         """What counts against its retries."""
@@ -190,6 +207,11 @@ class Ledger:
     @_apply.register
     def _(self, entry: NodeAside, life: str) -> None:
         self._life(life).aside[entry.node] = entry.why
+
+    @_apply.register
+    def _(self, entry: SpeedSeen, life: str) -> None:
+        others = [Measured(*run) for run in entry.beside]
+        self.evidence.add(Measured(*entry.run), others, entry.seconds, entry.done)
 
     @_apply.register
     def _(self, entry: LifeOver, life: str) -> None:

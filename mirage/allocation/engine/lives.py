@@ -60,7 +60,7 @@ def begin(
         ticks=start_ticks(pid),
         boot=boot_id(),
         engine=engine,
-        source=str(source.resolve()),
+        source=str(source.absolute()),
     )
 
 

@@ -5,32 +5,44 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.keepers import Keepers, file_of, kill_leftovers, leftovers, signal_group
-from mirage.allocation.engine.steps import Ending, Launch, Step
+from mirage.allocation.engine.keepers import Keepers, kill_leftovers, leftovers, signal_group
+from mirage.allocation.engine.remains import LINGER, LISTEN, read_ending
+from mirage.allocation.engine.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirage.allocation.engine.steps import Ending, Launch
+
 # One process for each rank; the task has ended when all have, and failed with the first one that failed.
-_RANKS = """\
+_RANKS = (
+    LISTEN
+    + """\
 : >"$MIRAGE_STEP.began"
-count=$1; shift
-[ "$count" = 1 ] && exec "$@"
-trap : HUP INT QUIT TERM USR1 USR2 ALRM CONT
-rank=0 ranks=""
-while [ "$rank" -lt "$count" ]; do
-  MIRAGE_RANK=$rank MIRAGE_LOCAL_RANK=$rank "$@" & ranks="$ranks $!"
-  rank=$((rank + 1))
-done
-code=0
-for rank in $ranks; do
-  wait "$rank"; found=$?
-  while kill -0 "$rank" 2>/dev/null; do wait "$rank"; found=$?; done  # the wait was cut short by a signal
-  [ "$code" != 0 ] || code=$found
-done
-exit "$code"
+_count=$1; shift
+if [ "$_count" = 1 ]; then
+"$@"
+_code=$?
 """
+    + LINGER
+    + """\
+exit "$_code"
+fi
+_rank=0 _ranks=""
+while [ "$_rank" -lt "$_count" ]; do
+  MIRAGE_RANK=$_rank MIRAGE_LOCAL_RANK=$_rank "$@" & _ranks="$_ranks $!"
+  _rank=$((_rank + 1))
+done
+_code=0
+for _rank in $_ranks; do
+  wait "$_rank"; _found=$?
+  while kill -0 "$_rank" 2>/dev/null; do wait "$_rank"; _found=$?; done  # the wait was cut short by a signal
+  [ "$_code" != 0 ] || _code=$_found
+done
+exit "$_code"
+"""
+)
 
 
 class ProcessEngine:
@@ -53,9 +65,8 @@ class ProcessEngine:
         """See ``Engine``. What a task leaves behind would hold its devices: it is killed."""
         if self._keepers.living(step) or kill_leftovers(step.path):
             return None
-        code = self._keepers.code(step)
         self._keepers.forget(step)
-        return Ending(code, began=file_of(step.path, "began").exists())
+        return read_ending(step.path)
 
     def signal(self, step: Step, name: str) -> None:
         """See ``Engine``."""

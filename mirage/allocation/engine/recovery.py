@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from mirage.allocation.engine.entries import Adopted, Ended, Result
 from mirage.allocation.engine.journal import key
 from mirage.allocation.engine.judging import judge
-from mirage.allocation.engine.keepers import file_of
 from mirage.allocation.engine.lives import Standing, standing_of
-from mirage.allocation.engine.steps import Ending
+from mirage.allocation.engine.remains import ended_at, read_ending
 from mirage.domain.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mirage.allocation.engine.entries import Entry, LifeBegan
     from mirage.allocation.engine.ledger import Attempt, Ledger
     from mirage.allocation.engine.plan import WorkPlan
@@ -38,7 +35,7 @@ class Recovery:
 
     def __init__(self, life: LifeBegan, plan: WorkPlan, ledger: Ledger, world: World) -> None:
         self._life, self._ledger, self._world = life, ledger, world
-        self._names = {task.name for task in plan.tasks}
+        self._tasks = {task.name: task for task in plan.tasks}
         self._next_look = 0.0
         self._doubtful = set[str]()
 
@@ -49,7 +46,7 @@ class Recovery:
             return []
         self._next_look = now + _LOOK_EVERY
         strangers = [each for each in self._ledger.open_attempts() if each.life != self._life.life]
-        return self._among([each for each in strangers if each.task in self._names])
+        return self._among([each for each in strangers if each.task in self._tasks])
 
     def _among(self, strangers: list[Attempt]) -> list[Found]:
         standings = {name: self._standing(name) for name in {each.life for each in strangers}}
@@ -88,15 +85,14 @@ class Recovery:
         """Where its keeper has brought an exit code, that is how it ended; else it is lost, to be tried again."""
         now = self._world.clock()
         path = self._world.folder.step(attempt.task, attempt.number)
-        code, at = _left_code(path)
+        at, ending = ended_at(path), read_ending(path)
         result, why = Result.LOST, "its link, or its agent, ended"
-        if code is not None:
-            ending = Ending(code, began=file_of(path, "began").exists())
-            result, why = judge(ending, attempt.stopping, ())
-        if result is Result.FAILED and code is not None and code > 128:
+        if at is not None:
+            result, why = judge(ending, attempt.stopping, (), self._tasks[attempt.task].checkpoint)
+        if result is Result.FAILED and (ending.code is None or ending.code > 128):
             result = Result.LOST  # killed, most likely together with its link
-        ran = max(0.0, at - attempt.start) if code is not None and attempt.start is not None else 0.0
-        self._write(Ended(now, attempt.task, attempt.number, result, code, why, ran))
+        ran = max(0.0, at - attempt.start) if at is not None and attempt.start is not None else 0.0
+        self._write(Ended(now, attempt.task, attempt.number, result, ending.code, why, ran))
         self._world.say(f"{_key(attempt)}: {result}{f': {why}' if why else ''}")
 
     def _write(self, entry: Entry) -> None:
@@ -106,12 +102,3 @@ class Recovery:
 
 def _key(attempt: Attempt) -> str:
     return key(attempt.task, attempt.number)
-
-
-def _left_code(path: Path) -> tuple[int | None, float]:
-    """The exit code that a keeper has left, and when."""
-    file = file_of(path, "exit")
-    try:
-        return int(file.read_text(encoding="ascii")), file.stat().st_mtime
-    except (OSError, ValueError):
-        return None, 0.0

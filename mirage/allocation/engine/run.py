@@ -6,11 +6,12 @@ import math
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.agent import Agent, Progress
 from mirage.allocation.engine.book import Book
-from mirage.allocation.engine.demands import check_demands, nothing_known, task_table
+from mirage.allocation.engine.demands import check_demands, given_speeds, nothing_known, task_table
 from mirage.allocation.engine.discovery import Allocation, read_job, read_machine
 from mirage.allocation.engine.entries import PoolSeen, Remark
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
@@ -21,12 +22,12 @@ from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.slurmcommands import SlurmCommands
 from mirage.allocation.engine.sruns import SrunEngine
 from mirage.allocation.engine.status import document, publish
+from mirage.allocation.engine.topology import with_own_islands, with_topology
 from mirage.allocation.engine.world import World
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from mirage.allocation.engine.lives import Jobs
     from mirage.allocation.engine.plan import WorkPlan
@@ -52,6 +53,8 @@ class Wishes:
     """``srun``, ``processes``, or empty: srun within a Slurm job, processes elsewhere."""
     devices: int | None
     done_file: Path | None
+    speeds: str = ""
+    """A table of speeds to begin with, as ``read_speeds`` takes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,39 @@ class Place:
 
 
 def default_state(source: Path, environment: Mapping[str, str]) -> Path:
-    """Beside the task file: one folder for each chain, so that its links share it, and nobody else does."""
+    """The chain's own, where it names one.
+
+    Else beside the task file: one folder for each chain, so that its links share it, and nobody else does.
+    """
+    if named := environment.get("MIRAGE_TASKS_STATE"):
+        return Path(named)
     chain = environment.get("MIRAGE_CHAIN_ID", "")
     return source.resolve().parent / ".mirage" / (f"{chain}.tasks" if chain else source.stem)
+
+
+def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
+    """What to say where the daemon looks elsewhere for the tasks than where they are kept; else empty."""
+    named = environment.get("MIRAGE_TASKS_STATE")
+    if not named or Path(named).resolve() == state.resolve():
+        return ""
+    return (
+        f"--state is {state}, but the chain was submitted with --tasks-state {named}: the tasks are kept in"
+        f" {state}, and the daemon's page, which reads {named}, does not show them"
+    )
+
+
+def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
+    """Raise ``ConfigError`` where a task was run from another file: it would count as this one's."""
+    sources = {name: Path(life.began.source).name for name, life in ledger.lives.items() if life.began}
+    for task in plan.tasks:
+        for attempt in ledger.of(task.name):
+            other = sources.get(attempt.life, plan.source.name)
+            if other != plan.source.name:
+                problem = (
+                    f"holds what was done of task {task.name!r} of {other}, and {plan.source.name} has a task of"
+                    " that name too: give it a folder of its own with --state, or other ids"
+                )
+                raise ConfigError(str(state), problem)
 
 
 def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
@@ -78,8 +111,10 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     if (wishes.engine or ("srun" if job else "processes")) == "srun":
         if wishes.devices is not None:
             raise ConfigError("devices", "within a Slurm job Slurm says which devices there are")
-        return Place(_patiently(lambda: read_job(slurm, job, environment)), SrunEngine(job, environment), slurm)
+        found = with_topology(_patiently(lambda: read_job(slurm, job, environment)), slurm)
+        return Place(found, SrunEngine(job, environment), slurm)
     machine = read_machine(wishes.devices, environment)
+    machine = machine if wishes.devices is not None else with_own_islands(machine)
     return Place(machine, ProcessEngine(environment), slurm if job else NoJobs())
 
 
@@ -115,6 +150,7 @@ class Link:
         """Raises ``ConfigError`` for demands that cannot be met here, and where another agent is at work."""
         allocation, pool = place.allocation, place.allocation.pool()
         check_demands(plan, pool, allocation.length)
+        given = given_speeds(wishes.speeds, pool)
         self._plan, self._wishes, self._say, self._clock = plan, wishes, say, clock
         self._in_chain = bool(environment.get("MIRAGE_CHAIN_ID"))
         folder = StateFolder(wishes.state)
@@ -124,11 +160,11 @@ class Link:
         reader, ledger = JournalReader(folder), Ledger()
         ledger.fold(reader.news())
         ledger.fold_claims(folder.claimed())
+        refuse_mixture(plan, ledger, wishes.state)
         journal = JournalWriter(folder, life.life)
         zero = min(ledger.zero, life.at)
-        situation = Situation(
-            plan, task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds)), zero
-        )
+        table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
+        situation = Situation(plan, table, speeds, zero, given)
         world = World(place.engine, folder, journal, reader, clock, place.jobs, say)
         self.agent = Agent(life, plan, allocation, situation, Book(pool), ledger, policy, world)
         self.agent.write(life)
@@ -206,6 +242,7 @@ class Link:
         self._published = now
         tasks = {task.name: task for task in self._plan.tasks}
         try:
-            publish(self.agent.world.folder.status, document(tasks, self.agent.ledger, now))
+            folder = self.agent.world.folder
+            publish(folder.status, document(tasks, self.agent.ledger, now, folder))
         except OSError as error:
             self.agent.write(Remark(now, f"the status could not be written: {error}"))

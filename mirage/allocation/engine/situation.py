@@ -4,32 +4,55 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.ddl.estimation import NOTHING, estimate
+from mirage.allocation.ddl.speeds import partial_speed_table
+from mirage.allocation.engine import beliefs
 from mirage.domain.pool import PoolView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mirage.allocation.ddl.speeds import Measurements
     from mirage.allocation.engine.book import Book
     from mirage.allocation.engine.ledger import Ledger
     from mirage.allocation.engine.plan import WorkPlan
-    from mirage.domain.pool import SpeedTable
+    from mirage.allocation.engine.progress import Report
+    from mirage.domain.pool import Pool, SpeedTable
     from mirage.domain.task import TaskTable
 
 
-@dataclass(frozen=True, slots=True)
+LEARN_EVERY = 60.0
+"""Seconds between two tables of speeds."""
+
+
+@dataclass(slots=True)
 class Situation:
-    """Everything that does not change within a life."""
+    """The tasks as they are seen, and what is believed of them."""
 
     plan: WorkPlan
     table: TaskTable
     speeds: SpeedTable
     zero: float
     """Epoch seconds of the table's own zero."""
+    given: Measurements = NOTHING
+    """The speeds believed before anything was measured."""
+    reports: Mapping[int, Report] = field(default_factory=dict)
+    """How far tasks are by their own word, by row."""
+    _learnt: tuple[float, float] = (-math.inf, -1.0)
+    """When a table was last made, and of how many seconds of measuring."""
+
+    def learn(self, now: float, pool: Pool, ledger: Ledger) -> None:
+        """Believe what was measured by now."""
+        at, known = self._learnt
+        measured = ledger.evidence.total
+        if now - at >= LEARN_EVERY and measured != known:
+            self._learnt = now, measured
+            self.speeds = partial_speed_table(estimate(ledger.evidence, self.given), self.table, pool)
 
     def view(
         self, now: float, pending: Sequence[int], running: Mapping[int, float], book: Book, ledger: Ledger
@@ -40,6 +63,7 @@ class Situation:
         first = [book.holdings[row].nodes[0] if row in book.holdings else -1 for row in range(count)]
         cpus, memory = book.free_nodes()
         served = self._served(now, running, ledger)
+        remaining = self._believe(served, ledger)
         return PoolView(
             now=now - self.zero,
             pool=book.pool,
@@ -54,7 +78,7 @@ class Situation:
             free_cpus=cpus,
             free_memory_mb=memory,
             served=served,
-            remaining=np.array([self._remaining(row, served[row]) for row in range(count)]),
+            remaining=remaining,
         )
 
     def _served(self, now: float, running: Mapping[int, float], ledger: Ledger) -> np.ndarray:
@@ -64,6 +88,11 @@ class Situation:
             served[row] += now - start
         return served
 
-    def _remaining(self, row: int, served: float) -> float:
-        expected = self.plan.tasks[row].expected
-        return math.nan if expected is None else max(0.0, expected - served)
+    def _believe(self, served: np.ndarray, ledger: Ledger) -> np.ndarray:
+        """[T] Seconds that are left. The table stays as it is unless it changes: plans hang on it."""
+        succeeded = np.array([ledger.succeeded(task.name) for task in self.plan.tasks], bool)
+        given = np.array([math.nan if task.expected is None else task.expected for task in self.plan.tasks])
+        expected = beliefs.expected(self.table, given, served, succeeded)
+        if not np.array_equal(expected, self.table.expected, equal_nan=True):
+            self.table = replace(self.table, expected=expected)
+        return beliefs.remaining(self.table, expected, served, succeeded, self.reports)

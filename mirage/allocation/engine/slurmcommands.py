@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ClusterUnavailable
+from mirage.slurm.hostlist import expand
 from mirage.slurm.nodetext import kind_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _KEPT or not name.startswith(("SLURM_", "SLURMD_"))
     }
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeen:
+    """A step as Slurm lists it."""
+
+    step: str
+    """Its id, such as ``17.3``."""
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +76,21 @@ class SlurmCommands:
         """Whether anything of a job may still run. Raises ``ClusterUnavailable`` where nobody knows."""
         return any(state in _ALIVE for state in self.job_states(job))
 
-    def living_steps(self, job: int) -> dict[str, str]:
-        """The job's steps by name: their ids, such as ``17.3``. Raises ``ClusterUnavailable``."""
-        rows = self.ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i|%j").splitlines()
-        return {name.strip(): step.strip() for step, _, name in (row.partition("|") for row in rows)}
+    def steps(self, job: int) -> dict[str, StepSeen]:
+        """The job's steps by name. Raises ``ClusterUnavailable``."""
+        rows = self.ask("squeue", "--noheader", "--steps", f"--jobs={job}", "--format=%i|%N|%j").splitlines()
+        cells = ([cell.strip() for cell in row.split("|", 2)] for row in rows)
+        return {name: StepSeen(step, tuple(expand(nodes)) if nodes else ()) for step, nodes, name in cells}
+
+    def living_steps(self, job: int) -> dict[str, StepSeen]:
+        """Those of which anything may still run. Raises ``ClusterUnavailable``.
+
+        A step of which all nodes have failed stays in Slurm's list, and no signal ends it.
+        """
+        steps = self.steps(job)
+        nodes = sorted({node for step in steps.values() for node in step.nodes})
+        down = set(self.down_nodes(nodes)) if nodes else set()
+        return {name: step for name, step in steps.items() if set(step.nodes) - down or not step.nodes}
 
     def signal_step(self, step: str, name: str) -> None:
         """A step that has ended is none that can be signalled; scancel's own verdict is not to be relied upon."""

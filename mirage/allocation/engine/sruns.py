@@ -11,29 +11,43 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.keepers import Keepers, file_of, signal_group
+from mirage.allocation.engine.keepers import Keepers, signal_group
+from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
-from mirage.allocation.engine.steps import Ending, Launch, Step
+from mirage.allocation.engine.steps import Step
 from mirage.domain.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirage.allocation.engine.slurmcommands import StepSeen
+    from mirage.allocation.engine.steps import Ending, Launch
+
 # Arguments: folder, number of settings, (node, variable, value) for each, and the command.
-_RANK = """\
-: >"$MIRAGE_STEP.began"
+_RANK = (
+    LISTEN
+    + """\
+echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"
 cd -- "$1" || exit 126
-left=$2; shift 2
-while [ "$left" -gt 0 ]; do
+_left=$2; shift 2
+while [ "$_left" -gt 0 ]; do
   [ "$1" != "$SLURMD_NODENAME" ] || export "$2=$3"
-  shift 3; left=$((left - 1))
+  shift 3; _left=$((_left - 1))
 done
 export MIRAGE_RANKS="$SLURM_NTASKS" MIRAGE_RANK="$SLURM_PROCID" MIRAGE_LOCAL_RANK="$SLURM_LOCALID"
-exec "$@"
+"$@"
+_code=$?
 """
+    + LINGER
+    + """\
+[ "$_code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
+exit "$_code"
+"""
+)
 _NODE_FAILURE = re.compile(r"Node failure on ([\w.,\[\]-]+)")
 _TELLING = re.compile(r"(?:srun|slurmstepd[^:]*): (?:error: )?(.+)")
 _NOISE = ("lacks support for cpu binding", "Exited with exit code", "Terminating StepId", "launch/slurm")
@@ -64,22 +78,21 @@ class SrunEngine:
         """See ``Engine``. srun may die alone: a step that lives without it is ended first."""
         if self._keepers.living(step):
             return None
-        code = self._keepers.code(step)
-        if code != 0 and self._lives_on(step):
+        ending = read_ending(step.path)
+        if ending.code != 0 and self._lives_on(step):
             return None
         self._keepers.forget(step)
+        if ending.code == 0 and not ending.heard:
+            return ending
         said = _read(file_of(step.path, "said"))
-        began = file_of(step.path, "began").exists()
-        if code == 0 and not _complains(said):
-            return Ending(code, began)
-        code = code or None  # srun exits with 0 when a node takes its step along: its words alone tell
-        return Ending(code, began, _telling(said), self._failed_nodes(step, said), self._job_ends())
+        nodes, outside = self._failed_nodes(step, said), self._job_ends()
+        return replace(ending, said=_telling(said), failed_nodes=nodes, outside=outside)
 
     def signal(self, step: Step, name: str) -> None:
         """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""
         found = self._steps().get(_step_name(step.path))
         if found is not None:
-            self._slurm.signal_step(found, name)
+            self._slurm.signal_step(found.step, name)
         elif name == "KILL" or not file_of(step.path, "began").exists():
             signal_group(step.pid, "KILL" if name == "KILL" else "TERM")
 
@@ -120,12 +133,12 @@ class SrunEngine:
         except ClusterUnavailable:
             return True
         if found is not None:
-            self._slurm.signal_step(found, "KILL")
+            self._slurm.signal_step(found.step, "KILL")
         return found is not None
 
-    def _steps(self) -> dict[str, str]:
+    def _steps(self) -> dict[str, StepSeen]:
         try:
-            return self._slurm.living_steps(self._job)
+            return self._slurm.steps(self._job)
         except ClusterUnavailable:
             return {}
 
@@ -160,11 +173,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _complains(said: str) -> bool:
-    lines = (line for line in said.splitlines() if line.startswith("srun: error:"))
-    return any(not any(noise in line for noise in _NOISE) for line in lines)
 
 
 def _telling(said: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.engine.journal import JournalReader, StateFolder
 from mirage.allocation.engine.ledger import Ledger, TaskState
+from mirage.allocation.engine.progress import last_report
 from mirage.allocation.engine.taskfile import read_plan
 from mirage.domain.errors import ConfigError
 
@@ -76,11 +77,17 @@ def _peak(steps: list[tuple[float, int, float]]) -> float:
     return peak
 
 
-def document(tasks: Mapping[str, TaskSpec] | None, ledger: Ledger, now: float) -> Document:
-    """The status. ``tasks``: the plan's where it is at hand; without it only what was tried is known."""
+def document(
+    tasks: Mapping[str, TaskSpec] | None, ledger: Ledger, now: float, folder: StateFolder | None = None
+) -> Document:
+    """The status.
+
+    ``tasks``: the plan's where it is at hand; without it only what was tried is known. ``folder``: where tasks
+    report how far they are.
+    """
     names = list(tasks) if tasks else list(ledger.attempts)
     states = ledger.states(tasks.values()) if tasks else {}
-    rows = [_task(name, ledger, states.get(name), tasks) for name in names]
+    rows = [_task(name, ledger, states.get(name), tasks, folder) for name in names]
     return {
         "version": 1,
         "time": now,
@@ -98,13 +105,19 @@ def read_status(folder: Path, now: float) -> Document:
 
     Raises ``ConfigError`` where there is no journal.
     """
+    state, ledger = StateFolder(folder), read_ledger(folder)
+    return document(_plan_of(ledger), ledger, now, state)
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """What the journals say. Raises ``ConfigError`` where there are none."""
     state, ledger = StateFolder(folder), Ledger()
     if not state.journals.is_dir():
         raise ConfigError(
             str(folder), "holds no journal of tasks; name the folder that `mirage allocation run` named"
         )
     ledger.fold(JournalReader(state).news())
-    return document(_plan_of(ledger), ledger, now)
+    return ledger
 
 
 def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
@@ -124,7 +137,11 @@ def publish(path: Path, content: Document) -> None:
 
 
 def _task(
-    name: str, ledger: Ledger, known: tuple[TaskState, str] | None, tasks: Mapping[str, TaskSpec] | None
+    name: str,
+    ledger: Ledger,
+    known: tuple[TaskState, str] | None,
+    tasks: Mapping[str, TaskSpec] | None,
+    folder: StateFolder | None,
 ) -> Document:
     attempts = ledger.of(name)
     last = attempts[-1] if attempts else None
@@ -140,8 +157,19 @@ def _task(
         "start": last.start if last else None,
         "end": last.ended.at if last and last.ended else None,
         "served": ledger.served(name),
+        "progress": _progress(last, state, folder),
+        "preempted": ledger.preemptions(name),
+        "saving": bool(last and last.stopping and last.stopping.saves and not last.ended),
         "stopping": last.stopping.why if last and last.stopping and not last.ended else None,
     }
+
+
+def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None) -> float | None:
+    """The part that is done of a task that is not over, as it says itself."""
+    if last is None or folder is None or state.over:
+        return None
+    report = last_report(folder, last.task, last.number)
+    return None if report is None else report.part
 
 
 def _guessed(last: Attempt | None) -> tuple[TaskState, str]:

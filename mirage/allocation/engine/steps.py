@@ -52,6 +52,8 @@ class Ending:
     """Nodes that are to blame."""
     outside: str = ""
     """Who ended it, where neither it nor we did: the whole job is being ended."""
+    heard: tuple[str, ...] = ()
+    """Signals that came to it, whoever sent them."""
 
 
 class EngineRefused(Exception):

@@ -35,10 +35,20 @@ class Running:
     nodes: tuple[str, ...]
     stopping: Stopping | None = None
     kill_at: float = math.inf
-    yields: bool = False
-    """It makes room for another task."""
+    kills: int = 0
+    """How often it was killed; what is still there after that may stay for good."""
     adopted: bool = False
     """An earlier agent has started it."""
+
+    @property
+    def leaves(self) -> bool:
+        """What it holds will soon be free."""
+        return self.stopping is not None and self.kills < 2
+
+    @property
+    def yields(self) -> bool:
+        """It makes room for another task, and will wait again."""
+        return self.leaves and self.stopping is not None and self.stopping.yields
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +70,5 @@ class Policy:
 
     decide: Decide
     preempt: bool = False
+    quantum: float = math.inf
+    """Seconds after which it is decided anew while anything waits, though nothing has happened."""

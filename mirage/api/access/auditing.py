@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
-from mirage.api.access.caller import known_caller
+from mirage.api.access.dependencies import known_caller
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.audit import AuditEntry
 

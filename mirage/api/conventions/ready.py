@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from mirage.api.access.caller import Caller, caller_of
+from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.holding import Held
 from mirage.api.conventions.problems import answer_to
 from mirage.api.conventions.tags import not_modified
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from mirage.api.access.caller import Caller
 
 
 class ReadyAnswers:

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
-from mirage.api.access.caller import caller_of
+from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.problems import answer_to, problem
 from mirage.domain.errors import MirageError, StoreUnavailable
 from mirage.store.answers import StoredAnswer

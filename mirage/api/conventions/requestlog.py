@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from mirage.api.access.caller import known_caller
+from mirage.api.access.dependencies import known_caller
 from mirage.api.conventions.faults import REQUEST_ID
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 MOST_LANES = 1_024
-"""Of one chain."""
+"""Of one chain; those that come later by node and number are left out."""
 MOST_PIECES = 2_000
 """Of one chain; older ones are left out."""
 MOST_TROUBLES = 20
@@ -105,8 +105,10 @@ class TasksDocument(Described):
     """``null``: not known."""
     lanes: list[TaskLaneDocument]
     """Of the links that run, else of the last one; by node and number."""
+    hidden_lanes: int
+    """Accelerators that are left out, the last by node and number."""
     hidden: int
-    """Attempts that are left out, the oldest ones."""
+    """Attempts on the others that are left out, the oldest ones."""
     failed: list[TaskTrouble]
     """The first of the tasks that failed."""
 
@@ -116,7 +118,8 @@ def tasks_document(record: ChainRecord, seen: Seen, now: Seconds) -> TasksDocume
     if not isinstance(seen, TaskStatus):
         return _unknown(record, seen)
     lives = _lives(record, seen)
-    lanes, hidden = _lanes(lives, seen)
+    places = _places(lives, seen)
+    lanes, hidden = _lanes(dict(list(places.items())[:MOST_LANES]), seen)
     return TasksDocument(
         chain=record.chain.chain_id,
         name=record.chain.name,
@@ -126,6 +129,7 @@ def tasks_document(record: ChainRecord, seen: Seen, now: Seconds) -> TasksDocume
         over=seen.over,
         counts=_counts(seen.tasks),
         lanes=lanes,
+        hidden_lanes=len(places) - len(lanes),
         hidden=hidden,
         failed=[
             TaskTrouble(task=task.id, why=task.why[:_LONGEST_REASON])
@@ -145,6 +149,7 @@ def _unknown(record: ChainRecord, problem: str) -> TasksDocument:
         over=False,
         counts=None,
         lanes=[],
+        hidden_lanes=0,
         hidden=0,
         failed=[],
     )
@@ -179,10 +184,8 @@ class _Place:
     since: float
 
 
-def _lanes(lives: list[tuple[int | None, Life]], seen: TaskStatus) -> tuple[list[TaskLaneDocument], int]:
+def _lanes(shown: dict[tuple[str, int | None], _Place], seen: TaskStatus) -> tuple[list[TaskLaneDocument], int]:
     """With the number of attempts that are left out."""
-    places = _places(lives, seen)
-    shown = dict(list(places.items())[:MOST_LANES])
     attempts = {
         (node, device): [
             each for each in seen.lanes.get(_key(node, device), ()) if each.end is None or each.end > place.since

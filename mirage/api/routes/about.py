@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from mirage import __version__
-from mirage.api.access.caller import Caller, caller_of
+from mirage.api.access.caller import Caller
+from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.described import Described
 from mirage.domain.errors import MirageError
 

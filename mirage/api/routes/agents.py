@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.caller import Local
+from mirage.api.access.dependencies import Local
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.problems import BadDocument
 from mirage.backends.acting.orders import Answer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from mirage.api.access.caller import Reader
+from mirage.api.access.dependencies import Reader
 from mirage.api.documents.allocation import AllocationDocument, allocation_document
 from mirage.api.documents.tasks import TasksDocument, tasks_document
 from mirage.api.documents.visible import Visible

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.caller import Admin
+from mirage.api.access.dependencies import Admin
 from mirage.api.conventions.pages import Cursor, Limit, next_link, read_number, spell_cursor
 from mirage.api.documents.audit import AuditDocument, AuditPage, audit_document
 from mirage.domain.chain import ChainId

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.auditing import note
-from mirage.api.access.caller import Operator, Reader
+from mirage.api.access.dependencies import Operator, Reader
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.bounds import LARGEST
 from mirage.api.conventions.keeping import KeptBodies

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from mirage.api.access.caller import Reader
+from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
 from mirage.api.documents.chains import instant
 from mirage.api.documents.cluster import ClusterDocument, LoopDocument, cluster_document

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from mirage.api.access.caller import Admin
+from mirage.api.access.dependencies import Admin
 from mirage.api.documents.configuration import ConfigurationDocument, SettingDocument
 
 if TYPE_CHECKING:

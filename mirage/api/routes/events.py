@@ -10,7 +10,8 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from mirage.api.access.caller import Caller, Reader
+from mirage.api.access.caller import Caller
+from mirage.api.access.dependencies import Reader
 from mirage.api.documents.events import cycle_event, entry_event
 from mirage.api.feed import Interest, TooManyListeners
 from mirage.api.routes.ownership import own_chain

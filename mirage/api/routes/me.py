@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from mirage.api.access.caller import Reader
+from mirage.api.access.dependencies import Reader
 from mirage.api.documents.me import MeDocument
 
 

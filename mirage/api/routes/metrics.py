@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from mirage.api.access.caller import caller_of
+from mirage.api.access.dependencies import caller_of
 from mirage.api.access.peer import peer_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from mirage.api.access.caller import Admin
+from mirage.api.access.dependencies import Admin
 from mirage.api.conventions.described import Described
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from mirage.api.access.caller import Reader
+from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.predictions import PredictionList, prediction_list

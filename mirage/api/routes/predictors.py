@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
-from mirage.api.access.caller import Admin, Reader
+from mirage.api.access.dependencies import Admin, Reader
 from mirage.api.documents.predictors import (
     ModelAnswer,
     PredictorList,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from mirage.api.access.caller import Admin, Reader
+from mirage.api.access.dependencies import Admin, Reader
 from mirage.api.documents.protection import (
     ProtectedMode,
     ProtectedModeAnswer,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
-from mirage.api.access.caller import Operator, Reader
+from mirage.api.access.dependencies import Operator, Reader
 from mirage.api.documents.replays import (
     ReplayDocument,
     ReplayList,

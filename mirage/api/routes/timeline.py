@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 
-from mirage.api.access.caller import Reader
+from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, read_number
 from mirage.api.documents.timeline import Timeline, timeline
 from mirage.api.routes.ownership import own_chain

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from starlette.exceptions import HTTPException
 
-from mirage.api.access.caller import Caller, Reader
+from mirage.api.access.caller import Caller
+from mirage.api.access.dependencies import Reader
 from mirage.api.access.scope import lesser
 from mirage.api.access.sessions import TICKET_LASTS, Session
 from mirage.api.conventions.problems import BadDocument

@@ -52,7 +52,7 @@ def draw_tasks(found: TasksDocument, now: int) -> TaskPicture:
         axis,
         axis.at(now),
         _shares(found.counts),
-        max(0, len(found.lanes) - MOST),
+        max(0, len(found.lanes) - MOST) + found.hidden_lanes,
     )
 
 

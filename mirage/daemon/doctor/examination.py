@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.execution import Commands
-from mirage.bootstrap.worlds import build_own_world, command_environment, own_user, slurm_clock
+from mirage.bootstrap.world import command_environment, own_user, slurm_clock
+from mirage.bootstrap.worlds import build_own_world
 from mirage.daemon.doctor import controller, machine, people
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
 from mirage.daemon.doctor.patience import look_at_settle

@@ -46,7 +46,7 @@ class Course:
     """In a set: fewer than a comparison's, for quick rounds; the agents see any number."""
     every: int = 5
     """Rounds between validations."""
-    validated: int = 4
+    validated: int = 12
     """Sets of each mix on which the best agents are chosen."""
     shape: Shape = field(default_factory=Shape)
     learning: Learning = field(default_factory=Learning)
@@ -153,7 +153,7 @@ class Training:
         episodes = play(pools, self.agents, self.rng)
         groups = [episodes[begun : begun + course.copies] for begun in range(0, len(episodes), course.copies)]
         jct = float(np.mean([episode.outcome.figures.mean_jct for episode in episodes]))
-        return self.learner.learn(groups, self.rng) | {"jct": jct}
+        return self.learner.learn(groups, self.rng, self.done) | {"jct": jct}
 
     def _keep(self) -> float:
         """Validate, and remember the agents where they are the best so far."""

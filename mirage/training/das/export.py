@@ -20,7 +20,7 @@ def graphs_of(agents: Agents) -> dict[str, bytes]:
     rng = torch.Generator().manual_seed(0)
     base, task, node, pair = (
         torch.randn(shape, generator=rng)
-        for shape in ((1, 7, 3), (1, 7, len(TASK)), (1, 5, len(NODE)), (1, 7, 5, len(PAIR)))
+        for shape in ((1, 7, 4), (1, 7, len(TASK)), (1, 5, len(NODE)), (1, 7, 5, len(PAIR)))
     )
     ordering = {"base": base, "task": task, "node": node, "mask": torch.ones(1, 7)}
     placement = {"task": task, "node": node, "pair": pair}

@@ -8,6 +8,7 @@ task's is clipped by itself: the ratio of a hundred tasks' joint densities is ne
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,14 @@ class Learning:
     batch: int = 512
     norm: float = 1.0
     """Gradients are cut to this."""
+    halved: float = 20.0
+    """Rounds in which the rates fall to a half, however many there will be."""
+    least: float = 0.05
+    """Part of the rates that they do not fall below."""
+
+    def part(self, done: int) -> float:
+        """What is left of the rates after so many rounds."""
+        return max(self.least, math.pow(0.5, done / self.halved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +73,12 @@ class Learner:
         self.actors = torch.optim.Adam(acting, lr=learning.rate)
         self.critics = torch.optim.Adam(agents.critic.parameters(), lr=learning.critic_rate)
 
-    def learn(self, groups: Sequence[Sequence[Episode]], rng: torch.Generator) -> dict[str, float]:
-        """Learn from groups of episodes, each of one set of tasks; returns what was measured."""
+    def learn(self, groups: Sequence[Sequence[Episode]], rng: torch.Generator, done: int = 0) -> dict[str, float]:
+        """Learn from groups of episodes, each of one set of tasks; returns what was measured.
+
+        ``done``: how many rounds there have been before.
+        """
+        self._slow_down(self.learning.part(done))
         lessons = [lesson for group in groups for lesson in self._judged(group)]
         spread = float(np.std([lesson.advantage for lesson in lessons])) + 1e-8
         mean = float(np.mean([lesson.advantage for lesson in lessons]))
@@ -78,6 +91,11 @@ class Learner:
         names = ("actor_loss", "critic_loss", "entropy", "changed")
         found = dict(zip(names, np.mean(measured, axis=0).tolist(), strict=True))
         return found | {"surprise": float(unexplained), "lessons": float(len(lessons))}
+
+    def _slow_down(self, part: float) -> None:
+        for optimiser, rate in ((self.actors, self.learning.rate), (self.critics, self.learning.critic_rate)):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * part
 
     def _batches(self, lessons: list[Lesson], rng: torch.Generator) -> list[list[Lesson]]:
         """A share of the lessons; each batch's lists of tasks are about equally long, so that little is padded."""

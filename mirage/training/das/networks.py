@@ -115,7 +115,7 @@ class OrderingNet(nn.Module):
         self.spread = nn.Parameter(torch.tensor(math.log(0.2)))
 
     def forward(self, base: Tensor, task: Tensor, node: Tensor, mask: Tensor) -> Tensor:
-        """(B, J): the smallest comes first. ``base`` (B, J, 3), ``mask`` (B, J) of the tasks that wait."""
+        """(B, J): the smallest comes first. ``base`` (B, J, 4), ``mask`` (B, J) of the tasks that wait."""
         tokens = self.task(task)
         if self.heard is not None:
             tokens = self.heard(tokens, node)
@@ -126,8 +126,8 @@ class OrderingNet(nn.Module):
         return scores
 
 
-BASE_SCORE = (1.0, 0.0, 0.0)
-"""How the base begins: the shortest first (SJF)."""
+BASE_SCORE = (1.0, 0.0, 0.0, -0.6)
+"""How the base begins: the shortest first (SJF), what fills a machine before others up to 1.8 times shorter."""
 
 
 class PlacementNet(nn.Module):
@@ -165,8 +165,8 @@ class PlacementNet(nn.Module):
         return self.mean(mixed).squeeze(-1), labels, likeness, patience
 
 
-PATIENCE = -0.05
-"""How the patience begins: a placement that costs a twentieth more than the undisturbed run is not taken."""
+PATIENCE = -0.15
+"""How the patience begins: what costs 16 % more than the undisturbed run, or is spread in vain, is not taken."""
 
 
 class Critic(nn.Module):
@@ -177,7 +177,9 @@ class Critic(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.task = nn.Sequential(nn.Linear(len(TASK) + 3, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+        self.task = nn.Sequential(
+            nn.Linear(len(TASK) + len(BASE_SCORE), width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+        )
         self.node = nn.Sequential(nn.Linear(len(NODE), width), nn.ReLU())
         self.value = nn.Sequential(nn.Linear(2 * width + 4, width), nn.ReLU(), nn.Linear(width, 1))
         _silence(self.value[-1])

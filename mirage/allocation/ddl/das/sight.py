@@ -41,7 +41,7 @@ TASK = (
 HISTORY = 16
 """At most so many of the tasks that run are history to learn from: those that began last."""
 
-SCHEMA = "das-v2"
+SCHEMA = "das-v3"
 SCHEMA_HASH = sha256("|".join((SCHEMA, *TASK, *NODE, *PAIR, str(HISTORY))).encode()).hexdigest()
 
 
@@ -54,7 +54,7 @@ class Sight:
     waiting: int
     """How many of the rows wait."""
     base: Float64
-    """[J] Logarithms of seconds left at reference speed, of devices, and best utility: (J, 3)."""
+    """(J, 4): logarithms of seconds left at reference speed and devices, best utility, whether it fills a node."""
     task: Float32
     """[J, len(TASK)]"""
     node: Float32
@@ -134,7 +134,8 @@ def _base(standing: Standing, rows: Int32, pair: Float64) -> Float64:
     utility = np.where(pair[:, :, 7] > 0, pair[:, :, 2], -4.0)
     best = utility.max(axis=1) if len(rows) else np.zeros(0)
     devices = np.maximum(demands.devices[rows] * demands.share[rows], 1e-2)
-    return np.stack([np.log(demands.left[rows]), np.log(devices), best], axis=1)
+    fills = pair[:, :, 5].max(axis=1, initial=0.0)
+    return np.stack([np.log(demands.left[rows]), np.log(devices), best, fills], axis=1)
 
 
 def _tasks(view: PoolView, standing: Standing, rows: Int32, pair: Float64, base: Float64) -> Float64:

@@ -13,6 +13,7 @@ from mirage.allocation.ddl.formats.deepshare import read_deepshare
 from mirage.allocation.ddl.formats.deepsharetrace import read_deepshare_trace
 from mirage.allocation.ddl.formats.gavel import read_gavel
 from mirage.allocation.ddl.formats.joblist import read_joblist
+from mirage.allocation.ddl.formats.measured import read_measured
 from mirage.allocation.ddl.formats.mixfile import read_mix
 from mirage.allocation.ddl.formats.muri import read_muri
 from mirage.allocation.ddl.formats.openb import read_openb
@@ -42,7 +43,7 @@ class TaskFormat(StrEnum):
     """A TOML file by which a set of tasks is drawn for each seed."""
 
 
-_SPEEDS = {"deepshare": read_deepshare, "gavel": read_gavel}
+_SPEEDS = {"deepshare": read_deepshare, "gavel": read_gavel, "measured": read_measured}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class TaskSource:
     pool: str
     """As ``parse_pool`` takes it; a file of nodes for openb."""
     speeds: str = ""
-    """``deepshare:FOLDER``, ``gavel:FILE``, or empty: all speeds are 1."""
+    """As ``read_speeds`` takes it, or empty: all speeds are 1."""
 
     @property
     def drawn(self) -> bool:
@@ -79,10 +80,10 @@ def read_source(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
 
 
 def read_speeds(text: str) -> Measurements:
-    """``deepshare:FOLDER`` or ``gavel:FILE``."""
+    """``deepshare:FOLDER``, ``gavel:FILE`` or ``measured:FILE``."""
     name, colon, path = text.partition(":")
     if name not in _SPEEDS or not colon or not path:
-        raise ConfigError("speeds", f"{text!r} is neither deepshare:FOLDER nor gavel:FILE")
+        raise ConfigError("speeds", f"{text!r} is none of deepshare:FOLDER, gavel:FILE, measured:FILE")
     return _SPEEDS[name](path)
 
 

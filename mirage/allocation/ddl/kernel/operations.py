@@ -8,7 +8,7 @@ from mirage.allocation.ddl.kernel import lifecycle, placing
 from mirage.allocation.ddl.kernel.compile import compiled
 from mirage.allocation.ddl.kernel.layout import ENDED, PENDING, SLACK, Draft, Fixed, Room, Site, World
 
-__all__ = ["COMPLAINTS", "ENDED", "fit_alone", "start"]
+__all__ = ["COMPLAINTS", "ENDED", "nodes_alone", "start"]
 
 COMPLAINTS = (
     "",
@@ -24,12 +24,11 @@ GOOD, NOT_PENDING, WRONG_COUNT, UNKNOWN, WRONG_KIND, NOT_FREE, TOO_SPREAD, NO_RO
 
 
 @compiled
-def fit_alone(site: Site, world: World, draft: Draft, fits: np.ndarray) -> np.ndarray:
-    """Whether each task fits into what is free now."""
-    room = Room(world.free, world.cpus, world.memory)
-    for task in range(fits.shape[0]):
-        fits[task] = placing.choose(site, room, draft, task, 0)
-    return fits
+def nodes_alone(site: Site, room: Room, draft: Draft, counts: np.ndarray) -> np.ndarray:
+    """On how few nodes each task fits into what is free, were it alone; 0 where it does not."""
+    for task in range(counts.shape[0]):
+        counts[task] = draft.size[1] if placing.choose(site, room, draft, task, 0) else 0
+    return counts
 
 
 @compiled

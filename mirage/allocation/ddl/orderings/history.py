@@ -36,15 +36,25 @@ class QuasiShortest:
 
 def _estimates(view: PoolView) -> NDArray[np.float64]:
     """[T] Seconds."""
-    tasks, ended = view.tasks, _ended(view)
-    found = np.full(len(tasks), view.served[ended].mean() if ended.any() else 1.0)
+    ended = _ended(view)
+    return means_alike(view.tasks, view.served, ended) if ended.any() else np.ones(len(view.tasks))
+
+
+def likenesses(tasks: TaskTable) -> list[NDArray[np.int64]]:
+    """[T] each: equal numbers for tasks that are alike, ever more so: all; those of the same devices; ..."""
     columns = (tasks.devices, tasks.tenant.codes, tasks.model.codes)
-    for depth in (1, 2, 3):
-        alike = np.unique(np.stack(columns[:depth], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-        counts = np.bincount(alike[ended], minlength=int(alike.max(initial=0)) + 1)
-        sums = np.bincount(alike[ended], view.served[ended], minlength=len(counts))
-        known = counts[alike] > 0
-        found[known] = (sums / np.maximum(counts, 1))[alike][known]
+    finer = (np.unique(np.stack(columns[:depth], axis=1), axis=0, return_inverse=True)[1] for depth in (1, 2, 3))
+    return [np.zeros(len(tasks), dtype=np.int64), *(groups.reshape(-1) for groups in finer)]
+
+
+def means_alike(tasks: TaskTable, seconds: NDArray[np.float64], ended: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """[T] The mean of the tasks that have ended and are most like each; NaN where none has."""
+    found = np.full(len(tasks), np.nan)
+    for groups in likenesses(tasks):
+        counts = np.bincount(groups[ended], minlength=len(tasks) + 1)
+        sums = np.bincount(groups[ended], seconds[ended], minlength=len(counts))
+        known = counts[groups] > 0
+        found[known] = (sums / np.maximum(counts, 1))[groups][known]
     return found
 
 

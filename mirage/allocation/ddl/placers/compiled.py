@@ -12,6 +12,7 @@ from mirage.allocation.ddl.kernel.layout import Room
 from mirage.allocation.ddl.kernel.placing import Placed, place_in_order
 from mirage.allocation.ddl.kernel.rearranging import Holding, rearrange
 from mirage.allocation.ddl.kernel.repacking import repack
+from mirage.allocation.ddl.placers.confining import confined
 from mirage.allocation.ddl.placers.mix import usual_mix
 from mirage.domain.pool import Placement
 
@@ -42,19 +43,22 @@ MEMO = 1 << 16
 class CompiledPlacer:
     """A placer of the kernel, by name."""
 
-    def __init__(self, name: str) -> None:
-        """``name``: one of ``CODES``."""
-        self.name = name
+    def __init__(self, name: str, *, patient: bool = False) -> None:
+        """``name``: one of ``CODES``; ``patient``: as ``placers.patience`` says."""
+        self.name = f"patient:{name}" if patient else name
         self.code = CODES[name]
+        self._patient = patient
         self._known: tuple[TaskTable, Pool, Site, Draft] | None = None
         self._mixed: tuple[Site, Mix] | None = None
 
     def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
         """See ``ports.Placer``."""
         site, draft = self._tables(view)
-        placed = new_placed(site, order)
-        count = place_in_order(site, _room(view), draft, order, strict, self.code, placed)
-        return placements(placed, count)
+        found = self._pass(view, site, draft, order, strict)
+        if self._patient and not found and not len(view.running):
+            plain = encode_site(view.tasks, view.pool)
+            found = self._pass(view, plain, self.draft(plain), order, strict)[:1]
+        return found
 
     def rearrange(
         self, view: PoolView, order: NDArray[np.int32], *, strict: bool, move: bool
@@ -69,10 +73,20 @@ class CompiledPlacer:
         displaced = order[(view.task_node[order] >= 0) & (kept[order] == 0)]
         return placements(placed, count), tuple(displaced.tolist())
 
+    def _pass(
+        self, view: PoolView, site: Site, draft: Draft, order: NDArray[np.int32], strict: bool
+    ) -> tuple[Placement, ...]:
+        placed = new_placed(site, order)
+        return placements(placed, place_in_order(site, _room(view), draft, order, strict, self.code, placed))
+
+    def site(self, site: Site) -> Site:
+        """What this placer reads of it."""
+        return confined(site) if self._patient else site
+
     def _tables(self, view: PoolView) -> tuple[Site, Draft]:
         """The tables of the view's tasks and pool, made once for each."""
         if self._known is None or self._known[0] is not view.tasks or self._known[1] is not view.pool:
-            site = encode_site(view.tasks, view.pool)
+            site = self.site(encode_site(view.tasks, view.pool))
             self._known = (view.tasks, view.pool, site, self.draft(site))
         return self._known[2:]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.ddl.placers.confining import Confined
 from mirage.allocation.ddl.search.planning import GOALS, Effort, search
 from mirage.allocation.ddl.search.staging import stage_of
 from mirage.domain.errors import ConfigError
@@ -27,12 +29,15 @@ class Searched:
 
     name = "searched"
 
-    def __init__(self, goal: str = "jct", effort: Effort | None = None, seed: int = 0) -> None:
-        """``goal``: one of ``GOALS``, to be as small as can be."""
+    def __init__(
+        self, goal: str = "jct", effort: Effort | None = None, seed: int = 0, *, patient: bool = False
+    ) -> None:
+        """``goal``: one of ``GOALS``, to be as small as can be. ``patient``: for placers that are."""
         self._goal, self._effort = GOALS[goal], effort or Effort()
         self._rng = np.random.default_rng(seed)
         self._tasks: TaskTable | None = None
         self._rank = np.empty(0)
+        self._confined = Confined() if patient else None
 
     def static_scores(self, tasks: TaskTable) -> None:
         """None: it takes a pool to know."""
@@ -47,7 +52,8 @@ class Searched:
 
     def _plan(self, view: PoolView) -> None:
         waiting = view.pending[view.task_node[view.pending] < 0]
-        scene = stage_of(view, waiting)
+        tasks = self._confined.of(view.tasks, view.pool) if self._confined else view.tasks
+        scene = stage_of(replace(view, tasks=tasks), waiting)
         found = search(
             scene.stage, scene.running, self._goal, self._effort, self._rng, *self._standing(view, scene)
         )
@@ -73,8 +79,8 @@ class Searched:
 
 
 def searched(options: str = "") -> Searched:
-    """From what a user writes: ``goal=makespan:tries=200:seconds=30:seed=3``. Raises ``ConfigError``."""
-    given = {"goal": "jct", "tries": "20", "seconds": "inf", "seed": "0"}
+    """From what a user writes: ``goal=makespan:tries=200:seconds=9:seed=3:nodes=any``. Raises ``ConfigError``."""
+    given = {"goal": "jct", "tries": "20", "seconds": "inf", "seed": "0", "nodes": "any"}
     for option in filter(None, options.split(":")):
         key, _, value = (part.strip() for part in option.partition("="))
         if key not in given:
@@ -82,8 +88,10 @@ def searched(options: str = "") -> Searched:
         given[key] = value
     if given["goal"] not in GOALS:
         raise ConfigError("ordering searched", f"goal is one of {', '.join(GOALS)}, not {given['goal']!r}")
+    if given["nodes"] not in ("any", "fewest"):
+        raise ConfigError("ordering searched", f"nodes is any or fewest, not {given['nodes']!r}")
     effort = Effort(_whole(given, "tries"), _seconds(given["seconds"]))
-    return Searched(given["goal"], effort, _whole(given, "seed"))
+    return Searched(given["goal"], effort, _whole(given, "seed"), patient=given["nodes"] == "fewest")
 
 
 def _whole(given: dict[str, str], key: str) -> int:

@@ -12,11 +12,13 @@
   let planned = 0;
   let open = [];
   let heard = new Map();
+  let standing = "Connecting";
 
-  const show = (connected) => {
+  const show = (how) => {
     button.setAttribute("aria-pressed", String(wanted));
-    button.textContent = !wanted ? "Updates stopped" : connected ? "Live" : "Not connected";
-    button.classList.toggle("off", !wanted || !connected);
+    button.textContent = wanted ? how : "Updates stopped";
+    button.classList.toggle("off", !wanted || how !== "Live");
+    standing = how;
   };
 
   const facts = () => new Map([...document.querySelectorAll("[data-say]")].map((each) => [each.dataset.say, each.dataset.now]));
@@ -27,7 +29,7 @@
   button.addEventListener("click", () => {
     wanted = !wanted;
     try { sessionStorage.setItem("mirage-live", wanted ? "yes" : "no"); } catch { /* not kept */ }
-    show(true);
+    show(standing);
     if (wanted) htmx.trigger(document.body, "refresh");
   });
 
@@ -60,7 +62,7 @@
     if (changed.length) news.textContent = changed.join(". ");
   });
 
-  document.addEventListener("htmx:sseOpen", () => show(true));
-  document.addEventListener("htmx:sseError", () => show(false));
-  show(true);
+  document.addEventListener("htmx:sseOpen", () => show("Live"));
+  document.addEventListener("htmx:sseError", () => show("Not connected"));
+  show(standing);
 })();

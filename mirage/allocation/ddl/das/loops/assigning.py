@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.allocation.ddl.das.loops.compile import compiled
-from mirage.allocation.ddl.das.loops.seeing import TINY, Crowd, part_of, room_on, utility_on
+from mirage.allocation.ddl.das.loops.seeing import TINY, Crowd, free_on, part_of, room_on, utility_on
 
 if TYPE_CHECKING:
     from mirage.allocation.ddl.das.loops.standing import Standing
@@ -18,6 +18,10 @@ Int32 = NDArray[np.int32]
 
 WIDEST = 16
 """Over more nodes than this a task is spread only where it fits no other way."""
+SPREAD = 0.3
+"""What it costs to be spread over more nodes than the task needs: it will meet neighbours that nobody sees yet."""
+LOOSE = 0.02
+"""What it costs to take a node that is all free beside the task: of equals the tightest is taken (best-fit)."""
 
 
 @compiled
@@ -96,7 +100,18 @@ def _best(standing: Standing, crowd: Crowd, task: int, affinity: Float64) -> tup
 @compiled
 def _worth(standing: Standing, crowd: Crowd, task: int, nodes: Int32, affinity: Float64) -> float:
     kind = standing.machines.device_kind[standing.machines.first_device[nodes[0]]]
-    return utility_on(standing, crowd, task, nodes, kind, len(nodes))[2] + affinity[nodes].mean()
+    worth = utility_on(standing, crowd, task, nodes, kind, len(nodes))[2] + affinity[nodes].mean()
+    if len(nodes) > _fewest(standing, task):
+        worth -= SPREAD
+    return worth
+
+
+@compiled
+def _fewest(standing: Standing, task: int) -> int:
+    """On how many nodes the task would be if nothing ran."""
+    first_device = standing.machines.first_device
+    most = max((first_device[1:] - first_device[:-1]).max(), 1)
+    return (standing.demands.devices[task] + most - 1) // most
 
 
 @compiled
@@ -112,7 +127,12 @@ def _worthiest(standing: Standing, crowd: Crowd, task: int, affinity: Float64, r
         node = open_to[place]
         single[0] = node
         kind = machines.device_kind[machines.first_device[node]]
-        worth[place] = -(utility_on(standing, crowd, task, single, kind, wide)[2] + affinity[node])
+        loose = (
+            LOOSE
+            * (free_on(standing, node) - each)
+            / (machines.first_device[node + 1] - machines.first_device[node])
+        )
+        worth[place] = loose - utility_on(standing, crowd, task, single, kind, wide)[2] - affinity[node]
     if wide == 1:
         single[0] = open_to[np.argmin(worth)]
         return single

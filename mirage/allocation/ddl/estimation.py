@@ -1,0 +1,158 @@
+"""A table of speeds from what was measured, by regression.
+
+The logarithm of a rate is taken as a sum: of its model on so many devices, of what the placement makes of it, and
+of what each neighbour leaves of it. That is how a table of speeds is used, so nothing is lost but what it cannot
+say. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970): least squares, in
+which each factor is drawn towards what was believed before, 1 or a table given beforehand, as if that had been
+measured for ``TRUSTED`` seconds. A factor of which nothing was measured stays what it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.allocation.ddl.speeds import ANY, Measurements, fewest_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from numpy.typing import NDArray
+
+    from mirage.allocation.ddl.evidence import Evidence
+    from mirage.allocation.ddl.speeds import Measured
+    from mirage.domain.pool import Pool
+
+TRUSTED = 600.0
+"""Seconds that the belief before counts for: a factor is believed half where it was measured twice as long alone,
+and as long beside."""
+
+NOTHING = Measurements("nothing", (), np.zeros(0), np.ones((0, 0)))
+
+
+def estimate(evidence: Evidence, prior: Measurements = NOTHING) -> Measurements:
+    """What the evidence says, over what was believed before.
+
+    Throughputs of models that ``prior`` has not are in their tasks' own units a second; of others in the prior's.
+    """
+    runs, kind = evidence.met, _main_kind(evidence, prior)
+    believed = _Belief(prior, runs)
+    found = _Regression(evidence, believed, kind)
+    kept = [
+        row
+        for row, run in enumerate(prior.runs)
+        if run not in runs and (run.model, run.devices) not in believed.dropped
+    ]
+    own = np.array([np.exp(found.level(run)) for run in runs])
+    ratio = believed.ratios([*(believed.row.get(run, -1) for run in runs), *kept])
+    for (run, other), change in found.pairs.items():
+        ratio[runs.index(run), runs.index(other)] *= np.exp(change)
+    return Measurements(
+        source=prior.source if prior.runs else "what was measured",
+        runs=(*runs, *(prior.runs[row] for row in kept)),
+        throughput=np.concatenate([own, prior.throughput[kept]]),
+        ratio=ratio,
+        reference_kind=kind,
+    )
+
+
+def spread_counted(measured: Measurements, pool: Pool) -> Measurements:
+    """The same with spreads as numbers of nodes of this pool, as they are measured on it."""
+    if not measured.beyond_fewest:
+        return measured
+    runs = tuple(replace(run, spread=run.spread + fewest_nodes(run.devices, pool) - 1) for run in measured.runs)
+    return replace(measured, runs=runs, beyond_fewest=False)
+
+
+def _main_kind(evidence: Evidence, prior: Measurements) -> str:
+    """Speeds count against this kind: the prior's, or the one that was measured longest."""
+    if prior.runs:
+        return prior.reference_kind
+    kinds = sorted({run.kind for run in evidence.runs})
+    time = {kind: sum(evidence.seconds(run) for run in evidence.runs if run.kind == kind) for kind in kinds}
+    return max(kinds, key=time.__getitem__, default=ANY)
+
+
+class _Belief:
+    """What was believed of the runs that were measured."""
+
+    def __init__(self, prior: Measurements, runs: tuple[Measured, ...]) -> None:
+        known = {run: prior.fit(run.model, run.devices, run.spread, run.kind) for run in runs}
+        # Units are one for a model on so many devices: it is believed of all its runs, or of none.
+        self.dropped = {(run.model, run.devices) for run in runs if known[run] is None}
+        self.row = {
+            run: row
+            for run, row in known.items()
+            if row is not None and (run.model, run.devices) not in self.dropped
+        }
+        self._prior = prior
+
+    def level(self, run: Measured) -> float:
+        """The logarithm of its throughput; 0 where nothing is believed."""
+        return float(np.log(self._prior.throughput[self.row[run]])) if run in self.row else 0.0
+
+    def beside(self, run: Measured, others: Iterable[Measured]) -> float:
+        """The logarithm of what these leave of it."""
+        ratio = self.ratios([self.row.get(each, -1) for each in (run, *others)])
+        return float(np.log(ratio[0, 1:]).sum())
+
+    def ratios(self, rows: list[int]) -> NDArray[np.float64]:
+        """What is left of each beside each other one, by their rows in the prior; -1: nothing is believed."""
+        ratio = np.ones((len(rows), len(rows)))
+        known = np.flatnonzero(np.array(rows, dtype=np.int64) >= 0)
+        at = np.array(rows, dtype=np.int64)[known]
+        ratio[np.ix_(known, known)] = self._prior.ratio[np.ix_(at, at)]
+        return ratio
+
+
+class _Regression:
+    """By how much what was seen differs from what was believed, part by part."""
+
+    def __init__(self, evidence: Evidence, believed: _Belief, kind: str) -> None:
+        self._believed = believed
+        levels = sorted({(run.model, run.devices) for run in evidence.runs})
+        reference = _references(evidence.runs, kind)
+        placed = [run for run in evidence.runs if run not in reference]
+        pairs = list(dict.fromkeys((run, other) for run, beside, _ in evidence for other in beside))
+        columns: dict[Hashable, int] = {name: i for i, name in enumerate([*levels, *placed, *pairs])}
+        scenes = list(evidence)
+        design = np.zeros((len(scenes), len(columns)))
+        seen, weight = np.zeros(len(scenes)), np.zeros(len(scenes))
+        for i, (run, beside, tally) in enumerate(scenes):
+            terms = [
+                (run.model, run.devices),
+                *([run] if run in placed else []),
+                *((run, each) for each in beside),
+            ]
+            np.add.at(design[i], [columns[term] for term in terms], 1.0)
+            seen[i] = np.log(tally.rate) - believed.level(run) - believed.beside(run, beside)
+            weight[i] = tally.seconds / TRUSTED
+        drawn = np.arange(len(columns)) >= len(levels)  # a model's own level is anybody's guess
+        found = _solve(design, seen, weight, drawn)
+        self._levels = {name: found[columns[name]] for name in levels}
+        self._placed = {run: found[columns[run]] for run in placed}
+        self.pairs: dict[tuple[Measured, Measured], float] = {pair: found[columns[pair]] for pair in pairs}
+        """By how much the logarithm of what is left of the first beside the second changes."""
+
+    def level(self, run: Measured) -> float:
+        """The logarithm of a run's throughput alone."""
+        units = 0.0 if run in self._believed.row else self._levels.get((run.model, run.devices), 0.0)
+        return float(self._believed.level(run) + units + self._placed.get(run, 0.0))
+
+
+def _references(runs: tuple[Measured, ...], kind: str) -> set[Measured]:
+    """Of each model and size the run that the others are compared with, as ``Measurements.reference`` has it."""
+    chosen: dict[tuple[str, int], Measured] = {}
+    for run in sorted(runs, key=lambda run: (run.kind != kind, run.spread)):
+        chosen.setdefault((run.model, run.devices), run)
+    return set(chosen.values())
+
+
+def _solve(
+    design: NDArray[np.float64], seen: NDArray[np.float64], weight: NDArray[np.float64], drawn: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The ridge estimate; ``drawn``: columns that are drawn towards 0."""
+    moment = design.T @ (weight[:, None] * design) + np.diag(drawn.astype(np.float64))
+    return np.asarray(np.linalg.solve(moment, design.T @ (weight * seen)))

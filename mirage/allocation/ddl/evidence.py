@@ -1,0 +1,74 @@
+"""What was measured of tasks that ran: work done in a time, alone and beside others. Sums: links add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirage.allocation.ddl.speeds import Measured
+
+Scene = tuple["Measured", tuple["Measured", ...]]
+"""Who ran, and beside whom: the tasks with devices on one of its nodes, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """All that was measured in one scene."""
+
+    seconds: float = 0.0
+    done: float = 0.0
+    """Units of work: whatever the tasks count, the same for all of a model on so many devices."""
+
+    @property
+    def rate(self) -> float:
+        """Work over time, so that long stretches count for more than short ones."""
+        return self.done / self.seconds
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Tallies by scene. The order of what is added makes no difference."""
+
+    tallies: dict[Scene, Tally] = field(default_factory=dict)
+
+    def add(self, run: Measured, beside: Sequence[Measured], seconds: float, done: float) -> None:
+        """``run`` did so much beside these. What took no time or did nothing says nothing."""
+        if seconds <= 0 or done <= 0:
+            return
+        scene = run, tuple(sorted(beside, key=_order))
+        had = self.tallies.get(scene, Tally())
+        self.tallies[scene] = Tally(had.seconds + seconds, had.done + done)
+
+    @property
+    def runs(self) -> tuple[Measured, ...]:
+        """Those that were measured themselves, in an order of their own."""
+        return tuple(sorted({run for run, _ in self.tallies}, key=_order))
+
+    @property
+    def met(self) -> tuple[Measured, ...]:
+        """Those, and whoever they were measured beside."""
+        return tuple(sorted({each for run, beside in self.tallies for each in (run, *beside)}, key=_order))
+
+    @property
+    def total(self) -> float:
+        """Seconds in all."""
+        return sum(tally.seconds for tally in self.tallies.values())
+
+    def seconds(self, run: Measured) -> float:
+        """How long it was measured."""
+        return sum(tally.seconds for (of, _), tally in self.tallies.items() if of == run)
+
+    def __iter__(self) -> Iterator[tuple[Measured, tuple[Measured, ...], Tally]]:
+        return ((run, beside, tally) for (run, beside), tally in sorted(self.tallies.items(), key=_scene_order))
+
+
+def _order(run: Measured) -> tuple[str, int, int, str]:
+    return run.model, run.devices, run.spread, run.kind
+
+
+def _scene_order(item: tuple[Scene, Tally]) -> tuple[object, ...]:
+    (run, beside), _ = item
+    return _order(run), tuple(map(_order, beside))

@@ -1,0 +1,183 @@
+"""Measures how fast running tasks are, alone and beside others, by what they report.
+
+A stretch is the time in which a task's placement and neighbours stay the same. Its work is counted from report to
+report, by the times at which the task wrote them; the first one has to be newer than what was there as the stretch
+began, and the last one is one that was read before it ended. So neither clocks nor delays mix two stretches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.allocation.ddl.speeds import Measured
+from mirage.allocation.engine.entries import Remark, SpeedSeen
+from mirage.allocation.engine.journal import key
+from mirage.allocation.engine.progress import NoReport, last_report, read_report, report_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from mirage.allocation.ddl.evidence import Scene
+    from mirage.allocation.engine.book import Book, Holding
+    from mirage.allocation.engine.entries import Entry
+    from mirage.allocation.engine.journal import StateFolder
+    from mirage.allocation.engine.ledger import Ledger
+    from mirage.allocation.engine.plan import WorkPlan
+    from mirage.allocation.engine.progress import Report
+    from mirage.allocation.engine.world import Running
+    from mirage.domain.pool import Pool
+
+READ_EVERY = 15.0
+"""Seconds between two looks at one task's file."""
+WRITE_EVERY = 600.0
+"""Seconds after which a stretch is written down, though it goes on: a link may end without warning."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """One attempt in one scene."""
+
+    attempt: int
+    scene: Scene | None
+    """``None``: of a sort that no table has."""
+    read: float
+    before: Report | None
+    """As it began."""
+    first: Report | None = None
+    last: Report | None = None
+
+    def take(self, report: Report) -> None:
+        """A report that was read while it lasts. One that counts back begins anew."""
+        if report in (self.before, self.last):
+            return
+        if self.first is None or self.last is None or report.done < self.last.done:
+            self.first = report
+        self.last = report
+
+    @property
+    def seconds(self) -> float:
+        """Between the first report and the last one."""
+        return self.last.written - self.first.written if self.first and self.last else 0.0
+
+    @property
+    def done(self) -> float:
+        """In that time."""
+        return self.last.done - self.first.done if self.first and self.last else 0.0
+
+
+@dataclass(slots=True)
+class Gauge:
+    """Reads the reports of one link's tasks."""
+
+    plan: WorkPlan
+    pool: Pool
+    folder: StateFolder
+    reports: dict[int, Report] = field(default_factory=dict)
+    """The last one of each task, by row: of an attempt whose work counts."""
+    _stretches: dict[int, _Stretch] = field(default_factory=dict)
+    _complained: set[tuple[int, int]] = field(default_factory=set)
+
+    def recall(self, ledger: Ledger) -> None:
+        """How far tasks were whose work earlier lives have kept."""
+        for row, task in enumerate(self.plan.tasks):
+            attempts = ledger.of(task.name) if task.checkpoint else []
+            report = last_report(self.folder, task.name, attempts[-1].number) if attempts else None
+            if report is not None:
+                self.reports[row] = report
+
+    def look(self, now: float, running: Mapping[int, Running], book: Book) -> Iterator[Entry]:
+        """What is to be written down. To be called before anything is started."""
+        scenes = _Scenes(self.plan, self.pool, [book.holdings[row] for row in running if row in book.holdings])
+        for row, stretch in list(self._stretches.items()):
+            each = running.get(row)
+            if each is None or each.attempt != stretch.attempt:
+                yield from self._leave(row)
+            elif each.stopping is not None or scenes.of(row) != stretch.scene:
+                yield from self._written(row, now)
+                del self._stretches[row]
+        for row, each in running.items():
+            if each.stopping is None:
+                yield from self._follow(row, each, now, scenes)
+
+    def _leave(self, row: int) -> Iterator[Entry]:
+        """It has ended; what it said last is how far it is."""
+        stretch = self._stretches[row]
+        task = self.plan.tasks[row]
+        yield from self._written(row, stretch.read)
+        del self._stretches[row]
+        report = last_report(self.folder, task.name, stretch.attempt)
+        self.reports.pop(row, None)
+        if report is not None and task.checkpoint is not None:
+            self.reports[row] = report
+
+    def _follow(self, row: int, each: Running, now: float, scenes: _Scenes) -> Iterator[Entry]:
+        stretch = self._stretches.get(row)
+        if stretch is not None and now - stretch.read < READ_EVERY:
+            return
+        try:
+            report = read_report(report_path(self.folder, self.plan.tasks[row].name, each.attempt))
+        except NoReport as error:
+            yield from self._complain(row, each.attempt, now, str(error))
+            report = None
+        if report is not None:
+            self.reports[row] = report
+        elif stretch is None and self.plan.tasks[row].checkpoint is None:
+            self.reports.pop(row, None)  # of an attempt whose work is lost
+        if stretch is None:
+            self._stretches[row] = _Stretch(each.attempt, scenes.of(row), now, report)
+            return
+        stretch.read = now
+        if report is not None:
+            stretch.take(report)
+        if stretch.seconds >= WRITE_EVERY:
+            yield from self._written(row, now)
+            stretch.first = stretch.last
+
+    def _written(self, row: int, now: float) -> Iterator[Entry]:
+        stretch = self._stretches[row]
+        if stretch.scene is not None and stretch.seconds > 0 and stretch.done > 0:
+            run, beside = stretch.scene
+            name = self.plan.tasks[row].name
+            others = [_plain(other) for other in beside]
+            yield SpeedSeen(now, name, stretch.attempt, _plain(run), others, stretch.seconds, stretch.done)
+
+    def _complain(self, row: int, attempt: int, now: float, why: str) -> Iterator[Entry]:
+        if (row, attempt) not in self._complained:
+            self._complained.add((row, attempt))
+            yield Remark(now, f"{key(self.plan.tasks[row].name, attempt)}: what it says of its progress: {why}")
+
+
+class _Scenes:
+    """Who runs how, and beside whom."""
+
+    def __init__(self, plan: WorkPlan, pool: Pool, holdings: Iterable[Holding]) -> None:
+        self._plan, self._pool = plan, pool
+        self._holdings = {each.row: each for each in holdings if each.devices}
+        self._on: dict[int, set[int]] = {}
+        for each in self._holdings.values():
+            for node in each.nodes:
+                self._on.setdefault(node, set()).add(each.row)
+
+    def of(self, row: int) -> Scene | None:
+        """``None`` where the task or a neighbour has no model, or devices of several kinds."""
+        holding = self._holdings.get(row)
+        if holding is None:
+            return None
+        beside = {other for node in holding.nodes for other in self._on[node]} - {row}
+        runs = [self._run(each) for each in (row, *beside)]
+        known = [run for run in runs if run is not None]
+        if len(known) < len(runs):
+            return None
+        return known[0], tuple(sorted(known[1:], key=_plain))
+
+    def _run(self, row: int) -> Measured | None:
+        task, holding = self._plan.tasks[row], self._holdings[row]
+        kinds = {self._pool.kinds[int(self._pool.device_kind[device])] for device in holding.devices}
+        if not task.model or len(kinds) > 1:
+            return None
+        return Measured(task.model, task.devices, len(holding.nodes), kinds.pop())
+
+
+def _plain(run: Measured) -> tuple[str, int, int, str]:
+    return run.model, run.devices, run.spread, run.kind

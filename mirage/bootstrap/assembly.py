@@ -1,0 +1,147 @@
+"""From a configuration to a service that is ready to run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.backends.acting.audit import Audited
+from mirage.backends.localfiles import LocalFiles
+from mirage.backends.recording import RecordingCluster
+from mirage.bootstrap.deeds import DeedLog
+from mirage.bootstrap.interface import Views, build_feed, build_interface
+from mirage.bootstrap.journals import LoggedJournal
+from mirage.bootstrap.observability import Observability, build_channels
+from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.readiness import Readiness
+from mirage.bootstrap.replays import build_replays
+from mirage.bootstrap.windows import refill
+from mirage.bootstrap.worlds import build_world
+from mirage.control.commands import CommandQueue
+from mirage.control.loop import ControlLoop, Outside
+from mirage.control.pace import Pace
+from mirage.control.questions import QuestionDesk
+from mirage.control.watching import SnapshotWatch
+from mirage.features.window import QueueWindows
+from mirage.metrics.standing import Sources
+from mirage.store.jobhistory import StoredJobs
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.backends.acting.audit import Deed
+    from mirage.backends.acting.orders import OrderDesk
+    from mirage.bootstrap.world import World
+    from mirage.config.model import Config
+    from mirage.ports import Journal
+    from mirage.store.opening import Store
+
+
+from mirage.bootstrap.service import Service
+
+
+def build(config: Config, alive: Callable[[], None]) -> Service:
+    """The service that ``config`` describes. ``alive`` is called whenever the loop has got on within a cycle.
+
+    Raises ``ConfigError``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
+    """
+    return assemble(config, build_world(config), alive)
+
+
+def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service:
+    """The service that ``config`` describes, on a cluster that is there already."""
+    watching, channels = Observability(), tuple(build_channels(config.notifications))
+    guards = build_guards(config, world.lore, watching.meters.predicted)
+    watching.know(guards)
+    policy = build_policy(config, world.clock.rate)
+    pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
+    store = open_store(config.store.url, backups=Path(config.service.state))
+    jobs, windows = StoredJobs(store.jobs, world.clock), QueueWindows()
+    refill(windows, store.snapshots, world.clock.now())
+    jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
+    journal = LoggedJournal(store.journal, alive, [watching.hear])
+    watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
+    noted = _noted(world, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
+    loop = ControlLoop(_outside(noted, store, journal, commands, jobs, windows), guards, policy)
+    watching.watch(config.notifications, channels, loop.status)
+    watching.stand_on(Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved))
+    service = Service(
+        config=config,
+        loop=loop,
+        guards=guards,
+        store=store,
+        clock=world.clock,
+        pace=pace,
+        commands=commands,
+        questions=QuestionDesk(commands.nudge),
+        lore=world.lore if config.store.history else replace(world.lore, history=None),
+        jobs=jobs,
+        windows=windows,
+        watchers=(watching.seen,),
+        watching=watching,
+    )
+    if config.api.enabled:
+        _add_interface(service, world.desk)
+    return service
+
+
+def _noted(
+    world: World,
+    watch: SnapshotWatch,
+    deeds: DeedLog,
+    pace: Pace,
+    watching: Observability,
+    alive: Callable[[], None],
+) -> World:
+    """The same world, of which each look and each act is noted."""
+
+    def answered(seconds: float) -> None:
+        pace.answered(seconds)
+        watching.meters.polled(seconds)
+        alive()
+
+    def acted(deed: Deed) -> None:
+        deeds.record(deed)
+        watching.acted(deed)
+        alive()
+
+    cluster = RecordingCluster(world.cluster, watch.seen, answered)
+    return replace(world, cluster=cluster, actuator=Audited(world.actuator, acted))
+
+
+def _outside(
+    world: World,
+    store: Store,
+    journal: Journal,
+    commands: CommandQueue,
+    jobs: StoredJobs,
+    windows: QueueWindows,
+) -> Outside:
+    return Outside(
+        cluster=world.cluster,
+        actuator=world.actuator,
+        estimator=world.estimator,
+        waits=store.waits,
+        clock=world.clock,
+        store=store.chains,
+        journal=journal,
+        files=LocalFiles(),
+        commands=commands,
+        history=world.lore.jobs or jobs,
+        standings=world.lore.standings,
+        windows=windows,
+    )
+
+
+def _add_interface(service: Service, desk: OrderDesk | None) -> None:
+    config, store = service.config, service.store
+    feed = build_feed(store)
+    service.watchers = (feed.cycled, *service.watchers)
+    readiness = Readiness(lambda: service.loop.status, service.clock.now, service.pace, store)
+    views = Views(feed, readiness, service.watching.telemetry(config.metrics.anonymous))
+    service.replays = build_replays(service) if config.replays.most else None
+    service.interface = build_interface(service, desk, views)

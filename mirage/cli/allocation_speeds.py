@@ -1,0 +1,71 @@
+"""``mirage allocation speeds``: how fast tasks were, alone and beside others, as their reports tell."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mirage.cli.asking import AsJson
+
+if TYPE_CHECKING:
+    from mirage.allocation.ddl.speeds import Measurements
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's folder, or the task file.")]
+Out = Annotated[
+    str, typer.Option("-o", "--out", metavar="FILE", help="Write the table, for --speeds measured:FILE.")
+]
+
+
+def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) -> None:
+    """How fast tasks were by their own reports: spread over nodes, on kinds of device, beside each other.
+
+    Every link of the chain counts. A speed is against that of the same model on the fewest nodes.
+    """
+    from mirage.allocation.ddl.estimation import estimate
+    from mirage.allocation.ddl.formats.measured import document
+    from mirage.allocation.engine.run import default_state
+    from mirage.allocation.engine.status import read_ledger
+    from mirage.cli.arguments import check_writable
+
+    check_writable("--out", out)
+    evidence = read_ledger(default_state(folder, os.environ) if folder.is_file() else folder).evidence
+    measured = estimate(evidence)
+    content = document(measured, evidence)
+    if out:
+        Path(out).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(content))
+    elif not out:
+        _show(measured, content)
+
+
+def _show(measured: Measurements, content: dict[str, Any]) -> None:
+    from mirage.cli.columns import print_table
+
+    runs = content["runs"]
+    if not runs:
+        typer.echo("nothing was measured: tasks have to name a model, and to report how far they are")
+        return
+    rows: list[tuple[str, ...]] = [("MODEL", "DEVICES", "NODES", "KIND", "SPEED", "A SECOND", "HOURS")]
+    rows += [_row(run, measured) for run in runs]
+    print_table(rows)
+    beside: list[tuple[str, ...]] = [("BESIDE", "", "KEEPS")]
+    beside += [(_name(runs[row]), _name(runs[other]), f"{left:.2f}") for row, other, left in content["beside"]]
+    if len(beside) > 1:
+        typer.echo()
+        print_table(beside)
+
+
+def _row(run: dict[str, Any], measured: Measurements) -> tuple[str, ...]:
+    speed = run["throughput"] / measured.reference(run["model"], run["devices"])
+    hours = run["seconds"] / 3600
+    numbers = (f"{speed:.2f}", f"{run['throughput']:.4g}", f"{hours:.1f}")
+    return (run["model"], str(run["devices"]), str(run["spread"]), run["kind"], *numbers)
+
+
+def _name(run: dict[str, Any]) -> str:
+    return f"{run['model']}, {run['devices']} on {run['spread']} {run['kind']}"

@@ -1,0 +1,21 @@
+"""What is compiled beforehand is what a run of tasks needs: it compiles nothing more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirage.allocation.ddl.kernel import mainloop, placing, rearranging, repacking
+from mirage.bootstrap.compiling_pool import compile_pool
+
+
+def test_every_way_to_decide_is_compiled() -> None:
+    compile_pool()
+    loops: tuple[Any, ...] = (
+        placing.place_in_order,
+        rearranging.rearrange,
+        repacking.repack,
+        mainloop.advance,
+        mainloop.play_in_order,
+    )
+    for loop in loops:
+        assert loop.signatures, loop
