@@ -211,7 +211,7 @@ class RequestPolicy(Protocol):
 
     @property
     def period(self) -> float:
-        """Seconds between two decisions at most; 0 for a policy that decides at each arrival and each end alone."""
+        """Seconds between two decisions at most; 0 for one that decides at each arrival and each end alone."""
 
     def begin(self) -> None:
         """Forget what was seen: another system, or the same from its beginning."""

@@ -15,8 +15,8 @@ Int32 = NDArray[np.int32]
 class CostTable:
     """What each piece (L) of each model (M) costs on each kind of unit (K).
 
-    A piece is a layer, a run of layers, or a whole network: what a unit begins and ends without a break. The pieces
-    of a model run one after the other, in the order of their rows. NaN: this kind cannot run this piece.
+    A piece is a layer, a run of layers, or a whole network: what a unit begins and ends without a break. A model's
+    pieces run one after the other, in the order of their rows. NaN: this kind cannot run this piece.
     """
 
     models: tuple[str, ...]
@@ -37,7 +37,7 @@ class CostTable:
     """[L, K] Moved to and from the shared memory; 0 where nothing is shared."""
 
     def remaining(self) -> Float64:
-        """[L, K] Seconds from the beginning of a piece to the end of its model, all of it on one kind (NaN as above)."""
+        """[L, K] Seconds from the beginning of a piece to the end of its model, all on one kind; NaN as above."""
         tail = np.empty_like(self.seconds)
         for begin, end in zip(self.first[:-1], self.first[1:], strict=True):
             tail[begin:end] = np.cumsum(self.seconds[begin:end][::-1], axis=0)[::-1]
