@@ -14,6 +14,9 @@ from hypothesis import settings
 settings.register_profile("mirage", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("mirage")
 
+# Suites that several tests share tell what differed, as tests do.
+pytest.register_assert_rewrite("contract", "live_world")
+
 # Each process of the tests has a processor to itself: with a team of threads in each, small networks train ten
 # times more slowly. Read by torch and numpy as they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

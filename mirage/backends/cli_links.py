@@ -80,7 +80,7 @@ class LinkMemory:
         if missing or completing:
             fates = ask({expected[tag] for tag in missing} - {NO_JOB} | set(completing))
             for job_id, tag in completing.items():
-                links[tag] = _end_of(links[tag], fates.jobs.get(job_id))
+                links[tag] = _end_of(seen[tag], fates.jobs.get(job_id))
             shown = {row.partition(CELL)[0] for row in queue.unreadable}
             self.missing_since |= {tag: now for tag in missing if str(expected[tag]) in shown}
             links |= self._missing(missing, expected, fates, now)
@@ -148,12 +148,16 @@ def _by_tag(
     return found, tuple(rivals)
 
 
-def _end_of(completing: Job, told: Job | None) -> Job:
-    """How a job ended whose nodes are being cleaned up; it runs on where that is not yet said."""
+def _end_of(completing: QueuedJob, told: Job | None) -> Job:
+    """How a job ended whose nodes are being cleaned up; it runs on where that is not yet said.
+
+    Not every accounting tells exit codes; the queue may have forgotten the job before it is looked at again.
+    """
     if told is None or told.state not in _FINAL:
-        return completing
-    end = told.end if told.end != ABSENT else completing.end
-    return replace(completing, state=told.state, exit_code=told.exit_code, end=end)
+        return completing.job
+    end = told.end if told.end != ABSENT else completing.job.end
+    code = told.exit_code if told.exit_code != ABSENT else completing.exit_code
+    return replace(completing.job, state=told.state, exit_code=code, end=end)
 
 
 def _ended_unseen(told: Job | None) -> Job | None:

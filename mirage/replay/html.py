@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from mirage.domain.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from jinja2 import Template
 
     from mirage.replay.metrics import ReplayMetrics
     from mirage.replay.outcome import ReplayResult
@@ -21,10 +24,17 @@ def write_html(path: Path, result: ReplayResult, metrics: ReplayMetrics) -> None
 
 def render_html(result: ReplayResult, metrics: ReplayMetrics) -> str:
     """The report as text; the same replay gives the same bytes."""
+    template = open_report("report.html.j2", _bind)
+    from mirage.replay.page import compose_page
+
+    return template.render(page=compose_page(result, metrics))
+
+
+def open_report(name: str, finalize: Callable[[object], object] | None = None) -> Template:
+    """A report's template, which draws by ``inks``. Raises ``MissingExtra`` without jinja2 and matplotlib."""
     try:  # heavy and optional: only who asks for a page pays for drawing it
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
-        from mirage.replay.page import compose_page
         from mirage.replay.svg import INKS
     except ImportError as error:
         raise MissingExtra("The HTML report", "report") from error
@@ -32,12 +42,11 @@ def render_html(result: ReplayResult, metrics: ReplayMetrics) -> str:
         loader=PackageLoader("mirage.replay"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_bind,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    page = compose_page(result, metrics)
-    return environment.get_template("report.html.j2").render(page=page, inks=INKS)
+    return environment.get_template(name, globals={"inks": INKS})
 
 
 def _bind(value: object) -> object:

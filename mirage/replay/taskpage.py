@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.ddl.comparison import COLUMNS, change_of, describe, lines
-from mirage.domain.errors import MissingExtra
+from mirage.replay.html import open_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,26 +44,13 @@ class TaskPage:
 
 
 def write_task_page(path: Path, compared: Compared) -> None:
-    """Write the report to ``path``. Raises ``MissingExtra`` without matplotlib."""
+    """Write the report to ``path``. Raises ``MissingExtra`` without jinja2 and matplotlib."""
     path.write_text(render_task_page(compared), encoding="utf-8")
 
 
 def render_task_page(compared: Compared) -> str:
     """The report as text; the same replay gives the same bytes."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    try:  # heavy and optional: only who asks for a page pays for drawing it
-        from mirage.replay.svg import INKS
-    except ImportError as error:
-        raise MissingExtra("The HTML report", "report") from error
-    environment = Environment(
-        loader=PackageLoader("mirage.replay"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("tasks.html.j2").render(page=compose_task_page(compared), inks=INKS)
+    return open_report("tasks.html.j2").render(page=compose_task_page(compared))
 
 
 def compose_task_page(compared: Compared) -> TaskPage:

@@ -84,6 +84,8 @@ class QueuedJob:
     job: Job
     """Completing jobs still hold their nodes: they are RUNNING, with their true end."""
     completing: bool
+    exit_code: int = ABSENT
+    """Of a completing job, which has it already; ``ABSENT`` where that is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
         nice=shown["Nice"],
         node_list=_text(texts["ReqNodes" if waits else "NodeList"]),
     )
-    return QueuedJob(_with_limit_end(job, completing), completing)
+    return QueuedJob(_with_limit_end(job, completing), completing, shown["exit_code"] if completing else ABSENT)
 
 
 def _never_ran(state: JobState, shown: dict[str, int]) -> bool:

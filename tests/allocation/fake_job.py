@@ -4,6 +4,7 @@ Its folder (``FAKE_JOB``) holds the job's steps, and files by which a test break
 
 - ``lies``: srun exits with 0 and says nothing, however its step ended;
 - ``refuse``: so many more steps are not created;
+- ``vanish``: so many more steps are gone before they begin, and srun says 0;
 - ``slow``: seconds until a step is created;
 - ``down``: nodes that have failed; steps there end as Slurm ends them;
 - ``state``: what squeue says of the job; ``gone``: the controller does not know it;
@@ -47,6 +48,10 @@ def srun(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
+    vanish = int(told("vanish") or 0)
+    if vanish:
+        (FOLDER / "vanish").write_text(str(vanish - 1))
+        return 0
     return watch(*start(options, places, command))
 
 

@@ -130,6 +130,16 @@ def test_0_of_an_srun_whose_ranks_have_not_all_ended_is_not_believed(runs: JobRu
     assert runs.results("a") == ["failed", "succeeded"]
 
 
+def test_0_of_an_srun_whose_step_never_began_is_not_believed(runs: JobRuns) -> None:
+    """A node may take a step along before its first process runs."""
+    runs.breaks("vanish", 1)
+    runs.write(tasks(("a", "echo ran >>marks", "devices = 2")))
+    code, said = runs.finish(runs.begin())
+    assert code == 0, said
+    assert runs.results("a") == ["refused", "succeeded"]
+    assert lines(runs.folder / "marks") == ["ran"]
+
+
 def signal_steps(runs: JobRuns, name: str) -> None:
     """As Slurm does before the limit where --signal comes without B: to all of every step, not to the agent."""
     for file in (runs.job / "steps").iterdir():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirage.backends.cli_links import GRACE, Fates, LinkMemory
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.queuetext import Queue, QueuedJob
 
@@ -36,7 +36,7 @@ class Accounting:
 
 
 def completing(exit_code: int = 0) -> QueuedJob:
-    return QueuedJob(replace(RUNS, end=NOW, exit_code=exit_code), completing=True)
+    return QueuedJob(replace(RUNS, end=NOW), completing=True, exit_code=exit_code)
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED])
@@ -44,6 +44,13 @@ def test_a_completing_link_has_ended_as_accounting_says(state: JobState) -> None
     told = replace(RUNS, state=state, exit_code=3, end=NOW - 1)
     job = LinkMemory().account(queue(completing()), {TAG: ID}, Accounting(told), NOW)[TAG]
     assert (job.state, job.exit_code, job.end) == (state, 3, NOW - 1)
+
+
+def test_where_accounting_tells_no_exit_code_the_queue_does() -> None:
+    """As slurmrestd before v0.0.40; by the next look the queue may have forgotten the job."""
+    told = replace(RUNS, state=JobState.FAILED, exit_code=ABSENT, end=NOW - 1)
+    memory = LinkMemory()
+    assert memory.account(queue(completing(4)), {TAG: ID}, Accounting(told), NOW)[TAG].exit_code == 4
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.allocation.engine.ledger import Ledger
 
-# Counts minutes; told to save, it writes down how far it is.
+# Counts minutes; told to save, and at its end (told just then, it is begun again), it writes down how far it is.
 COUNTS = """
 [[task]]
 id = "long{n}"
@@ -45,6 +45,7 @@ while [ "$minute" -lt {minutes} ]; do
   if [ $saved = yes ]; then echo $minute >long{n}.saved; exit 0; fi
   minute=$((minute + 1)); echo $minute >>long{n}.counted
 done
+echo $minute >long{n}.saved
 '''
 """
 SHORT = '[[task]]\nid = "short{n}"\nscript = "sleep 300; echo short{n} >>shorts"\nafter = {after}\n'

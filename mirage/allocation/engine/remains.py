@@ -43,12 +43,14 @@ def file_of(path: Path, ending: str) -> Path:
 def read_ending(path: Path) -> Ending:
     """How a step whose keeper has ended did end; without a code where nothing tells.
 
-    0 alone is not believed of srun: it also says so when a node takes its step along.
+    0 alone is not believed of srun: it also says so when a node takes its step along, even before it begins.
     """
     began = file_of(path, "began")
     code = _number(file_of(path, "exit"))
     ranks = _number(began) or 0
-    if code == 0 and not all(file_of(path, f"ended.{rank}").exists() for rank in range(ranks)):
+    if code == 0 and not (
+        began.exists() and all(file_of(path, f"ended.{rank}").exists() for rank in range(ranks))
+    ):
         code = None
     heard = tuple(name for number, name in _HEARD.items() if file_of(path, f"heard.{number}").exists())
     return Ending(code, began.exists(), heard=heard)

@@ -171,7 +171,8 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
         nice=whole(record, "nice"),
         node_list=text(record, "required_nodes" if pending else "nodes"),
     )
-    return QueuedJob(job, completing=state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state"))
+    completing = state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state")
+    return QueuedJob(job, completing, exit_code(record) if completing else ABSENT)
 
 
 def _refused_at_once(job: Job) -> bool:
