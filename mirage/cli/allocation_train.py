@@ -46,7 +46,7 @@ def train_agents_command(  # noqa: PLR0913 (one parameter for each option of the
 
     Use them by --ordering das:OUT --placer das:OUT.
     """
-    from mirage.allocation.artifact import refuse_existing
+    from mirage.artifact import refuse_existing
     from mirage.domain.errors import MissingExtra
 
     refuse_existing(out)

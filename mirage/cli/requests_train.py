@@ -50,7 +50,7 @@ def train_requests_command(
 
     Use it by --policy relmas:OUT or odra:OUT.
     """
-    from mirage.allocation.artifact import refuse_existing
+    from mirage.artifact import refuse_existing
     from mirage.domain.errors import MissingExtra
 
     refuse_existing(out)

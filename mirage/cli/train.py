@@ -91,9 +91,9 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
 
     The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
     """
+    from mirage.artifact import refuse_existing
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant
     from mirage.features.schema import schema as schema_named
-    from mirage.predictors.artifacts.writing import refuse_existing
     from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
     from mirage.slurm.duration import parse_human

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.predictors.artifacts.manifest import MANIFEST, read_manifest
+from mirage.artifact import MANIFEST
+from mirage.predictors.artifacts.manifest import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,12 +13,12 @@ pytest.importorskip("onnx", reason="agents are exported by onnx")
 
 from das_views import instant, pool_of  # noqa: E402
 
-from mirage.allocation.artifact import MANIFEST  # noqa: E402
 from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, read_artifact, write_artifact  # noqa: E402
 from mirage.allocation.ddl.das.policies import das_placer  # noqa: E402
 from mirage.allocation.ddl.generator import Mix, ModelClass, draw_tasks  # noqa: E402
 from mirage.allocation.ddl.registry import ordering, placer  # noqa: E402
 from mirage.allocation.ddl.simulation import Rules, SimulatedPool  # noqa: E402
+from mirage.artifact import MANIFEST  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
 from mirage.domain.pool import SpeedTable  # noqa: E402
 from mirage.training.das.agents import Agents  # noqa: E402
@@ -125,7 +125,7 @@ def test_manifests_of_other_versions_are_refused(
 
 
 def test_a_folder_without_agents_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactMismatch, match="name the folder of trained agents"):
+    with pytest.raises(ArtifactMismatch, match="name the folder of a trained model"):
         placer(f"das:{tmp_path}")
 
 

@@ -13,7 +13,6 @@ pytest.importorskip("onnx", reason="agents are exported by onnx")
 
 from relmas_looks import random_look  # noqa: E402
 
-from mirage.allocation.artifact import MANIFEST  # noqa: E402
 from mirage.allocation.graph import Graph  # noqa: E402
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
@@ -24,6 +23,7 @@ from mirage.allocation.inference.relmas.timing import CORE_WATTS, seconds_of  # 
 from mirage.allocation.inference.rules import Costly  # noqa: E402
 from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
+from mirage.artifact import MANIFEST  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
 from mirage.training.relmas.batches import seen_of  # noqa: E402
 from mirage.training.relmas.export import graph_of  # noqa: E402

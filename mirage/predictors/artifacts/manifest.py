@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from mirage import __version__
+from mirage.artifact import MANIFEST, manifest_text, read_files
+from mirage.artifact import read_manifest as read_document
 from mirage.domain.errors import ArtifactMismatch
 from mirage.predictors.artifacts.answers import Answers, answers_from
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 MODEL = "model.onnx"
 RANGES = "ranges.json"
 CURVES = "curves.json"
@@ -71,25 +70,17 @@ class Manifest:
 
     def text(self) -> str:
         """As it is written."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        return manifest_text(asdict(self))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an artifact. Raises ``ArtifactMismatch`` naming the file."""
-    path = folder / MANIFEST
-    try:
-        document = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ArtifactMismatch(str(path), "there is no such file: name the folder of an artifact") from None
-    except (OSError, ValueError) as error:
-        raise ArtifactMismatch(str(path), f"cannot be read: {error}; train the model again") from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if isinstance(found, int) and found > FORMAT:
-        raise ArtifactMismatch(str(path), f"has format {found}; this version reads {FORMAT}: update mirage")
+    document = read_document(folder, FORMAT)
     try:
         return _parsed(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactMismatch(str(path), f"is no manifest ({error!r}): train the model again") from error
+        path = str(folder / MANIFEST)
+        raise ArtifactMismatch(path, f"is no manifest ({error!r}): train the model again") from error
 
 
 def _parsed(document: dict[str, Any]) -> Manifest:
@@ -109,22 +100,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
 
 def verify_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:
     """The content of every file that the manifest lists. Raises ``ArtifactMismatch`` for one that is not so."""
-    contents = {}
-    for name, digest in manifest.files.items():
-        path = folder / name
-        if path.parent != folder:
-            raise ArtifactMismatch(str(folder / MANIFEST), f"lists {name!r}, which is no file of the artifact")
-        try:
-            contents[name] = path.read_bytes()
-        except OSError as error:
-            raise ArtifactMismatch(
-                str(path), f"cannot be read ({error.strerror}): copy the artifact again"
-            ) from None
-        if sha256(contents[name]).hexdigest() != digest:
-            raise ArtifactMismatch(
-                str(path),
-                f"is not the file that {MANIFEST} lists: it was damaged or changed; copy the artifact again",
-            )
+    contents = read_files(folder, manifest.files, manifest.files)
     for name in (MODEL, RANGES):
         if name not in contents:
             raise ArtifactMismatch(str(folder / MANIFEST), f"does not list {name}: train the model again")

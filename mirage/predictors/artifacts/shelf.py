@@ -7,14 +7,14 @@ is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, 
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import mkdtemp, mkstemp
+from tempfile import mkstemp
 
+from mirage.artifact import MANIFEST, write_folder
 from mirage.domain.errors import ArtifactMismatch, ConfigError
-from mirage.predictors.artifacts.manifest import MANIFEST, Manifest, read_manifest, verify_files
+from mirage.predictors.artifacts.manifest import Manifest, read_manifest, verify_files
 
 CURRENT = "current"
 _DIGITS = 12
@@ -85,11 +85,11 @@ class Shelf:
         Raises ``ArtifactMismatch`` where it is damaged.
         """
         manifest = read_manifest(artifact)
-        verify_files(artifact, manifest)
+        contents = verify_files(artifact, manifest)
         version, folder = version_of(artifact), self._root / manifest.plugin
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / version).exists():
-            _copy(artifact, folder / version, manifest)
+            write_folder(folder / version, {MANIFEST: (artifact / MANIFEST).read_bytes(), **contents})
         return Version(manifest.plugin, version, _history(folder)[-1:] == [version], manifest)
 
     def rollback(self, name: str) -> Version:
@@ -118,18 +118,6 @@ def version_of(artifact: Path) -> str:
         return sha256((artifact / MANIFEST).read_bytes()).hexdigest()[:_DIGITS]
     except OSError as error:
         raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
-
-
-def _copy(artifact: Path, folder: Path, manifest: Manifest) -> None:
-    new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        for name in (MANIFEST, *manifest.files):
-            shutil.copyfile(artifact / name, new / name)
-        new.chmod(0o755)
-        new.rename(folder)
-    except OSError:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
 
 
 def _point(folder: Path, history: list[str]) -> None:

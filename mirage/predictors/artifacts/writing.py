@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass, field
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.errors import ConfigError
-from mirage.predictors.artifacts.manifest import (
-    CURVES,
-    MANIFEST,
-    MODEL,
-    RANGES,
-    ClusterMark,
-    Manifest,
-    TrainingMark,
-)
+from mirage.artifact import MANIFEST, digests_of, library_versions, refuse_existing, write_folder
+from mirage.predictors.artifacts.manifest import CURVES, MODEL, RANGES, ClusterMark, Manifest, TrainingMark
 from mirage.predictors.artifacts.ranges import ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from mirage.features.table import Table
     from mirage.predictors.artifacts.answers import Answers
-
-_ALWAYS = ("numpy", "onnx", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +59,7 @@ def write_artifact(folder: Path, learnt: Learnt, table: Table) -> Path:
         ).encode(),
     }
     contents[MANIFEST] = _manifest(learnt, table, contents).text().encode()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        for name, content in contents.items():
-            (new / name).write_bytes(content)
-        new.chmod(0o755)
-        new.rename(folder)
-    except OSError:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    return folder
-
-
-def refuse_existing(folder: Path) -> None:
-    """Raise ``ConfigError`` where ``folder`` is there already: better before the training than after it."""
-    if folder.exists():
-        raise ConfigError(str(folder), "is there already: name another folder or delete it")
+    return write_folder(folder, contents)
 
 
 def _manifest(learnt: Learnt, table: Table, contents: Mapping[str, bytes]) -> Manifest:
@@ -111,8 +81,8 @@ def _manifest(learnt: Learnt, table: Table, contents: Mapping[str, bytes]) -> Ma
         seeds=learnt.seeds,
         answers=learnt.answers,
         metrics={name: float(value) for name, value in learnt.metrics.items()},
-        libraries=_versions((*_ALWAYS, *learnt.packages)),
-        files={name: sha256(content).hexdigest() for name, content in contents.items()},
+        libraries=library_versions(*learnt.packages),
+        files=digests_of(contents),
     )
 
 
@@ -123,13 +93,3 @@ def partition_sizes(table: Table) -> tuple[int, int] | None:
     share = table.features[:, :, table.schema.names.index("successor_share")]
     sizes = np.rint(table.nodes[:, None] / share)
     return int(sizes.min()), int(sizes.max())
-
-
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

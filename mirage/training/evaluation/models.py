@@ -8,9 +8,10 @@ from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from mirage.artifact import MANIFEST
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema
-from mirage.predictors.artifacts.manifest import MANIFEST, read_manifest, verify_files
+from mirage.predictors.artifacts.manifest import read_manifest, verify_files
 from mirage.predictors.registry import build_trainer
 from mirage.simulator.configuration.resize import with_nodes
 from mirage.training.evaluation.results import mark_of, write_whole

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirage import __version__
-from mirage.allocation.artifact import (
+from mirage.allocation.ddl.das.sight import SCHEMA, SCHEMA_HASH
+from mirage.artifact import (
     MANIFEST,
     digests_of,
     library_versions,
+    manifest_text,
     read_files,
     read_manifest,
     refuse_other_schema,
     write_folder,
 )
-from mirage.allocation.ddl.das.sight import SCHEMA, SCHEMA_HASH
 from mirage.domain.errors import ArtifactMismatch
 
 if TYPE_CHECKING:
@@ -77,5 +78,5 @@ def write_artifact(
     metrics: dict[str, float],
 ) -> Path:
     """Write agents to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
-    manifest = Manifest(process, training, metrics, library_versions(), digests_of(graphs))
-    return write_folder(folder, graphs, asdict(manifest))
+    manifest = Manifest(process, training, metrics, library_versions("torch"), digests_of(graphs))
+    return write_folder(folder, {**graphs, MANIFEST: manifest_text(asdict(manifest)).encode()})

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirage import __version__
-from mirage.allocation.artifact import (
+from mirage.allocation.inference.relmas.sight import SCHEMA, SCHEMA_HASH
+from mirage.artifact import (
     MANIFEST,
     digests_of,
     library_versions,
+    manifest_text,
     read_files,
     read_manifest,
     refuse_other_schema,
     write_folder,
 )
-from mirage.allocation.inference.relmas.sight import SCHEMA, SCHEMA_HASH
 from mirage.domain.errors import ArtifactMismatch
 
 if TYPE_CHECKING:
@@ -88,7 +89,6 @@ def write_agent(
 ) -> Path:
     """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
     files = {ACTOR: actor}
-    manifest = Manifest(
-        plugin, matching, training, metrics, decision_seconds, library_versions(), digests_of(files)
-    )
-    return write_folder(folder, files, asdict(manifest))
+    versions, digests = library_versions("torch"), digests_of(files)
+    manifest = Manifest(plugin, matching, training, metrics, decision_seconds, versions, digests)
+    return write_folder(folder, {**files, MANIFEST: manifest_text(asdict(manifest)).encode()})

@@ -1,10 +1,12 @@
-"""Trained agents as a folder: files, and a manifest with the SHA-256 of each. What each kind of agents shares."""
+"""What was trained, as a folder: files, and a manifest with the SHA-256 of each; alike for all kinds of models."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +14,9 @@ from mirage.domain.errors import ArtifactMismatch, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 MANIFEST = "manifest.json"
+_ALWAYS = ("numpy", "onnx", "onnxruntime")
 
 
 def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
@@ -23,13 +25,15 @@ def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise ArtifactMismatch(str(path), "there is no such file: name the folder of trained agents") from None
+        raise ArtifactMismatch(str(path), "there is no such file: name the folder of a trained model") from None
     except (OSError, ValueError) as error:
-        raise ArtifactMismatch(str(path), f"cannot be read: {error}; train the agents again") from error
-    found = document.get("format") if isinstance(document, dict) else None
+        raise ArtifactMismatch(str(path), f"cannot be read: {error}; train the model again") from error
+    if not isinstance(document, dict):
+        raise ArtifactMismatch(str(path), "is no manifest: train the model again")
+    found = document.get("format")
     if isinstance(found, int) and found > newest:
         raise ArtifactMismatch(str(path), f"has format {found}; this version reads {newest}: update mirage")
-    return document if isinstance(document, dict) else {}
+    return document
 
 
 def refuse_other_schema(folder: Path, found: tuple[str, str], here: tuple[str, str]) -> None:
@@ -41,18 +45,21 @@ def refuse_other_schema(folder: Path, found: tuple[str, str], here: tuple[str, s
 
 def read_files(folder: Path, listed: Mapping[str, str], names: Iterable[str]) -> dict[str, bytes]:
     """Verified files by name; ``listed``: their digests. Raises ``ArtifactMismatch`` naming the file."""
-    return {name: _verified(folder / name, listed.get(name)) for name in names}
+    return {name: _verified(folder, name, listed.get(name)) for name in names}
 
 
-def _verified(path: Path, digest: str | None) -> bytes:
+def _verified(folder: Path, name: str, digest: str | None) -> bytes:
+    path = folder / name
+    if path.parent != folder:
+        raise ArtifactMismatch(str(folder / MANIFEST), f"lists {name!r}, which is no file of the artifact")
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ArtifactMismatch(str(path), f"cannot be read ({error.strerror}): copy it again") from None
+        told = f"cannot be read ({error.strerror}): copy the artifact again"
+        raise ArtifactMismatch(str(path), told) from None
     if sha256(content).hexdigest() != digest:
-        raise ArtifactMismatch(
-            str(path), f"is not the file that {MANIFEST} lists: it was damaged or changed; copy it again"
-        )
+        told = f"is not the file that {MANIFEST} lists: it was damaged or changed; copy the artifact again"
+        raise ArtifactMismatch(str(path), told)
     return content
 
 
@@ -61,14 +68,18 @@ def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: sha256(content).hexdigest() for name, content in files.items()}
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Path:
-    """Write ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
+def manifest_text(manifest: Mapping[str, Any]) -> str:
+    """As it is written."""
+    return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+
+
+def write_folder(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    """Write a folder of these files, whole or not at all. Raises ``ConfigError`` for one that is there."""
     refuse_existing(folder)
-    text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    new = type(folder)(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        for name, content in {**files, MANIFEST: text.encode()}.items():
+        for name, content in contents.items():
             (new / name).write_bytes(content)
         new.chmod(0o755)
         new.rename(folder)
@@ -84,12 +95,10 @@ def refuse_existing(folder: Path) -> None:
         raise ConfigError(str(folder), "is there already: name another folder or delete it")
 
 
-def library_versions() -> dict[str, str]:
-    """Of what agents are trained and kept with."""
-    from importlib.metadata import PackageNotFoundError, version
-
+def library_versions(*more: str) -> dict[str, str]:
+    """Of what every model is kept with, and of what else this one was made with; those that are installed."""
     found = {}
-    for package in ("numpy", "onnx", "onnxruntime", "torch"):
+    for package in (*_ALWAYS, *more):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
