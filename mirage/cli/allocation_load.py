@@ -38,12 +38,11 @@ def load_command(  # noqa: PLR0913 (one parameter for each option of the command
     """Ask a gateway at a steady mean rate, whether or not answers come, and say how it answers."""
     import asyncio
 
-    import uvloop
-
+    from mirage.allocation.inference.serving.askers import fine_loop
     from mirage.allocation.inference.serving.loading import LoadPlan, drive, summarize
 
     plan = LoadPlan(url, _key(key_file), model, rate, seconds, deadline_ms, seed)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=fine_loop) as runner:
         try:
             document = summarize(plan, runner.run(drive(plan)))
         except ValueError as error:
@@ -70,7 +69,7 @@ def _show(document: dict[str, Any]) -> None:
     typer.echo(f"{document['requests']} requests at {document['rate']:g} a second: {statuses or 'none'}")
     if document["kept"] is not None:
         typer.echo(f"answered within the deadline: {document['kept']:.2%}")
-    names = ("latency_ms", "served_ms", "queued_ms", "added_ms", "overhead_ms")
+    names = ("latency_ms", "served_ms", "queued_ms", "lag_ms", "added_ms", "overhead_ms")
     quantiles = list(document["latency_ms"])
     rows = [("MILLISECONDS", *quantiles)]
     rows += [(name.removesuffix("_ms"), *(f"{document[name][q]:.2f}" for q in quantiles)) for name in names]

@@ -146,23 +146,21 @@ def test_a_table_of_costs_is_believed_before_what_the_file_expects(tmp_path: Pat
 def test_a_quota_fills_again_at_its_rate(tmp_path: Path) -> None:
     plan = read(tmp_path, WHOLE + "rate = 2.0\nconcurrent = 3\n")
     quota = Tenants(plan.tenants, (), 0.0).quotas[0]
-    passed = [0.0, 0.0, 0.5, 0.9, 1.0]
-    results = []
-    for now in passed:
+    results: list[bool | str] = []
+    for now in (0.0, 0.0, 0.5, 0.9, 1.0):
         try:
-            with quota.one(now):
-                results.append(True)
+            quota.enter(now)
         except Refusal as refusal:
             results.append(refusal.headers["Retry-After"])
+        else:
+            quota.leave()
+            results.append(True)
     assert results == [True, True, True, "1", True]
-    with quota.one(10.0), quota.one(10.0), pytest.raises(Refusal, match="over its 2"), quota.one(10.0):
-        pass
-    with (
-        quota.one(20.0),
-        quota.one(20.0),
-        quota.one(21.0),
-        pytest.raises(Refusal, match="most at once"),
-        quota.one(30.0),
-    ):
-        pass
-    assert quota.here == 0
+    quota.enter(10.0)
+    quota.enter(10.0)
+    with pytest.raises(Refusal, match="over its 2"):
+        quota.enter(10.0)
+    quota.enter(20.0)
+    with pytest.raises(Refusal, match="most at once"):
+        quota.enter(30.0)
+    assert quota.here == 3

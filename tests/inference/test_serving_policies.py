@@ -24,6 +24,7 @@ from mirage.domain.units import Dispatch
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mirage.allocation.inference.serving.exchanges import Answer
     from mirage.domain.units import SystemView
     from mirage.ports import RequestPolicy
 
@@ -112,6 +113,12 @@ def gateway(folder: Path, policy: RequestPolicy) -> Gateway:
     return Gateway(plan, desk, policy, ServingMeters(["t"], ["m"]))
 
 
+async def asked(hub: Gateway) -> Answer:
+    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"], answer)
+    return await answer
+
+
 @pytest.mark.parametrize("dispatch", [None, Dispatch(np.array([7], np.int32), np.array([0], np.int32))])
 def test_a_policy_that_fails_is_replaced_by_first_come_first_served(
     tmp_path: Path, dispatch: Dispatch | None, caplog: pytest.LogCaptureFixture
@@ -120,7 +127,7 @@ def test_a_policy_that_fails_is_replaced_by_first_come_first_served(
         hub, link = gateway(tmp_path, Wrong(dispatch)), EchoLink()
         signature: dict[str, Any] = {"inputs": [], "outputs": [], "seconds": 0.1}
         hub.came(Seat("u", "here", None, (), {}, (0,)), link, {"m": signature})  # type: ignore[arg-type]
-        answer = await hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"]).answer
+        answer = await asked(hub)
         assert hub.idle
         return bytes(answer.data)
 

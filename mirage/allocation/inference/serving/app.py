@@ -12,23 +12,19 @@ from starlette.responses import JSONResponse, Response
 
 from mirage.allocation.inference.serving.bodies import ClientDisconnect, key_of, read_body, unless_gone
 from mirage.allocation.inference.serving.doors import Closed
+from mirage.allocation.inference.serving.inferences import read_inference
 from mirage.allocation.inference.serving.openaicalls import complete, list_models
-from mirage.allocation.inference.serving.openinference import (
-    HEADER_LENGTH,
-    read_object,
-    read_request,
-    write_answer,
-)
+from mirage.allocation.inference.serving.openinference import read_object
 from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.allocation.inference.serving.service import DEADLINE, Service, trace_of
-from mirage.allocation.inference.serving.tensors import Tensor, check_signature, cut
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.types import Receive, Scope, Send
+
+    from mirage.allocation.inference.serving.service import Service
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -100,11 +96,11 @@ class App:
 
 
 def _refused(request: Request, refusal: Refusal) -> Response:
-    said = str(refusal)
-    kind = "invalid_request_error" if refusal.status < 500 else "server_error"
-    openai = request.scope["path"].startswith("/v1/")
-    document = {"error": {"message": said, "type": kind} if openai else said}
-    return JSONResponse(document, refusal.status, headers=refusal.headers)
+    if request.scope["path"].startswith("/v1/"):
+        kind = "invalid_request_error" if refusal.status < 500 else "server_error"
+        document = {"error": {"message": str(refusal), "type": kind}}
+        return JSONResponse(document, refusal.status, headers=refusal.headers)
+    return Response(refusal.body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
 def _service(request: Request) -> Service:
@@ -139,27 +135,12 @@ async def _forward(request: Request, successor: Upstream) -> Response:
 async def _infer(request: Request) -> Response:
     service, name = _service(request), request.path_params["model"]
     with service.admitted(request) as tenant:
-        model = service.model(tenant, name)
-        if service.plan.models[model].onnx is None:
-            raise Refusal(400, f"model {name!r} answers texts: POST /v1/chat/completions or /v1/completions")
+        service.model(tenant, name)
         body = await read_body(request, service.plan.gateway.largest_body)
-        asked = read_request(body, request.headers.get(HEADER_LENGTH))
-        _check(service, name, asked.outputs, asked.tensors)
-        wish = service.wish(tenant, model, request.headers.get(DEADLINE, asked.parameters.get("deadline_ms")))
-        header = {"model": name, "inputs": [each.document() for each in asked.tensors], "outputs": asked.outputs}
-        _, answer = await service.answer(request, wish, header, [each.data for each in asked.tensors])
-        content, headers = write_answer(name, asked, cut(answer.header["outputs"], answer.data))
-        return Response(content, headers=headers | trace_of(answer))
-
-
-def _check(service: Service, name: str, outputs: tuple[str, ...], tensors: list[Tensor]) -> None:
-    signatures = service.gateway.signatures.get(name)
-    if signatures is None:
-        raise Refusal(503, f"no unit has loaded model {name!r} yet", 1)
-    check_signature(tensors, signatures[0])
-    if unknown := set(outputs) - {each.name for each in signatures[1]}:
-        there = ", ".join(each.name for each in signatures[1])
-        raise Refusal(400, f"outputs: there is no {sorted(unknown)[0]!r}; there are: {there}")
+        inference = read_inference(service, tenant, name, request.headers, body)
+        _, answer = await service.answer(request, inference.wish, inference.header, inference.content)
+        content, headers = inference.reply(answer)
+        return Response(content, headers=headers)
 
 
 async def _server(request: Request) -> Response:
@@ -182,7 +163,7 @@ async def _ready(request: Request) -> Response:
 
 async def _metadata(request: Request) -> Response:
     service, name = _service(request), request.path_params["model"]
-    service.model(service.tenants.find(key_of(request)), name)
+    service.model(service.tenants.find(key_of(request.headers)), name)
     inputs, outputs = service.gateway.signatures.get(name, ((), ()))
     return JSONResponse(
         {
@@ -197,14 +178,14 @@ async def _metadata(request: Request) -> Response:
 
 async def _model_ready(request: Request) -> Response:
     service, name = _service(request), request.path_params["model"]
-    row = service.model(service.tenants.find(key_of(request)), name)
+    row = service.model(service.tenants.find(key_of(request.headers)), name)
     ready = service.doors.open and service.gateway.serves(row)
     return JSONResponse({"name": name, "ready": ready}, 200 if ready else 503)
 
 
 async def _metrics(request: Request) -> Response:
     service = _service(request)
-    service.tenants.check_operator(key_of(request))
+    service.tenants.check_operator(key_of(request.headers))
     content, content_type = service.gateway.meters.expose(request.headers.get("accept", ""))
     return Response(content, headers={"Content-Type": content_type})
 
@@ -212,7 +193,7 @@ async def _metrics(request: Request) -> Response:
 async def _drain(request: Request) -> Response:
     """``{"to": "http://HOST:PORT"}``: the successor that is ready; without it new requests are refused."""
     service = _service(request)
-    service.tenants.check_operator(key_of(request))
+    service.tenants.check_operator(key_of(request.headers))
     to = read_object(await read_body(request, 4096) or b"{}").get("to")
     try:
         successor = None if to is None else Upstream(str(to))

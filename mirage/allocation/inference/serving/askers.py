@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import selectors
+from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -13,6 +17,26 @@ if TYPE_CHECKING:
 _END = b"\r\n\r\n"
 _LENGTH = b"content-length"
 _LAST_CHUNK = b"0\r\n\r\n"
+PATIENCE = 60.0
+_LOOK = 0.01
+_FAILED = 0
+"""Instead of a status, where no answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one request."""
+
+    due: float
+    lag: float
+    """Seconds by which it was sent too late: the sender's fault."""
+    seconds: float
+    """From when it was due to its answer."""
+    status: int
+    queued: float
+    """Seconds that the gateway says it has waited for a unit."""
+    served: float
+    """Seconds that the worker says it has taken."""
 
 
 def encode(inquiry: Inquiry, host: str) -> bytes:
@@ -23,41 +47,89 @@ def encode(inquiry: Inquiry, host: str) -> bytes:
     return b"\r\n".join(lines) + _END + inquiry.body
 
 
+class _FineSelector(selectors.EpollSelector):
+    """``epoll_wait`` sleeps for whole milliseconds, which is as long as what is measured; ``select`` does not."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """See ``selectors``."""
+        if timeout is None or timeout > 0:
+            select.select([self.fileno()], (), (), timeout)
+        return super().select(0)
+
+
+def fine_loop() -> asyncio.AbstractEventLoop:
+    """One whose timers are good to some fifty microseconds."""
+    return asyncio.SelectorEventLoop(_FineSelector())
+
+
 class Askers:
     """Connections that are kept; a new one wherever none is free."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, request: bytes) -> None:
+        self.told = list[Told]()
         self._host, self._port, self._tls, self._request = host, port, tls, request
         self._free: list[_Asker] = []
+        self._busy = set[_Asker]()
+        self._connecting = set[asyncio.Task[None]]()
 
-    async def ask(self) -> tuple[int, dict[bytes, bytes]]:
-        """Status and headers. Raises ``OSError`` where no answer comes."""
-        asker = self._free.pop() if self._free else None
-        if asker is None or asker.closed:
-            loop = asyncio.get_running_loop()
-            _, asker = await loop.create_connection(_Asker, self._host, self._port, ssl=self._tls)
-        try:
-            answer = await asker.ask(self._request)
-        except BaseException:
+    def ask(self, due: float) -> None:
+        """Send it; what comes of it is ``told``."""
+        while self._free:
+            asker = self._free.pop()
+            if not asker.closed:
+                self._busy.add(asker)
+                asker.ask(self._request, due)
+                return
+        task = asyncio.get_running_loop().create_task(self._ask_anew(due))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def finish(self) -> list[Told]:
+        """When all are told; of those that take too long, that they failed."""
+        while self._connecting or self._busy:
+            await asyncio.sleep(_LOOK)
+            self.give_up(monotonic() - PATIENCE)
+        told, self.told = self.told, []
+        return told
+
+    def give_up(self, before: float) -> None:
+        """Those that were due before this."""
+        for asker in [asker for asker in self._busy if asker.due < before]:
             asker.close()
-            raise
-        self._free.append(asker)
-        return answer
 
     def close(self) -> None:
         """Those that nobody uses."""
         for asker in self._free:
             asker.close()
 
+    def answered(self, asker: _Asker, told: Told) -> None:
+        """By an asker, of its request."""
+        self.told.append(told)
+        self._busy.discard(asker)
+        if not asker.closed:
+            self._free.append(asker)
+
+    async def _ask_anew(self, due: float) -> None:
+        loop = asyncio.get_running_loop()
+        connecting = loop.create_connection(lambda: _Asker(self), self._host, self._port, ssl=self._tls)
+        try:
+            _, asker = await asyncio.wait_for(connecting, PATIENCE)
+        except (OSError, TimeoutError):
+            self.told.append(_nothing(due, monotonic()))
+        else:
+            self._busy.add(asker)
+            asker.ask(self._request, due)
+
 
 class _Asker(asyncio.Protocol):
     """One connection: one request at a time."""
 
-    def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[tuple[int, dict[bytes, bytes]]] | None = None
-        self._held = b""
+    def __init__(self, askers: Askers) -> None:
+        self.due = self._sent = 0.0
         self.closed = False
+        self._askers = askers
+        self._transport: asyncio.Transport | None = None
+        self._held, self._waits = b"", False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ready to ask."""
@@ -65,33 +137,44 @@ class _Asker(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """By the server, or by us."""
+        del exc
         self.closed = True
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionResetError("closed without an answer"))
+        if self._waits:
+            self._waits = False
+            self._askers.answered(self, _nothing(self.due, self._sent))
 
-    def ask(self, request: bytes) -> asyncio.Future[tuple[int, dict[bytes, bytes]]]:
+    def ask(self, request: bytes, due: float) -> None:
         """Send it."""
         assert self._transport is not None
-        self._held, self._answer = b"", asyncio.get_running_loop().create_future()
+        self._held, self._waits, self.due, self._sent = b"", True, due, monotonic()
         self._transport.write(request)
-        return self._answer
 
     def data_received(self, data: bytes) -> None:
         """Until the whole body is there."""
+        now = monotonic()
         self._held += data
         head, found, body = self._held.partition(_END)
-        if not found or self._answer is None or self._answer.done():
+        if not found or not self._waits:
             return
         status, *lines = head.split(b"\r\n")
         pairs = (line.partition(b":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         if _is_whole(headers, body):
-            self._answer.set_result((int(status.split()[1]), headers))
+            self._waits = False
+            queued, served = (
+                float(headers.get(b"x-mirage-%s-ms" % name, 0)) / 1000 for name in (b"queue", b"service")
+            )
+            seconds, lag = now - self.due, self._sent - self.due
+            self._askers.answered(self, Told(self.due, lag, seconds, int(status.split()[1]), queued, served))
 
     def close(self) -> None:
         """At once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _nothing(due: float, sent: float) -> Told:
+    return Told(due, sent - due, monotonic() - due, _FAILED, 0.0, 0.0)
 
 
 def _is_whole(headers: dict[bytes, bytes], body: bytes) -> bool:

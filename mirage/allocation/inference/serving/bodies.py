@@ -43,10 +43,10 @@ class Streamed(StreamingResponse):
             self._close()
 
 
-def key_of(request: Request) -> str | None:
+def key_of(headers: Mapping[str, str]) -> str | None:
     """The API key, as OpenAI's clients send it or as ``X-API-Key``."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
+    kind, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else headers.get("x-api-key")
 
 
 async def read_body(request: Request, most: int) -> bytes:

@@ -82,6 +82,9 @@ class Desk:
         """[M, U]"""
         self._up = np.zeros(units, np.bool_)
         self._coming = np.ones(units, np.bool_)
+        self._servable = list[bool]()
+        """By model: a unit that runs it is up, or will be."""
+        self._look_at_units()
         self._numbers = 0
         self._ended = np.zeros(tenants, np.int64)
         self._kept = np.zeros(tenants, np.int64)
@@ -98,7 +101,7 @@ class Desk:
 
     def admit(self, wish: Wish, now: float) -> int:
         """A request's number. Raises ``Refusal``."""
-        if not self._servable(wish.model):
+        if not self._servable[wish.model]:
             raise Refusal(503, "every unit that runs this model has failed; its operator has been told", 60)
         if len(self._waiting) >= self._most:
             raise Refusal(503, f"{self._most} requests wait already", self.backlog())
@@ -181,6 +184,7 @@ class Desk:
     def raise_unit(self, unit: int) -> None:
         """It is up and free."""
         self._up[unit] = self._coming[unit] = True
+        self._look_at_units()
 
     def lower_unit(self, unit: int, now: float, *, coming: bool) -> int | None:
         """It is down; the request that is given up with it. ``coming``: it will be up again.
@@ -188,6 +192,7 @@ class Desk:
         What ran there waits again where that is possible: once, and nothing of its answer has been sent.
         """
         self._up[unit], self._coming[unit] = False, coming
+        self._look_at_units()
         if unit not in self._runs:
             return None
         run = self._leave(unit)
@@ -219,7 +224,7 @@ class Desk:
             return []
         waits = cast("NDArray[np.float64]", self._waiting.column("arrival")) < now - self._longest_wait
         models = self._waiting.column("model")
-        hopeless = [model for model in np.unique(models).tolist() if not self._servable(model)]
+        hopeless = [model for model in np.unique(models).tolist() if not self._servable[model]]
         rows = np.flatnonzero(waits | np.isin(models, hopeless))
         given_up = self._waiting.take(rows)
         for waiter in given_up:
@@ -243,8 +248,8 @@ class Desk:
     def _expected(self, model: int, unit: int) -> float:
         return self.estimates.seconds(model, int(self.system.kind[unit]))
 
-    def _servable(self, model: int) -> bool:
-        return bool((self._able[model] & (self._up | self._coming)).any())
+    def _look_at_units(self) -> None:
+        self._servable = [bool(able.any()) for able in self._able & (self._up | self._coming)]
 
     def _check(self, pairs: list[tuple[int, int]]) -> None:
         rows, units = [row for row, _ in pairs], [unit for _, unit in pairs]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SLOWEST = 0.1
 """Weight of the newest measurement, once there are many."""
-_MOVED = 0.05
+_MOVED = 0.1
 """Relative change of an estimate that makes a new table."""
 _GUESS = 0.1
 """Seconds, where nobody knows anything yet."""

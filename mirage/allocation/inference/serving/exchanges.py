@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,6 +25,19 @@ class Answer:
     """What follows, ``None`` at its end, where the answer comes bit by bit."""
 
 
+class Promise(Protocol):
+    """Who waits for the answer: a future, or who writes it to its connection at once."""
+
+    def done(self) -> bool:
+        """Nobody waits any more."""
+
+    def set_result(self, result: Answer, /) -> object:
+        """Here it is."""
+
+    def set_exception(self, exception: GivenUp, /) -> object:
+        """There is none."""
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request."""
@@ -35,7 +48,7 @@ class Exchange:
     header: dict[str, Any]
     """What the worker is told."""
     content: Sequence[bytes | memoryview]
-    answer: asyncio.Future[Answer]
+    answer: Promise
     number: int = -1
     began: float = 0.0
     unit: str = ""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LENGTHS = struct.Struct("<IQ")
+_TERSE = json.JSONEncoder(separators=(",", ":"))
 _LONGEST_HEADER = 1 << 20
 _LONGEST_BYTES = 2 << 30
 
@@ -24,7 +25,7 @@ class BadFrame(Exception):
 
 def frame(header: dict[str, Any], *parts: bytes | memoryview) -> list[bytes | memoryview]:
     """Buffers to be sent one after the other; ``parts`` are not copied."""
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = _TERSE.encode(header).encode()
     return [_LENGTHS.pack(len(text), sum(map(len, parts))) + text, *parts]
 
 

@@ -17,6 +17,7 @@ from mirage.allocation.inference.serving.tensors import Signature
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mirage.allocation.inference.serving.exchanges import Promise
     from mirage.allocation.inference.serving.links import Link
     from mirage.allocation.inference.serving.meters import ServingMeters
     from mirage.allocation.inference.serving.plan import ServingPlan
@@ -57,10 +58,12 @@ class Gateway:
         kinds = self._desk.system.kind
         return any(not math.isnan(self._desk.estimates.seconds(model, int(kinds[unit]))) for unit in self._links)
 
-    def ask(self, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview]) -> Exchange:
+    def ask(
+        self, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview], answer: Promise
+    ) -> Exchange:
         """Let a request in. Raises ``Refusal``."""
         now = monotonic()
-        exchange = Exchange(wish.tenant, wish.model, now, header, content, self._loop.create_future())
+        exchange = Exchange(wish.tenant, wish.model, now, header, content, answer)
         exchange.number = self._desk.admit(wish, now)
         self._exchanges[exchange.number] = exchange
         self._wake()
@@ -119,7 +122,7 @@ class Gateway:
 
     def _wake(self) -> None:
         """Decide once all that has happened at this instant is known."""
-        if self._decision is None:
+        if self._decision is None and self._desk.waiting:
             self._decision = self._loop.call_soon(self._decide)
 
     def _decide(self) -> None:
@@ -131,7 +134,7 @@ class Gateway:
             return
         for start in self._starts():
             self._start(start)
-        if self._policy.period and self._desk.waiting:
+        if 0 < self._policy.period < math.inf and self._desk.waiting:
             self._next = self._loop.call_later(self._policy.period, self._wake)
 
     def _starts(self) -> list[Start]:
@@ -177,23 +180,18 @@ class Gateway:
         exchange.parts.put_nowait(data)
 
     def _end(self, unit: int, exchange: Exchange | None, header: dict[str, Any], data: memoryview) -> None:
-        now = monotonic()
-        faulty = "status" in header
+        """First the answer, then the books."""
+        now, faulty = monotonic(), "status" in header
+        if exchange is not None:
+            del self._exchanges[exchange.number]
+            _answer(exchange, header, data)
         kept = not faulty and self._desk.answered(unit, now)
         if faulty:
             self._desk.rejected(unit)
         self._wake()
-        if exchange is None:
-            return
-        del self._exchanges[exchange.number]
-        self._account(exchange, unit, now)
-        self._count(exchange, "faulty" if faulty else "kept" if kept else "late")
-        if faulty:
-            exchange.fail(GivenUp(int(header["status"]), str(header["why"])))
-        elif exchange.parts is not None:
-            exchange.parts.put_nowait(None)
-        else:
-            exchange.reply(header, data)
+        if exchange is not None:
+            self._account(exchange, unit, now)
+            self._count(exchange, "faulty" if faulty else "kept" if kept else "late")
 
     def _give_up(self, request: int, refusal: GivenUp) -> None:
         exchange = self._exchanges.pop(request)
@@ -210,6 +208,15 @@ class Gateway:
     def _count(self, exchange: Exchange, result: str) -> None:
         tenant, model = self._plan.tenants[exchange.tenant].name, self._plan.models[exchange.model].name
         self.meters.ended(tenant, model, result, monotonic() - exchange.arrival)
+
+
+def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> None:
+    if "status" in header:
+        exchange.fail(GivenUp(int(header["status"]), str(header["why"])))
+    elif exchange.parts is not None:
+        exchange.parts.put_nowait(None)
+    else:
+        exchange.reply(header, data)
 
 
 def _signatures(documents: list[dict[str, Any]]) -> tuple[Signature, ...]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle, Transport
     from collections.abc import Iterator
 
     from starlette.types import ASGIApp
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _WAITING = 1024
 _GRACE = 5
 _KEEP_ALIVE = 75
+_HEAD_WITHIN = 20.0
+_LONGEST_HEAD = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,70 @@ class Listening:
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
 
 
+class GuardedProtocol(HttpToolsProtocol):
+    """A client's connection: the head of a request is to come before long, and is not to be of any length."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        """As uvicorn makes it."""
+        super().__init__(*args, **more)
+        self._in_head = True
+        self._head = 0
+        """Bytes of it that have come, in all pieces but the last."""
+        self._patience: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Who says nothing at all waits for nothing."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request, or several."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head += len(data)
+        if self._head > _LONGEST_HEAD:
+            self.send_400_response(f"The head of a request has at most {_LONGEST_HEAD} bytes.")
+        elif self._in_head or self._unattended():
+            self._watch()
+        else:
+            self._rest()
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head ends."""
+        self.end_head()
+        super().on_headers_complete()
+
+    def end_head(self) -> None:
+        """The rest is somebody else's to wait for."""
+        self._in_head, self._head = False, 0
+
+    def _unattended(self) -> bool:
+        """Neither is a request being answered nor the next one waited for."""
+        idle = self.cycle is None or self.cycle.response_complete
+        return idle and self.timeout_keep_alive_task is None
+
+    def _watch(self) -> None:
+        if self._patience is None:
+            self._patience = self.loop.call_later(_HEAD_WITHIN, self.transport.close)
+
+    def _rest(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
 class HttpServer(uvicorn.Server):
     """Signals are for whoever has started it."""
 
@@ -60,13 +128,16 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, listening: Listening) -> HttpServer:
+def make_server(
+    app: ASGIApp, listening: Listening, connections: type[GuardedProtocol] = GuardedProtocol
+) -> HttpServer:
     """To be served on a socket of ``listening``. Raises ``ConfigError``."""
     tls: dict[str, Any] = {}
     if listening.certificate:
         tls = {"ssl_certfile": listening.certificate, "ssl_keyfile": listening.key or None}
     config = uvicorn.Config(
         app,
+        http=connections,
         ws="none",
         lifespan="off",
         log_config=None,

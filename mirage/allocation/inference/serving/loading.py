@@ -7,26 +7,28 @@ has waited all the same (no coordinated omission).
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import random
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.allocation.inference.serving.askers import Askers, encode
+from mirage.allocation.inference.serving.askers import PATIENCE, Askers, Told, encode
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH
 from mirage.allocation.inference.serving.tensors import DATATYPES, Signature, Tensor
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
 from mirage.domain.errors import MirageError
 
-_PATIENCE = 60.0
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _WARM = 8
-_FAILED = 0
-"""Instead of a status, where no answer came."""
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
@@ -48,27 +50,21 @@ class LoadPlan:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What came of one request."""
-
-    due: float
-    seconds: float
-    status: int
-    queued: float
-    """Seconds that the gateway says it has waited for a unit."""
-    served: float
-    """Seconds that the worker says it has taken."""
-
-
 async def drive(plan: LoadPlan) -> list[Told]:
-    """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address)."""
+    """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address).
+
+    To be run in a ``fine_loop``.
+    """
     upstream = Upstream(plan.url)
     try:
         request = encode(await _inquiry(upstream, plan), upstream.host)
         askers = Askers(upstream.host, upstream.port, upstream.tls, request)
-        await asyncio.gather(*(_ask(askers, monotonic()) for _ in range(_WARM)))
-        told = await _send(plan, askers)
+        for _ in range(_WARM):
+            askers.ask(monotonic())
+        await askers.finish()
+        with _undisturbed():
+            await _send(plan, askers)
+            told = await askers.finish()
         askers.close()
         return told
     finally:
@@ -76,17 +72,29 @@ async def drive(plan: LoadPlan) -> list[Told]:
         await asyncio.sleep(0)  # closed connections are gone one turn of the loop later
 
 
-async def _send(plan: LoadPlan, askers: Askers) -> list[Told]:
-    chance, due, asked = random.Random(plan.seed), monotonic(), list[asyncio.Task[Told]]()  # noqa: S311 - a load
+async def _send(plan: LoadPlan, askers: Askers) -> None:
+    chance, due = random.Random(plan.seed), monotonic()  # noqa: S311 - a load
     end = due + plan.seconds
     while (due := due + chance.expovariate(plan.rate)) < end:
         await asyncio.sleep(max(0.0, due - monotonic()))
-        asked.append(asyncio.create_task(_ask(askers, due)))
-    return list(await asyncio.gather(*asked))
+        askers.ask(due)
+        askers.give_up(due - PATIENCE)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A search for garbage takes as long as several requests."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def summarize(plan: LoadPlan, told: list[Told]) -> dict[str, Any]:
-    """Figures, times in milliseconds. ``added``: the latency less what the worker took."""
+    """Figures, times in milliseconds. ``added``: the latency less what the worker took; ``lag``, that by
+    which requests were sent too late, is in it."""
     good = [each for each in told if each.status == 200]
     limit = math.inf if plan.deadline_ms is None else plan.deadline_ms / 1000
     return {
@@ -102,6 +110,7 @@ def summarize(plan: LoadPlan, told: list[Told]) -> dict[str, Any]:
         "latency_ms": _quantiles([each.seconds for each in good]),
         "served_ms": _quantiles([each.served for each in good]),
         "queued_ms": _quantiles([each.queued for each in good]),
+        "lag_ms": _quantiles([each.lag for each in told]),
         "added_ms": _quantiles([each.seconds - each.served for each in good]),
         "overhead_ms": _quantiles([each.seconds - each.served - each.queued for each in good]),
     }
@@ -112,19 +121,6 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
         return {}
     found = np.quantile(np.array(seconds), _QUANTILES) * 1000
     return {f"p{100 * q:g}": round(float(value), 3) for q, value in zip(_QUANTILES, found, strict=True)}
-
-
-async def _ask(askers: Askers, due: float) -> Told:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            status, headers = await askers.ask()
-    except (OSError, TimeoutError):
-        return Told(due, monotonic() - due, _FAILED, 0.0, 0.0)
-    seconds = monotonic() - due
-    queued, served = (
-        float(headers.get(f"x-mirage-{name}-ms".encode(), 0)) / 1000 for name in ("queue", "service")
-    )
-    return Told(due, seconds, status, queued, served)
 
 
 async def _inquiry(upstream: Upstream, plan: LoadPlan) -> Inquiry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -49,16 +50,19 @@ class ServingMeters:
         self.running = gauge("running", "Requests on units.")
         self.decision = histogram("decision_seconds", "How long the policy took to decide.", _DECISIONS)
         self.policy_faults = counter("policy_faults", "Decisions that the policy failed at.")
+        self._result = cache(self._requests.labels)
+        self._latency_of, self._queued_of = cache(self._latency.labels), cache(self._queued.labels)
+        self._joules_of, self._busy_of = cache(self._joules.labels), cache(self._busy.labels)
         for tenant in tenants:
             for model in models:
                 for result in ("kept", "late", "failed"):
-                    self._requests.labels(tenant, model, result)
+                    self._result(tenant, model, result)
 
     def ended(self, tenant: str, model: str, result: str, seconds: float) -> None:
         """A request is through."""
-        self._requests.labels(tenant, model, result).inc()
+        self._result(tenant, model, result).inc()
         if result in ("kept", "late"):
-            self._latency.labels(tenant, model).observe(seconds)
+            self._latency_of(tenant, model).observe(seconds)
 
     def refused(self, tenant: str, status: int) -> None:
         """A request was not let in."""
@@ -66,12 +70,12 @@ class ServingMeters:
 
     def began(self, tenant: str, seconds: float) -> None:
         """A request has waited so long."""
-        self._queued.labels(tenant).observe(seconds)
+        self._queued_of(tenant).observe(seconds)
 
     def worked(self, tenant: str, model: str, unit: str, seconds: float, watts: float) -> None:
         """A unit has worked on a request."""
-        self._busy.labels(unit).inc(seconds)
-        self._joules.labels(tenant, model).inc(seconds * watts)
+        self._busy_of(unit).inc(seconds)
+        self._joules_of(tenant, model).inc(seconds * watts)
 
     def expose(self, accept: str) -> tuple[bytes, str]:
         """The metrics, and how to call their format."""

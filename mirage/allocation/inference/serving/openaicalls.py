@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def list_models(request: Request) -> Response:
     """``GET /v1/models``."""
     service: Service = request.app.state
-    row = service.tenants.find(key_of(request))
+    row = service.tenants.find(key_of(request.headers))
     models = [{"id": model.name, "object": "model", "owned_by": "mirage"} for model in service.models_of(row)]
     return JSONResponse({"object": "list", "data": models})
 

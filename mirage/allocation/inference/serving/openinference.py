@@ -12,6 +12,7 @@ from mirage.allocation.inference.serving.tensors import DATATYPES, Tensor, cut, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_TERSE = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 HEADER_LENGTH = "inference-header-content-length"
 
 
@@ -69,7 +70,7 @@ def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[b
         documents.append(document)
     whole = {"model_name": model, "outputs": documents} | ({"id": asked.id} if asked.id else {})
     try:
-        head = json.dumps(whole, allow_nan=False, separators=(",", ":")).encode()
+        head = _TERSE.encode(whole).encode()
     except ValueError:
         raise Refusal(500, "an output is not finite, which JSON cannot say: ask for binary_data") from None
     if not tail:

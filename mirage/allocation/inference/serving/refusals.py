@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 from mirage.domain.errors import MirageError
@@ -19,6 +20,11 @@ class Refusal(MirageError):
     def headers(self) -> dict[str, str]:
         """Those that go with it."""
         return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+    @property
+    def body(self) -> bytes:
+        """What is answered, in JSON."""
+        return json.dumps({"error": str(self)}).encode()
 
 
 class GivenUp(Refusal):

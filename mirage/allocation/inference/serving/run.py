@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.posts import Post, Workshop
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
 from mirage.allocation.inference.serving.service import Service
+from mirage.allocation.inference.serving.shortcut import Shortcut
 from mirage.allocation.inference.serving.succession import take_over
 from mirage.allocation.inference.serving.tenants import Tenants
 from mirage.domain.errors import ConfigError
@@ -79,7 +81,7 @@ class Running:
         """Until it has handed over, is told to end, or the allocation ends; the exit code."""
         plan = self._plan.gateway
         listening = Listening(plan.host, plan.port, plan.certificate, plan.certificate_key)
-        server, bound = make_server(self._app, listening), listening.bind()
+        server, bound = make_server(self._app, listening, Shortcut), listening.bind()
         self.url = listening.url(bound)
         await self._open_gate()
         self._obey_signals()
@@ -107,6 +109,7 @@ class Running:
                 raise ConfigError("gateway.listen", "the HTTP server has ended on its own")
             if not taken_over and self.gateway.ready and self.doors.open:
                 taken_over = True
+                gc.freeze()  # what has been loaded stays: to look through it takes tens of milliseconds
                 self._say(await take_over(self._folder, Address(self.url, self.token)))
             if time.monotonic() - kept > _KEEP_EVERY:
                 kept = time.monotonic()

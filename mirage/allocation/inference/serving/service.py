@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from mirage.allocation.inference.serving.desk import Wish
 from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.serving.exchanges import Answer, Exchange
     from mirage.allocation.inference.serving.gateway import Gateway
     from mirage.allocation.inference.serving.plan import ModelPlan, ServingPlan
-    from mirage.allocation.inference.serving.tenants import Tenants
+    from mirage.allocation.inference.serving.tenants import Quota, Tenants
 
 DEADLINE = "x-deadline-ms"
 
@@ -35,19 +36,36 @@ class Service:
     doors: Doors
     clock: Callable[[], float]
 
+    def admit(self, headers: Mapping[str, str]) -> int:
+        """The row of the tenant whose request is here; ``quota(row).leave`` is due. Raises ``Refusal``."""
+        row = self.tenants.find(key_of(headers))
+        try:
+            self.quota(row).enter(self.clock())
+        except Refusal as refusal:
+            self.count(row, refusal)
+            raise
+        return row
+
     @contextmanager
     def admitted(self, request: Request) -> Iterator[int]:
         """The row of the tenant, while its request is here. Raises ``Refusal``."""
-        row = self.tenants.find(key_of(request))
-        quota = self.tenants.quotas[row]
+        row = self.admit(request.headers)
         try:
-            with quota.one(self.clock()):
-                yield row
-        except GivenUp:
-            raise
+            yield row
         except Refusal as refusal:
-            self.gateway.meters.refused(quota.plan.name, refusal.status)
+            self.count(row, refusal)
             raise
+        finally:
+            self.quota(row).leave()
+
+    def quota(self, row: int) -> Quota:
+        """Of a tenant."""
+        return self.tenants.quotas[row]
+
+    def count(self, row: int, refusal: Refusal) -> None:
+        """A tenant's request was not let in; those that were are counted by the gateway."""
+        if not isinstance(refusal, GivenUp):
+            self.gateway.meters.refused(self.plan.tenants[row].name, refusal.status)
 
     def models_of(self, row: int) -> list[ModelPlan]:
         """Those that a tenant may ask."""
@@ -65,9 +83,10 @@ class Service:
         self, request: Request, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview]
     ) -> tuple[Exchange, Answer]:
         """Whole, or the beginning of what comes bit by bit. Raises ``Refusal``, and ``ClientDisconnect``."""
-        exchange = self.gateway.ask(wish, header, content)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        exchange = self.gateway.ask(wish, header, content, answer)
         try:
-            return exchange, await unless_gone(request, exchange.answer)
+            return exchange, await unless_gone(request, answer)
         except BaseException:
             self.gateway.withdraw(exchange)
             raise

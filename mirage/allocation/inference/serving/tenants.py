@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mirage.allocation.inference.serving.configfile import digest_of
 from mirage.allocation.inference.serving.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from mirage.allocation.inference.serving.plan import TenantPlan
 
@@ -23,16 +22,8 @@ class Quota:
         self.here = 0
         self._filled, self._at = float(plan.burst), now
 
-    @contextmanager
-    def one(self, now: float) -> Iterator[None]:
-        """While one of its requests is here. Raises ``Refusal``."""
-        self._enter(now)
-        try:
-            yield
-        finally:
-            self.here -= 1
-
-    def _enter(self, now: float) -> None:
+    def enter(self, now: float) -> None:
+        """One of its requests comes; ``leave`` is due. Raises ``Refusal``."""
         if self.here >= self.plan.concurrent:
             most = self.plan.concurrent
             raise Refusal(429, f"tenant {self.plan.name!r} has {most} requests here, its most at once", 1)
@@ -42,6 +33,10 @@ class Quota:
             raise Refusal(429, f"tenant {self.plan.name!r} is over its {self.plan.rate:g} requests a second", wait)
         self._filled -= 0 if math.isinf(self.plan.rate) else 1
         self.here += 1
+
+    def leave(self) -> None:
+        """It is through."""
+        self.here -= 1
 
     def _fill(self, now: float) -> None:
         if not math.isinf(self.plan.rate):
@@ -56,14 +51,19 @@ class Tenants:
         self.quotas = [Quota(plan, now) for plan in plans]
         self._rows = {digest: row for row, plan in enumerate(plans) for digest in plan.keys}
         self._operators = frozenset(operators)
+        self._found = dict[str, int]()
+        """Keys that are right: to work out the digest again and again takes time."""
 
     def find(self, key: str | None) -> int:
         """The tenant's row. Raises ``Refusal``."""
         if not key:
             raise Refusal(401, "give your API key: Authorization: Bearer KEY")
-        row = self._rows.get(digest_of(key))
+        row = self._found.get(key)
         if row is None:
-            raise Refusal(401, "there is no such API key")
+            row = self._rows.get(digest_of(key))
+            if row is None:
+                raise Refusal(401, "there is no such API key")
+            self._found[key] = row
         return row
 
     def check_operator(self, key: str | None) -> None:

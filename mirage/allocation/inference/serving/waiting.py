@@ -54,15 +54,19 @@ class Waiting:
         """Into its place by number."""
         if self._count == len(self._columns["request"]):
             self._columns = {name: np.resize(column, 2 * self._count) for name, column in self._columns.items()}
-        at = int(np.searchsorted(self.column("request"), waiter.request))
+        at = self._place(waiter.request)
         for column, value in zip(self._columns.values(), waiter, strict=True):
-            column[at + 1 : self._count + 1] = column[at : self._count]
+            if at < self._count:
+                column[at + 1 : self._count + 1] = column[at : self._count]
             column[at] = value
         self._count += 1
 
     def take(self, rows: NDArray[np.integer]) -> list[Waiter]:
         """Remove rows, which are unique; those taken, in the order asked for."""
         taken = [self.row(int(row)) for row in rows]
+        if len(taken) in (0, self._count):
+            self._count -= len(taken)
+            return taken
         keep = np.ones(self._count, np.bool_)
         keep[rows] = False
         left = self._count - len(taken)
@@ -70,3 +74,9 @@ class Waiting:
             column[:left] = column[: self._count][keep]
         self._count = left
         return taken
+
+    def _place(self, request: int) -> int:
+        """Most come in order."""
+        if not self._count or self._columns["request"][self._count - 1] < request:
+            return self._count
+        return int(np.searchsorted(self.column("request"), request))

@@ -1,0 +1,179 @@
+"""Inference requests from their connection to a unit and back, without ASGI between: each Python step of a request
+is time of all requests.
+
+uvicorn keeps the connections. A request that comes whole, alone on its connection, while the gateway is open, is
+answered here; every other (in pieces, pipelined, announced by ``Expect``, of another kind, while the gateway
+drains) goes on to the application, which answers inference requests by the same functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from mirage.allocation.inference.serving.httpserver import GuardedProtocol
+from mirage.allocation.inference.serving.inferences import Inference, read_inference
+from mirage.allocation.inference.serving.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirage.allocation.inference.serving.exchanges import Answer, Exchange
+    from mirage.allocation.inference.serving.service import Service
+
+_INFER = re.compile(rb"/v2/models/([A-Za-z0-9_.-]{1,64})/infer")
+_LOG = logging.getLogger(__name__)
+
+
+class Shortcut(GuardedProtocol):
+    """A client's connection to a gateway."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        """As uvicorn makes it."""
+        super().__init__(*args, **more)
+        self._service: Service = self.app.state
+        self._held: bytes | None = None
+        """The model of a request whose end has not come yet."""
+        self._parts: list[bytes] = []
+        self._call: Call | None = None
+
+    def on_headers_complete(self) -> None:
+        """Hold it until the end of what has come now."""
+        self._held = self._model()
+        if self._held is None:
+            super().on_headers_complete()
+        else:
+            self.end_head()
+            self._parts = []
+
+    def on_body(self, body: bytes) -> None:
+        """Part of one, or all."""
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """It has come whole."""
+        if self._held is None:
+            super().on_message_complete()
+            return
+        name, self._held = self._held.decode(), None
+        keep = self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive()
+        self.cycle = self._call = Call(self, self._service, keep_alive=keep)  # type: ignore[assignment]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(self.headers)}
+        self._call.begin(name, headers, b"".join(self._parts))
+
+    def data_received(self, data: bytes) -> None:
+        """What is held and not whole by now is the application's."""
+        super().data_received(data)
+        if self._held is not None and not self.transport.is_closing():
+            self._held = None
+            super().on_headers_complete()
+            for part in self._parts:
+                super().on_body(part)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody waits for the answer any more."""
+        super().connection_lost(exc)
+        if self._call is not None:
+            self._call.leave()
+
+    def _model(self) -> bytes | None:
+        found = _INFER.fullmatch(self.url)
+        alone = self.cycle is None or self.cycle.response_complete
+        if found is None or not alone or self.expect_100_continue or not self._service.doors.open:
+            return None
+        return found[1] if self.parser.get_method() == b"POST" else None
+
+
+class Call:
+    """One request, in the place of uvicorn's ``RequestResponseCycle``. Implements ``exchanges.Promise``."""
+
+    def __init__(self, connection: Shortcut, service: Service, *, keep_alive: bool) -> None:
+        self._connection, self._service = connection, service
+        self._exchange: Exchange | None = None
+        self._inference: Inference | None = None
+        self._tenant: int | None = None
+        self.keep_alive, self.response_complete, self.disconnected = keep_alive, False, False
+        self.message_event = self
+        """Set when somebody leaves, which the connection tells anyway."""
+
+    def set(self) -> None:
+        """See ``message_event``."""
+
+    def begin(self, name: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Ask, or be refused."""
+        service = self._service
+        try:
+            self._tenant = service.admit(headers)
+            if len(body) > service.plan.gateway.largest_body:
+                raise Refusal(413, f"a request has at most {service.plan.gateway.largest_body} bytes")
+            self._inference = read_inference(service, self._tenant, name, headers, body)
+            self._exchange = service.gateway.ask(
+                self._inference.wish, self._inference.header, self._inference.content, self
+            )
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except Exception:
+            self._fail()
+
+    def leave(self) -> None:
+        """The sender has gone."""
+        self.disconnected = True
+        if not self.response_complete:
+            self._close()
+            if self._exchange is not None:
+                self._service.gateway.withdraw(self._exchange)
+
+    def done(self) -> bool:
+        """See ``Promise``."""
+        return self.response_complete
+
+    def set_result(self, answer: Answer) -> None:
+        """See ``Promise``."""
+        assert self._inference is not None
+        try:
+            content, headers = self._inference.reply(answer)
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except Exception:
+            self._fail()
+        else:
+            self._write(200, content, headers)
+
+    def set_exception(self, refusal: Refusal) -> None:
+        """See ``Promise``."""
+        self._refuse(refusal)
+
+    def _fail(self) -> None:
+        _LOG.exception("an inference request")
+        self._refuse(Refusal(500, "an internal error: the gateway's log says more"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if self._tenant is not None:
+            self._service.count(self._tenant, refusal)
+        self._write(refusal.status, refusal.body, {"Content-Type": "application/json"} | refusal.headers)
+
+    def _write(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+        """Head and body at once: the client is woken once."""
+        self._close()
+        own = [name + b": " + value for name, value in self._connection.server_state.default_headers]
+        own += [f"{name}: {value}".encode("latin-1") for name, value in headers.items()]
+        own.append(b"Content-Length: %d" % len(content))
+        if not self.keep_alive:
+            own.append(b"Connection: close")
+        transport = self._connection.transport
+        transport.writelines((STATUS_LINE[status], b"\r\n".join(own), b"\r\n\r\n", content))
+        if not self.keep_alive:
+            transport.close()
+        self._connection.on_response_complete()
+
+    def _close(self) -> None:
+        self.response_complete = True
+        if self._tenant is not None:
+            self._service.quota(self._tenant).leave()
+            self._tenant = None
