@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from mirage.allocation.ddl import registry
+from mirage.allocation.ddl.das.choosing import Settling
+from mirage.allocation.ddl.das.sight import sight_of
 from mirage.allocation.ddl.dispatch import Rules, dispatch
 from mirage.allocation.ddl.simulation import SimulatedPool
 from mirage.allocation.engine.book import Book
@@ -20,6 +24,8 @@ _RULES = (Rules(), Rules(preempt=True), Rules(preempt=True, move=True))
 def compile_pool() -> None:
     """Decide once about a small pool in every way, as ``allocation run`` does it and as a replay does.
 
+    Of DAS: what its agents look at and how their opinions become placements, which no graph is needed for.
+
     What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
     """
     pool = Allocation((NodeFound("node", 1, 1, (Device(0, "gpu"),)),)).pool()
@@ -29,6 +35,7 @@ def compile_pool() -> None:
     for ordering in ("sjf", "searched"):
         for rules in _RULES:
             dispatch(view, registry.ordering(ordering), registry.placer("best-fit"), rules)
+    Settling(sight_of(view)).add(np.zeros(1, np.int64), np.zeros((1, 1)), np.zeros(1))
     table.work[:] = 1.0
     for ordering in ("sjf", "srtf", "qssf"):
         for rules in _RULES:

@@ -13,7 +13,9 @@ Port = Annotated[
 Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, help="Simulated seconds a second.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of the generated workload [10; with --report 1].")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, line by line.")]
-Prepare = Annotated[bool, typer.Option("--prepare", help="Compile what demo and tasks need, done once, and end.")]
+Prepare = Annotated[
+    bool, typer.Option("--prepare", help="Compile what demo, tasks and requests need, done once, and end.")
+]
 Report = Annotated[bool, typer.Option("--report", help="Replay ten generated days instead, and write a report.")]
 Out = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
 
@@ -46,9 +48,11 @@ def demo_command(
 
     if prepare:
         from mirage.bootstrap.compiling_pool import compile_pool
+        from mirage.bootstrap.compiling_requests import compile_requests
 
         prepare_simulator()
         compile_pool()
+        compile_requests()
         return
     from mirage.daemon.process import leave
 

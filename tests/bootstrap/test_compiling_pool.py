@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mirage.allocation.ddl.das.loops import assigning, seeing
 from mirage.allocation.ddl.kernel import mainloop, placing, rearranging, repacking
 from mirage.bootstrap.compiling_pool import compile_pool
 
@@ -16,6 +17,9 @@ def test_every_way_to_decide_is_compiled() -> None:
         repacking.repack,
         mainloop.advance,
         mainloop.play_in_order,
+        seeing.see,
+        seeing.see_nodes,
+        assigning.assign,
     )
     for loop in loops:
         assert loop.signatures, loop

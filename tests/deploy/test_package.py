@@ -104,6 +104,7 @@ def test_the_deb(project: Path, tree: Path) -> None:
         "/usr/lib/sysusers.d/mirage.conf",
         "/usr/lib/tmpfiles.d/mirage.conf",
         "/usr/share/doc/mirage-slurm/deploy.md",
+        "/usr/share/doc/mirage-slurm/examples/serve.toml",
         "/usr/share/man/man1/mirage-db.1",
         "/opt/mirage/bin/mirage",
     } <= names
