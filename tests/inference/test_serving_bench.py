@@ -1,0 +1,28 @@
+"""``mirage bench serving``: its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirage.bench import serving
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def test_the_bench_asks_the_gateway_and_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SECONDS", 0.5)
+    direct, fronted = (dict(section.rows) for section in serving.measure_serving(lambda step: None))
+    for rows in (direct, fronted):
+        answered, _, asked = rows["answered"].partition(" of ")
+        assert answered == asked != "0"
+        assert rows["added"].startswith("p50 ")
+        assert "ms a request" in rows["processor time of the gateway"]
+    assert "processor time of the front" not in direct
+    assert "ms a request" in fronted["processor time of the front"]
+
+
+def test_what_does_not_start_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_CONFIG", serving._CONFIG.replace('"edf"', '"nothing"'))
+    with pytest.raises(serving.NotReady, match="there is no policy 'nothing'"):
+        serving.measure_serving(lambda step: None)
