@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="simulator, daemon, api, lookahead, predictors, train, allocation, das or requests"
+        metavar="NAME",
+        help="simulator, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
     ),
 ]
 Traces = Annotated[
@@ -92,6 +93,10 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.das import measure_das
 
             return measure_das(Path(models), _say)
+        case "serving":
+            from mirage.bench.serving import measure_serving
+
+            return measure_serving(_say)
         case "requests":
             from mirage.bench.requests import measure_requests
 
@@ -99,7 +104,7 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
     raise ConfigError(
         "bench",
         f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests",
+        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
     )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirage.ports import RequestPolicy
 
 SECONDS = np.array([[0.01, 0.03], [0.05, math.nan], [math.nan, 0.02]])
-NAMES = ("fcfs", "edf", "llf", "sjf", "lft", "prema", "dream", "herald", "planaria", "random")
+NAMES = ("fcfs", "edf", "llf", "sjf", "lft", "prema", "dream", "herald", "planaria", "random", "listed", "triage")
 
 
 def play(desk: Desk, policy: RequestPolicy, count: int) -> list[int]:
@@ -133,3 +133,73 @@ def test_a_policy_that_fails_is_replaced_by_first_come_first_served(
 
     assert asyncio.run(ask()) == b"abc"
     assert "first come, first served" in caplog.text
+
+
+class Patient:
+    """Sends nobody anywhere before it was asked for the third time."""
+
+    name = "patient"
+
+    def __init__(self, period: float) -> None:
+        self.period, self.asked = period, 0
+
+    def begin(self) -> None:
+        self.asked = 0
+
+    def decide(self, view: SystemView) -> Dispatch:
+        self.asked += 1
+        return first_come(view) if self.asked >= 3 else Dispatch(np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+async def answered_by(folder: Path, policy: RequestPolicy, requests: int) -> Gateway:
+    """One unit, so that requests wait for each other; what goes wrong within the loop is raised."""
+    wrong = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    hub, link = gateway(folder, policy), EchoLink()
+    hub.came(Seat("u", "here", None, (), {}, (0,)), link, {"m": {"inputs": [], "outputs": [], "seconds": 0.1}})  # type: ignore[arg-type]
+    async with asyncio.timeout(60):
+        answers = await asyncio.gather(*(asked(hub) for _ in range(requests)))
+    assert [bytes(answer.data) for answer in answers] == [b"abc"] * requests
+    assert not wrong
+    return hub
+
+
+def test_a_policy_with_a_period_is_asked_again_though_nothing_happens(tmp_path: Path) -> None:
+    policy = Patient(period=0.01)
+    asyncio.run(answered_by(tmp_path, policy, 1))
+    assert policy.asked == 3
+
+
+def exposed(hub: Gateway, name: str) -> float:
+    text = hub.meters.expose("text/plain")[0].decode()
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"mirage_serving_{name} "))
+
+
+@pytest.mark.parametrize("name", ["edf", "listed"])
+def test_what_a_policy_takes_is_counted_in_time_and_energy(tmp_path: Path, name: str) -> None:
+    hub = asyncio.run(answered_by(tmp_path, request_policy(name), 8))
+    assert exposed(hub, "decision_seconds_count") >= 8
+    assert exposed(hub, "decision_joules_total") == pytest.approx(5.0 * exposed(hub, "decision_seconds_sum"))
+    assert exposed(hub, "policy_faults_total") == 0
+
+
+@pytest.mark.parametrize("kind", ["relmas", "odra"])
+def test_agents_that_score_once_a_period_answer_every_request(tmp_path: Path, kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="training needs torch")
+    pytest.importorskip("onnx", reason="agents are exported by onnx")
+    from mirage.allocation.inference.relmas.artifact import Matching, write_agent
+    from mirage.training.relmas.export import graph_of
+    from mirage.training.relmas.networks import Actor, Shape
+
+    torch.manual_seed(1)
+    actor = Actor(Shape())
+    with torch.no_grad():
+        for weight in actor.parameters():
+            weight.add_(0.2 * torch.randn(weight.shape))
+    folder = write_agent(tmp_path / kind, kind, graph_of(actor), Matching(), {}, {}, 1e-4)
+    desk = make_desk(most=1000)
+    for unit in range(4):
+        desk.raise_unit(unit)
+    assert sorted(play(desk, request_policy(f"{kind}:{folder}"), 120)) == list(range(120))
+    hub = asyncio.run(answered_by(tmp_path, request_policy(f"{kind}:{folder}"), 8))
+    assert exposed(hub, "policy_faults_total") == 0

@@ -68,7 +68,8 @@ class LearnedPolicy:
         """What is kept for each slot of the look; only that of requests that are still there is kept on."""
         unknown = np.zeros(1 + len(look.kind))
         numbers = look.number.tolist()
-        kept = np.array([self._kept.get(number, unknown) for number in numbers]).reshape(len(numbers), -1)
+        found = [self._kept.get(number, unknown) for number in numbers]
+        kept = np.array(found).reshape(len(found), len(unknown))
         if view.now >= self._next and len(view.request):
             scores = self._score(look, view)
             kept[scores.ready] = scores.kept

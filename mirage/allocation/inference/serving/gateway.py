@@ -150,7 +150,7 @@ class Gateway:
             else:
                 _LOG.exception("policy %s has failed; first come, first served", self._policy.name)
             return self._desk.obey(first_come(self._desk.view(now)), now)
-        self.meters.decision.observe(monotonic() - now)
+        self.meters.decided(monotonic() - now)
         return starts
 
     def _start(self, start: Start) -> None:

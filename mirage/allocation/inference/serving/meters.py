@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
+from mirage.allocation.inference.relmas.timing import CORE_WATTS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -48,7 +50,8 @@ class ServingMeters:
         self.restarts = counter("worker_failures", "Times that workers ended on their own.", "unit")
         self.waiting = gauge("waiting", "Requests that wait for a unit.")
         self.running = gauge("running", "Requests on units.")
-        self.decision = histogram("decision_seconds", "How long the policy took to decide.", _DECISIONS)
+        self._decision = histogram("decision_seconds", "How long the policy took to decide.", _DECISIONS)
+        self._decision_joules = counter("decision_joules", "Estimate: a core's watts by the time of decisions.")
         self.policy_faults = counter("policy_faults", "Decisions that the policy failed at.")
         self._result = cache(self._requests.labels)
         self._latency_of, self._queued_of = cache(self._latency.labels), cache(self._queued.labels)
@@ -76,6 +79,11 @@ class ServingMeters:
         """A unit has worked on a request."""
         self._busy_of(unit).inc(seconds)
         self._joules_of(tenant, model).inc(seconds * watts)
+
+    def decided(self, seconds: float) -> None:
+        """The policy has taken so long."""
+        self._decision.observe(seconds)
+        self._decision_joules.inc(seconds * CORE_WATTS)
 
     def expose(self, accept: str) -> tuple[bytes, str]:
         """The metrics, and how to call their format."""
