@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.allocation_replay import Seeds, Workers
+from mirage.cli.allocation_replay import Seeds
+from mirage.cli.sidebyside import Workers, parse_seeds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,7 +45,6 @@ def pack_command(
     from mirage.allocation.ddl.formats.openb import read_openb
     from mirage.allocation.ddl.packing import document, pack_all
     from mirage.allocation.ddl.registry import placer
-    from mirage.cli.allocation_replay import parse_seeds
     from mirage.cli.arguments import check_writable
 
     check_writable("--json", json_out)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from mirage.cli.sidebyside import Workers, parse_seeds, run_progress, write_text
 
+if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from mirage.allocation.ddl.replay import Compared, Pair, TaskReplay
-
-_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_MOST_SEEDS = 10_000
 
 Trace = Annotated[str, typer.Argument(metavar="TRACE", help="A task trace, or the mix of a set to be drawn.")]
 Format = Annotated[
@@ -52,7 +47,6 @@ Quantum = Annotated[
     float, typer.Option(min=0.0, help="Seconds after which it is decided anew; 0: only at arrivals and ends.")
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the table in Markdown; - is stdout.")
@@ -103,20 +97,6 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
         _show(Console(), compared)
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """``0-9`` or ``1,5,7-9``; raises ``ConfigError``."""
-    from mirage.domain.errors import ConfigError
-
-    seeds: list[int] = []
-    for part in text.split(","):
-        found = _SEEDS.fullmatch(part.strip())
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if last < first or last - first >= _MOST_SEEDS:
-            raise ConfigError("--seeds", f"{part.strip()!r} is neither a number nor a range such as 0-9")
-        seeds += range(first, last + 1)
-    return tuple(seeds)
-
-
 def _pairs(text: str) -> tuple[Pair, ...]:
     from mirage.allocation.ddl.replay import parse_pair
 
@@ -141,14 +121,6 @@ def _write_files(compared: Compared, json_out: str, markdown_out: str, html_out:
         from mirage.replay.taskpage import write_task_page
 
         write_task_page(Path(html_out), compared)
-
-
-def write_text(name: str, text: str) -> None:
-    """Into a file, or to stdout where it is called ``-``."""
-    if name == "-":
-        typer.echo(text, nl=False)
-    else:
-        Path(name).write_text(text, encoding="utf-8")
 
 
 def _show(console: Console, compared: Compared) -> None:
@@ -200,16 +172,3 @@ def _turned(compared: Compared) -> Table:
 
 def _stacked(value: str, spread: str) -> str:
     return f"{value}\n\N{PLUS-MINUS SIGN} {spread}" if spread else value
-
-
-@contextmanager
-def run_progress() -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, one step for each run; nothing where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("runs", total=None)
-        yield lambda total: bar.update(task, total=total, advance=1)

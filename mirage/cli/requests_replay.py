@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.allocation_replay import parse_seeds, run_progress, write_text
+from mirage.cli.sidebyside import Workers, parse_seeds, run_progress, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,6 @@ Compare = Annotated[
     typer.Option(metavar="NAMES", help="Policies side by side instead, commas between: fcfs,edf,llf:late-last."),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the requests that are drawn: 0-9, or 1,5,7-9.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the tables in Markdown; - is stdout.")

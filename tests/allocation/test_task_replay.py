@@ -17,8 +17,8 @@ from mirage.allocation.ddl.dispatch import Rules
 from mirage.allocation.ddl.formats.mixfile import read_mix
 from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource, read_source
 from mirage.allocation.ddl.replay import Compared, TaskReplay, parse_pair, play_all
-from mirage.cli.allocation_replay import parse_seeds
 from mirage.cli.main import app
+from mirage.cli.sidebyside import parse_seeds
 from mirage.domain.errors import ConfigError, MirageError
 
 if TYPE_CHECKING:

@@ -1,0 +1,53 @@
+"""What the commands share that play several policies side by side: seeds, processes, a bar, files of figures."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_MOST_SEEDS = 10_000
+
+Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``0-9`` or ``1,5,7-9``; raises ``ConfigError``."""
+    from mirage.domain.errors import ConfigError
+
+    seeds: list[int] = []
+    for part in text.split(","):
+        found = _SEEDS.fullmatch(part.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if last < first or last - first >= _MOST_SEEDS:
+            raise ConfigError("--seeds", f"{part.strip()!r} is neither a number nor a range such as 0-9")
+        seeds += range(first, last + 1)
+    return tuple(seeds)
+
+
+def write_text(name: str, text: str) -> None:
+    """Into a file, or to stdout where it is called ``-``."""
+    if name == "-":
+        typer.echo(text, nl=False)
+    else:
+        Path(name).write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def run_progress() -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, one step for each run; nothing where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("runs", total=None)
+        yield lambda total: bar.update(task, total=total, advance=1)
