@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed reference openapi package package-test image screens man clean
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man clean
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -48,6 +48,10 @@ testbed:
 	@echo 'A shell with Slurm'"'"'s clock:   . <(slurm-testbed/testbed env)          then sinfo, sbatch ...'
 	@echo 'A shell for mirage:         . <(slurm-testbed/testbed env --plain)'
 	@echo 'How it is, and its end:     slurm-testbed/testbed status | stop | wipe'
+
+# A gateway on a testbed of its own, asked on and on while one link hands over to the next.
+serving: $(V)/.ready
+	@$(V)/python slurm-testbed/serving
 
 reference: $(V)/.ready
 	$(V)/mirage config reference >deploy/mirage.toml.new

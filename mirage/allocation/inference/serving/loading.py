@@ -50,8 +50,8 @@ class LoadPlan:
     seed: int
 
 
-async def drive(plan: LoadPlan) -> list[Told]:
-    """Send all, wait for all. Raises ``NoTarget`` and ``ValueError`` (no address).
+async def drive(plan: LoadPlan, over: asyncio.Event | None = None) -> list[Told]:
+    """Send all, or until it is ``over``; wait for all. Raises ``NoTarget`` and ``ValueError`` (no address).
 
     To be run in a ``fine_loop``.
     """
@@ -63,7 +63,7 @@ async def drive(plan: LoadPlan) -> list[Told]:
             askers.ask(monotonic())
         await askers.finish()
         with _undisturbed():
-            await _send(plan, askers)
+            await _send(plan, askers, over or asyncio.Event())
             told = await askers.finish()
         askers.close()
         return told
@@ -72,10 +72,10 @@ async def drive(plan: LoadPlan) -> list[Told]:
         await asyncio.sleep(0)  # closed connections are gone one turn of the loop later
 
 
-async def _send(plan: LoadPlan, askers: Askers) -> None:
+async def _send(plan: LoadPlan, askers: Askers, over: asyncio.Event) -> None:
     chance, due = random.Random(plan.seed), monotonic()  # noqa: S311 - a load
     end = due + plan.seconds
-    while (due := due + chance.expovariate(plan.rate)) < end:
+    while (due := due + chance.expovariate(plan.rate)) < end and not over.is_set():
         await asyncio.sleep(max(0.0, due - monotonic()))
         askers.ask(due)
         askers.give_up(due - PATIENCE)
