@@ -40,7 +40,7 @@ def front_command(
     from mirage.allocation.inference.serving.addressbook import StateFolder
     from mirage.allocation.inference.serving.configfile import address_of
     from mirage.allocation.inference.serving.front import Front
-    from mirage.allocation.inference.serving.httpserver import Listening, make_server
+    from mirage.allocation.inference.serving.httpserver import Listening, allow_connections, make_server
 
     try:
         host, port = address_of(listen)
@@ -52,6 +52,7 @@ def front_command(
             " --trusted-network",
             param_hint="--listen",
         )
+    allow_connections()
     listening = Listening(host, port, certificate, certificate_key)
     server = make_server(Front(StateFolder(folder), patience, largest_body_mb << 20).app(), listening)
     bound = listening.bind()

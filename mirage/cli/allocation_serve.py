@@ -33,11 +33,13 @@ def serve_command(config: Config, *, engine: EngineName = "", devices: Devices =
     from mirage.allocation.engine.run import Wishes, find_place
     from mirage.allocation.inference.registry import request_policy
     from mirage.allocation.inference.serving.configfile import read_config
+    from mirage.allocation.inference.serving.httpserver import allow_connections
     from mirage.allocation.inference.serving.run import Running
 
     if engine not in ("", "srun", "processes"):
         raise typer.BadParameter(f"{engine!r} is neither srun nor processes", param_hint="--engine")
     plan = read_config(config)
+    allow_connections()
     on_devices = any(unit.device for unit in plan.units)
     in_job = engine == "srun" or (not engine and os.environ.get("SLURM_JOB_ID", "").isdecimal())
     counted = devices if in_job or on_devices or devices is not None else 0

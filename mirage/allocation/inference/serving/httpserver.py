@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import ssl
 from contextlib import contextmanager
@@ -126,6 +127,12 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """None."""
         yield
+
+
+def allow_connections() -> None:
+    """As many files as this process may have open at most: each client is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def make_server(
