@@ -44,6 +44,8 @@ def faults(command: str) -> Iterator[str]:
         if hasattr(here, "commands"):
             if name in here.commands:
                 here = here.commands[name]
+                if word.endswith(","):  # others follow, beside it
+                    return
             elif here.name == "evaluate":  # it may be left out
                 here = here.commands["replay"]
             elif not name.startswith("-") and name.islower():
@@ -70,3 +72,25 @@ def test_they_are_found() -> None:
 @pytest.mark.parametrize("wrong", ["mirage allocations run", "mirage allocation replay x --orders y"])
 def test_what_is_none_is_named(wrong: str) -> None:
     assert len(list(faults(wrong))) == 1
+
+
+def test_every_command_is_named() -> None:
+    """In the README; those within ``allocation`` there or in their own documents."""
+    root: Any = get_command(app)
+    readme = (ROOT / "README.md").read_text()
+    text = readme + "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    commands = readme[readme.index("## Commands") : readme.index("## The page")]
+    shown = {name for name, command in root.commands.items() if not command.hidden and name != "version"}
+    assert {name for name in shown if not re.search(rf"\b{name}\b", commands)} == set()
+    assert all(f"mirage {name}" in text for name in shown)
+    for name, command in root.commands["allocation"].commands.items():
+        for each in getattr(command, "commands", {"": None}):
+            assert f"mirage allocation {name} {each}".rstrip() in text
+
+
+def test_every_bench_is_named() -> None:
+    root: Any = get_command(app)
+    [what] = [param for param in root.commands["bench"].params if param.param_type_name == "argument"]
+    line = re.search(r"^mirage bench NAME +(.*?):\s", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert line
+    assert line[1].split(", ") == re.split(", | or ", what.help)
