@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mirage.domain.units import Int64, SystemView
 
 
+_FLOAT, _INT, _LONG = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
     """A cost table as the kernel reads it, with what follows from it."""
@@ -49,30 +52,27 @@ def read_costs(table: CostTable) -> Costs:
 
 
 def look_at(view: SystemView, costs: Costs) -> Look:
-    """The view, copied."""
+    """The view, some of whose arrays it shares: it is good for as long as the view is."""
     units = np.flatnonzero(view.running >= 0)
-    running = np.full(len(view.running), -1, np.int64)
-    running[units] = len(view.request) + np.arange(len(units))
-    piece = _ints(np.concatenate((view.piece, view.running_piece[units])))
-    model = np.searchsorted(costs.first, piece, side="right") - 1
+    piece = view.running_piece[units]
     unknown = np.zeros(len(units))
     return Look(
         ready=np.arange(len(view.request)),
-        arrival=np.concatenate((view.arrival, unknown)),
-        deadline=np.concatenate((view.deadline, view.running_deadline[units])),
-        weight=np.concatenate((view.weight, view.running_weight[units])),
-        model=_ints(model),
-        tenant=_ints(np.concatenate((view.tenant, unknown))),
-        number=np.concatenate((view.request, view.running[units])),
-        piece=piece,
-        ready_since=np.concatenate((view.ready_since, unknown)),
-        served=np.concatenate((view.served, unknown)),
-        kind=_ints(view.system.kind),
-        running=running,
-        free_at=_floats(view.free_at),
-        drawn=_floats(view.drawn),
-        tenant_ended=np.array(view.tenant_ended, np.int64),
-        tenant_kept=np.array(view.tenant_kept, np.int64),
+        arrival=_joined(view.arrival, unknown, _FLOAT),
+        deadline=_joined(view.deadline, view.running_deadline[units], _FLOAT),
+        weight=_joined(view.weight, view.running_weight[units], _FLOAT),
+        model=_joined(view.model, np.searchsorted(costs.first, piece, side="right") - 1, _INT),
+        tenant=_joined(view.tenant, unknown, _INT),
+        number=_joined(view.request, view.running[units], _LONG),
+        piece=_joined(view.piece, piece, _INT),
+        ready_since=_joined(view.ready_since, unknown, _FLOAT),
+        served=_joined(view.served, unknown, _FLOAT),
+        kind=_own(view.system.kind, _INT),
+        running=_slots(view, units),
+        free_at=_own(view.free_at, _FLOAT),
+        drawn=_own(view.drawn, _FLOAT),
+        tenant_ended=_own(view.tenant_ended, _LONG),
+        tenant_kept=_own(view.tenant_kept, _LONG),
         seconds=costs.seconds,
         compute_seconds=costs.compute_seconds,
         joules=costs.joules,
@@ -116,6 +116,25 @@ class Memory:
     def keep(self, numbers: Int64, draft: Draft) -> None:
         """Remember the slots of these requests, and of no others."""
         self._rows = {number: draft.memory[slot].copy() for slot, number in enumerate(numbers.tolist())}
+
+
+def _slots(view: SystemView, units: NDArray[np.intp]) -> Int64:
+    """What runs stands behind what is ready, in the order of its units."""
+    running = np.full(len(view.running), -1, np.int64)
+    running[units] = len(view.request) + np.arange(len(units))
+    return running
+
+
+def _joined(ready: NDArray[Any], running: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return _own(np.concatenate((ready, running)) if len(running) else ready, dtype)
+
+
+def _own(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """As compiled code takes it: copied only where that has to be, as most decisions are about few requests."""
+    flags = values.flags
+    if values.dtype == dtype and flags.c_contiguous and flags.writeable:
+        return values
+    return np.array(values, dtype, order="C")
 
 
 def _floats(values: Float64) -> Float64:

@@ -7,7 +7,7 @@ its sender. The instants are the caller's; nothing here waits or knows a clock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -61,6 +61,15 @@ class _Run:
     repeatable: bool = True
 
 
+class _Nothing(NamedTuple):
+    """What a view says of units that are free."""
+
+    running: NDArray[np.int64]
+    piece: NDArray[np.int64]
+    deadline: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+
 class Desk:
     """Requests in, a view for the policy out; the policy's dispatch in, what begins out."""
 
@@ -78,6 +87,7 @@ class Desk:
         """By unit."""
         self._places = dict[int, int]()
         """Units by request."""
+        self._nothing = _Nothing(np.full(units, -1), np.full(units, -1), np.full(units, np.inf), np.zeros(units))
         self._able = ~np.isnan(estimates.table.seconds)[:, system.kind]
         """[M, U]"""
         self._up = np.zeros(units, np.bool_)
@@ -119,9 +129,9 @@ class Desk:
 
     def view(self, now: float) -> SystemView:
         """For the policy; good until the next change here."""
-        units = len(self._up)
-        running, piece, free_at = np.full(units, -1), np.full(units, -1), np.where(self._up, now, np.inf)
-        deadline, weight = np.full(units, np.inf), np.zeros(units)
+        nothing, free_at = self._nothing, np.where(self._up, now, np.inf)
+        running, piece = nothing.running.copy(), nothing.piece.copy()
+        deadline, weight = nothing.deadline.copy(), nothing.weight.copy()
         for unit, run in self._runs.items():
             running[unit], piece[unit] = run.waiter.request, run.waiter.model
             deadline[unit], weight[unit] = run.waiter.deadline, run.waiter.weight
@@ -146,7 +156,7 @@ class Desk:
             running_deadline=deadline,
             running_weight=weight,
             free_at=free_at,
-            drawn=np.zeros(units),
+            drawn=nothing.weight,
             tenant_ended=self._ended,
             tenant_kept=self._kept,
         )

@@ -33,6 +33,8 @@ class Waiting:
     def __init__(self) -> None:
         self._count = 0
         self._columns = {name: np.empty(_FIRST, _TYPES.get(name, np.float64)) for name in Waiter._fields}
+        self._waiters = dict[int, Waiter]()
+        """The same by number."""
 
     def __len__(self) -> int:
         return self._count
@@ -40,10 +42,6 @@ class Waiting:
     def column(self, name: str) -> NDArray[np.generic]:
         """Borrowed; good until the next change."""
         return self._columns[name][: self._count]
-
-    def row(self, row: int) -> Waiter:
-        """One request."""
-        return Waiter(*(self._columns[name][row].item() for name in Waiter._fields))
 
     def find(self, request: int) -> int | None:
         """The row of a request."""
@@ -59,11 +57,12 @@ class Waiting:
             if at < self._count:
                 column[at + 1 : self._count + 1] = column[at : self._count]
             column[at] = value
+        self._waiters[waiter.request] = waiter
         self._count += 1
 
     def take(self, rows: NDArray[np.integer]) -> list[Waiter]:
         """Remove rows, which are unique; those taken, in the order asked for."""
-        taken = [self.row(int(row)) for row in rows]
+        taken = [self._waiters.pop(number) for number in self.column("request")[rows].tolist()]
         if len(taken) in (0, self._count):
             self._count -= len(taken)
             return taken
