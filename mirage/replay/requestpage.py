@@ -11,8 +11,8 @@ from mirage.allocation.ddl.formats.table import task_table
 from mirage.allocation.ddl.outcome import Outcome as DrawnOutcome
 from mirage.allocation.ddl.outcome import Segments as DrawnSegments
 from mirage.allocation.inference.comparison import COLUMNS, describe, lines, tenants
-from mirage.domain.errors import MissingExtra
 from mirage.domain.pool import Pool
+from mirage.replay.html import open_report
 from mirage.replay.taskpage import Picture
 
 if TYPE_CHECKING:
@@ -58,21 +58,7 @@ def write_request_page(path: Path, compared: Compared) -> None:
 
 def render_request_page(compared: Compared) -> str:
     """The report as text; the same replay gives the same bytes."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    try:  # heavy and optional: only who asks for a page pays for drawing it
-        from mirage.replay.svg import INKS
-    except ImportError as error:
-        raise MissingExtra("The HTML report", "report") from error
-    environment = Environment(
-        loader=PackageLoader("mirage.replay"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template = environment.get_template("requests.html.j2")
-    return template.render(page=compose_request_page(compared), inks=INKS)
+    return open_report("requests.html.j2").render(page=compose_request_page(compared))
 
 
 def compose_request_page(compared: Compared) -> RequestPage:
