@@ -77,27 +77,34 @@ def in_order(view: SystemView, key: Callable[[int], object]) -> list[int]:
     return sorted(range(len(view.request)), key=lambda row: (key(row), row))  # type: ignore[arg-type, return-value]
 
 
-def assigned(view: SystemView, order: list[int]) -> Pairs:
-    """Each in turn where its piece ends first, of the units that are free."""
-    pairs, free = [], free_units(view)
+def assigned(view: SystemView, order: list[int], bandwidth: float = np.inf) -> Pairs:
+    """Each in turn where its piece ends first, of the units that are free, while less than this is wanted."""
+    pairs, free, wanted = [], free_units(view), float(sum(view.drawn))
     for row in order:
         able = [u for u in free if np.isfinite(seconds(view, row, u))]
-        if able:
+        if able and wanted < bandwidth:
             unit = min(able, key=lambda u: (seconds(view, row, u), u))
             pairs.append((row, unit))
             free.remove(unit)
+            wanted += _want(view, row, unit)
     return pairs
 
 
-def assigned_waiting(view: SystemView, order: list[int]) -> Pairs:
+def assigned_waiting(view: SystemView, order: list[int], bandwidth: float = np.inf) -> Pairs:
     """Each in turn where its piece ends first, of all units, which are promised to it from then on."""
-    pairs, free = [], free_units(view)
+    pairs, free, wanted = [], free_units(view), float(sum(view.drawn))
     at = {u: max(view.now, float(view.free_at[u])) for u in range(len(view.running))}
     for row in order:
         ends = {u: at[u] + seconds(view, row, u) for u in at}
         unit = min(ends, key=lambda u: (ends[u], u))
         if np.isfinite(ends[unit]):
-            if unit in free and at[unit] == view.now:
+            if unit in free and at[unit] == view.now and wanted < bandwidth:
                 pairs.append((row, unit))
+                wanted += _want(view, row, unit)
             at[unit] = ends[unit]
     return pairs
+
+
+def _want(view: SystemView, row: int, unit: int) -> float:
+    """Bytes a second of a piece alone on a unit."""
+    return float(view.costs.dram_bytes[view.piece[row], view.system.kind[unit]]) / seconds(view, row, unit)

@@ -51,6 +51,7 @@ def compiled_names() -> list[str]:
 NAMES = [
     *compiled_names(),
     "edf:late-last",
+    "edf:spare",
     "llf:wait+late-last",
     "herald:late-last",
     "dream:late-last",
@@ -82,6 +83,9 @@ def test_ordering_as_a_plain_one(name: str, view: SystemView) -> None:
         (":wait", assigned_waiting, key),
         (":wait+late-last", assigned_waiting, key_late_last),
     ):
+        sparing = f"{options}+spare" if options else ":spare"
+        within = plain(view, in_order(view, order), view.system.bandwidth)
+        assert pairs_of(request_policy(name + sparing).decide(view)) == within
         assert pairs_of(request_policy(name + options).decide(view)) == plain(view, in_order(view, order))
 
 
@@ -271,7 +275,7 @@ def test_seeds_matter_to_random_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("edf:latelast", "late-last, wait"),
+        ("edf:latelast", "late-last, spare, wait"),
         ("herald:wait", "herald: there is no option 'wait'"),
         ("random:x", "whole number"),
         ("prima", "prema"),
@@ -318,3 +322,12 @@ def _view(
         tenant_ended=np.zeros(1, np.int64),
         tenant_kept=np.zeros(1, np.int64),
     )
+
+
+@pytest.mark.parametrize(("name", "ends"), [("edf", [2.0, 2.0]), ("edf:spare", [1.0, 2.0])])
+def test_units_stay_free_where_bandwidth_is_spent(name: str, ends: list[float]) -> None:
+    """Two that want all the bandwidth for a second each, to be answered in one second and in two."""
+    requests = request_table([0.0, 0.0], [0, 0], deadline=np.array([1.0, 2.0]))
+    costs = cost_table([[[1.0]]], dram_bytes=np.array([[8.0]]), compute_seconds=np.array([[0.0]]))
+    system = unit_system([0, 0], bandwidth=8.0)
+    assert SimulatedSystem(requests, system, costs, SharingRules()).play(request_policy(name)).end.tolist() == ends

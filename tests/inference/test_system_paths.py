@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from mirage.domain.units import Dispatch, SystemView, UnitSystem
     from mirage.ports import RequestPolicy
 
-NAMES = ["fcfs", "edf", "llf:late-last", "sjf", "edf:late-last", "prema", "llf:wait"]
+NAMES = [
+    "fcfs",
+    "edf",
+    "llf:late-last",
+    "sjf",
+    "edf:late-last",
+    "prema",
+    "llf:wait",
+    "edf:spare",
+    "sjf:late-last+spare",
+]
 
 Case = tuple["RequestTable", "UnitSystem", "CostTable"]
 

@@ -169,6 +169,7 @@ class SimulatedSystem:
             heap=np.zeros((2, count), dtype=np.int32),
             size=np.zeros(2, dtype=np.int64),
             aside=np.zeros(count, dtype=np.int32),
+            bandwidth=float(self.system.bandwidth) if policy.spares_bandwidth else np.inf,
         )
         ready, code, late_last = self._ready(), policy.code, policy.puts_late_last
         fresh = np.zeros(count, dtype=np.int32)

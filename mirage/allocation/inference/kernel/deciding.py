@@ -10,12 +10,12 @@ from mirage.allocation.inference.kernel import deciding_pairs as pairs
 from mirage.allocation.inference.kernel import deciding_triage as triage
 from mirage.allocation.inference.kernel import deciding_units as units
 from mirage.allocation.inference.kernel.compile import compiled
-from mirage.allocation.inference.kernel.look import Draft, Look
+from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
 
 FCFS, EDF, LLF, SJF, PREMA, RANDOM, HERALD, PLANARIA, DREAM, MAGMA, TRIAGE = range(11)
 
 # Places in ``parameters`` that mean the same to all policies; the rest is each one's own.
-LATE_LAST, WAIT, OWN = range(3)
+LATE_LAST, WAIT, SPARE, OWN = range(4)
 PARAMETERS = 8
 
 
@@ -38,9 +38,10 @@ def decide(code: int, parameters: np.ndarray, look: Look, now: float, count: int
     _order(code, parameters, look, now, count, draft)
     if code == HERALD:
         return pairs.herald(look, now, count, draft, parameters[OWN])
+    bandwidth = look.bandwidth if parameters[SPARE] > 0.0 else INFINITY
     if parameters[WAIT] > 0.0:
-        return units.assign_waiting(look, now, count, draft)
-    return units.assign(look, now, count, draft)
+        return units.assign_waiting(look, now, count, draft, bandwidth)
+    return units.assign(look, now, count, draft, bandwidth)
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Which unit: for policies that only say who comes first.
 
 Keys stand in ``draft.key``, the smallest first; requests that ``draft.late`` marks come behind all others. Of
-equal ones the first to arrive is first.
+equal ones the first to arrive is first. Nothing begins while what is on units wants all of ``bandwidth``.
 """
 
 from __future__ import annotations
@@ -11,33 +11,37 @@ from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
 
 
 @compiled
-def assign(look: Look, now: float, count: int, draft: Draft) -> int:
+def assign(look: Look, now: float, count: int, draft: Draft, bandwidth: float) -> int:
     """Each request in turn to the free unit on which its piece ends first, while units are free."""
-    free = _note_free(look, now, draft)
-    if free == 0:
+    free, wanted = _note_free(look, now, draft), _wanted(look)
+    if free == 0 or wanted >= bandwidth:
         return 0
     if free == 1:
         return _assign_one(look, now, count, draft)
     answers, left = 0, heapify(draft, count)
-    while left > 0 and answers < free:
+    while left > 0 and answers < free and wanted < bandwidth:
         left = pop(draft, left)
-        unit = _soonest_free(look, now, draft, look.piece[look.ready[draft.order[left]]])
+        piece = look.piece[look.ready[draft.order[left]]]
+        unit = _soonest_free(look, now, draft, piece)
         if unit >= 0:
             draft.available[unit] = INFINITY
+            wanted += _want(look, piece, unit)
             answers = answer(draft, answers, draft.order[left], unit)
     return answers
 
 
 @compiled
-def assign_waiting(look: Look, now: float, count: int, draft: Draft) -> int:
+def assign_waiting(look: Look, now: float, count: int, draft: Draft, bandwidth: float) -> int:
     """Each request in turn to the unit on which its piece ends first, also if it is busy until then.
 
     List scheduling: what is promised to a unit delays what is promised to it next. Only what begins now is
     answered; the rest is decided anew at the next instant.
     """
-    open_units = note_available(look, now, draft)
+    open_units, wanted = note_available(look, now, draft), _wanted(look)
+    if open_units == 0 or wanted >= bandwidth:
+        return 0
     answers, left = 0, heapify(draft, count)
-    while left > 0 and open_units > 0:
+    while left > 0 and open_units > 0 and wanted < bandwidth:
         left = pop(draft, left)
         row = draft.order[left]
         piece = look.piece[look.ready[row]]
@@ -47,6 +51,7 @@ def assign_waiting(look: Look, now: float, count: int, draft: Draft) -> int:
         if draft.available[unit] <= now:
             answers = answer(draft, answers, row, unit)
             open_units -= 1
+            wanted += _want(look, piece, unit)
         draft.available[unit] = end
     return answers
 
@@ -80,6 +85,21 @@ def answer(draft: Draft, answers: int, row: int, unit: int) -> int:
     draft.ready[answers] = row
     draft.unit[answers] = unit
     return answers + 1
+
+
+@inlined
+def _want(look: Look, piece: int, unit: int) -> float:
+    """Bytes a second that a piece would have on a unit, alone."""
+    return look.dram_bytes[piece, look.kind[unit]] / look.seconds[piece, look.kind[unit]]
+
+
+@inlined
+def _wanted(look: Look) -> float:
+    """Bytes a second that all that is on units would have."""
+    wanted = 0.0
+    for unit in range(look.kind.shape[0]):
+        wanted += look.drawn[unit]
+    return wanted
 
 
 @compiled

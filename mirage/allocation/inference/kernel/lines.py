@@ -27,6 +27,7 @@ class Lines(NamedTuple):
     heap: np.ndarray  # i4 (2, R): TIMELY, LATE
     size: np.ndarray  # i8 (2,)
     aside: np.ndarray  # i4 (R,)
+    bandwidth: float  # nothing begins while so much is wanted
 
 
 @compiled
@@ -62,9 +63,9 @@ def _line_up(fixed: Fixed, world: World, lines: Lines, code: int) -> None:
 
 @compiled
 def _begin_first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> None:
-    """Each in turn goes to the free unit on which its piece ends first, while units are free."""
+    """Each in turn goes to the free unit on which its piece ends first, while units and bandwidth are free."""
     aside = 0
-    while world.sim[0].busy < world.running.shape[0]:
+    while world.sim[0].busy < world.running.shape[0] and _wanted(world) < lines.bandwidth:
         request = _first(fixed, world, lines, late_last)
         if request < 0:
             break
@@ -77,6 +78,14 @@ def _begin_first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> N
     for i in range(aside):
         _push(lines, TIMELY, lines.aside[i])
     sharing.share(fixed, world)
+
+
+@inlined
+def _wanted(world: World) -> float:
+    wanted = 0.0
+    for unit in range(world.running.shape[0]):
+        wanted += world.drawn[unit]
+    return wanted
 
 
 @compiled

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.inference.kernel.deciding import EDF, FCFS, LATE_LAST, LLF, PARAMETERS, SJF, WAIT, decide
+from mirage.allocation.inference.kernel.deciding import (
+    EDF,
+    FCFS,
+    LATE_LAST,
+    LLF,
+    PARAMETERS,
+    SJF,
+    SPARE,
+    WAIT,
+    decide,
+)
 from mirage.allocation.inference.policies.looking import Costs, Memory, look_at, new_draft, read_costs
 from mirage.domain.units import Dispatch
 
@@ -41,6 +51,11 @@ class CompiledPolicy:
     def puts_late_last(self) -> bool:
         """Whether those that can keep their deadline no more come behind all others."""
         return bool(self.parameters[LATE_LAST] > 0.0)
+
+    @property
+    def spares_bandwidth(self) -> bool:
+        """Whether nothing begins while what runs wants all of the bandwidth."""
+        return bool(self.parameters[SPARE] > 0.0)
 
     def begin(self) -> None:
         """See ``ports.RequestPolicy``."""

@@ -10,6 +10,11 @@ Options stand behind a colon, joined by ``+``: ``edf:late-last``, ``llf:wait+lat
 ``wait``
     A request goes to the unit on which its next piece ends first, a busy one as well, and then waits for it.
     Without it, it goes to the free unit on which the piece ends first.
+``spare``
+    Nothing begins while what is on units wants all of the shared bandwidth; units stay free meanwhile. Without it,
+    pieces on all units slow each other down, whoever is urgent, and are late together. (Bandwidth is given equally
+    to those who want much: what is begun can be favoured no more, only what else is begun can be chosen. MoCA,
+    HPCA 2023, throttles those that run instead, which these units cannot.)
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from mirage.allocation.inference.kernel import deciding
 from mirage.allocation.inference.policies.compiled import CompiledPolicy
 from mirage.allocation.inference.registry import UnknownRequestPolicy
 
-_OPTIONS = {"late-last": deciding.LATE_LAST, "wait": deciding.WAIT}
+_OPTIONS = {"late-last": deciding.LATE_LAST, "spare": deciding.SPARE, "wait": deciding.WAIT}
 
 
 def fcfs(options: str = "") -> CompiledPolicy:
@@ -31,7 +36,7 @@ def lft(options: str = "") -> CompiledPolicy:
 
     The same as ``fcfs:wait``: the greedy list scheduler by which heterogeneous schedulers are usually measured.
     """
-    policy = _ordering("lft", deciding.FCFS, options, ("late-last",))
+    policy = _ordering("lft", deciding.FCFS, options, ("late-last", "spare"))
     policy.parameters[deciding.WAIT] = 1.0
     return policy
 
@@ -114,7 +119,7 @@ def dream(options: str = "") -> CompiledPolicy:
 
 
 def _ordering(
-    name: str, code: int, options: str, known: tuple[str, ...] = ("late-last", "wait")
+    name: str, code: int, options: str, known: tuple[str, ...] = ("late-last", "spare", "wait")
 ) -> CompiledPolicy:
     parameters = {}
     for option in options.split("+") if options else ():
