@@ -8,14 +8,12 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.ddl.outcome import Figures
+from mirage.allocation.figuretable import UNKNOWN, Cell, markdown_cell, markdown_table, number, show, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.allocation.ddl.replay import Compared, Pair
-
-_UNKNOWN = "\N{EN DASH}"
-_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Column:
 
     def show(self, value: float) -> str:
         """A number of the table."""
-        return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else _UNKNOWN
+        return show(value, self.scale, self.digits)
 
 
 COLUMNS = (
@@ -65,16 +63,6 @@ COLUMNS = (
     Column("worst", "worst_fairness", "the task treated worst by that measure", digits=1),
     Column("preempted", "preemptions", "how often tasks were stopped for others", less_is_better=False),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One figure of one pair, over the seeds."""
-
-    mean: str
-    spread: str
-    """Standard deviation over the seeds; empty for one seed."""
-    best: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +98,12 @@ def markdown(compared: Compared) -> str:
         (
             line.pair.ordering,
             line.pair.placer,
-            *(_joined(cell) for cell in line.cells),
-            change_of(line) or _UNKNOWN,
+            *(markdown_cell(cell) for cell in line.cells),
+            change_of(line) or UNKNOWN,
         )
         for line in lines(compared)
     ]
-    ruler = ("---", "---", *("---:" for _ in headings[2:]))
-    table = "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
-    return f"{describe(compared)}\n\n{table}\n"
+    return f"{describe(compared)}\n\n{markdown_table(headings, rows, words=2)}\n"
 
 
 def document(compared: Compared) -> dict[str, Any]:
@@ -163,10 +149,10 @@ def _pair_document(compared: Compared, pair: Pair) -> dict[str, Any]:
     return {
         "ordering": pair.ordering,
         "placer": pair.placer,
-        "mean": {name: _number(_mean(figures, name)) for name in names},
-        "deviation": {name: _number(_deviation(figures, name)) for name in names},
+        "mean": {name: number(_mean(figures, name)) for name in names},
+        "deviation": {name: number(_deviation(figures, name)) for name in names},
         "runs": [
-            {"seed": run.seed} | {name: _number(getattr(run.figures, name)) for name in names}
+            {"seed": run.seed} | {name: number(getattr(run.figures, name)) for name in names}
             for run in compared.runs
             if run.pair == pair
         ],
@@ -176,8 +162,8 @@ def _pair_document(compared: Compared, pair: Pair) -> dict[str, Any]:
 def _cell(column: Column, compared: Compared, pair: Pair, best: float) -> Cell:
     figures = compared.of(pair)
     mean, deviation = _mean(figures, column.figure), _deviation(figures, column.figure)
-    spread = column.show(deviation) if math.isfinite(deviation) else ""
-    return Cell(column.show(mean), spread, best=math.isfinite(best) and column.show(mean) == column.show(best))
+    shown = column.show(deviation) if math.isfinite(deviation) else ""
+    return Cell(column.show(mean), shown, best=math.isfinite(best) and column.show(mean) == column.show(best))
 
 
 def _best(column: Column, compared: Compared) -> float:
@@ -190,7 +176,7 @@ def _best(column: Column, compared: Compared) -> float:
 
 def change_of(line: Line) -> str:
     """How a pair's mean JCT compares with the first's, and with what spread; empty for the first."""
-    return f"{line.change} {_PLUS_MINUS} {line.change_spread}" if line.change_spread else line.change
+    return spread(line.change, line.change_spread)
 
 
 def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
@@ -199,13 +185,8 @@ def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
     ratios = [
         100 * (mine.mean_jct / base.mean_jct - 1) for mine, base in zip(compared.of(pair), first, strict=True)
     ]
-    spread = f"{stdev(ratios):.1f} %" if len(ratios) > 1 else ""
-    return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), spread
-
-
-def _joined(cell: Cell) -> str:
-    text = f"{cell.mean} {_PLUS_MINUS} {cell.spread}" if cell.spread else cell.mean
-    return f"**{text}**" if cell.best else text
+    deviation = f"{stdev(ratios):.1f} %" if len(ratios) > 1 else ""
+    return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), deviation
 
 
 def _mean(figures: Sequence[Figures], name: str) -> float:
@@ -214,7 +195,3 @@ def _mean(figures: Sequence[Figures], name: str) -> float:
 
 def _deviation(figures: Sequence[Figures], name: str) -> float:
     return stdev(float(getattr(one, name)) for one in figures) if len(figures) > 1 else math.nan
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -8,12 +8,12 @@ when a certain part has been asked for.
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.apart import run_apart
 from mirage.allocation.ddl.speeds import even_speeds
 from mirage.domain.errors import ConfigError
 from mirage.domain.pool import Pool, PoolView
@@ -56,10 +56,7 @@ def pack_all(
 ) -> tuple[Packed, ...]:
     """Every placer on every seed's tasks, in this order. Raises ``ConfigError`` for tasks that ask for nothing."""
     runs = [(tasks, pool, name, seed, fill) for name in placers for seed in seeds]
-    if workers == 1 or len(runs) == 1:
-        return tuple(pack(*run) for run in runs)
-    with ProcessPoolExecutor(max_workers=min(workers, len(runs))) as processes:
-        return tuple(processes.map(pack, *zip(*runs, strict=True)))
+    return tuple(run_apart(pack, runs, workers))
 
 
 def pack(tasks: TaskTable, pool: Pool, placer: str, seed: int, fill: int) -> Packed:

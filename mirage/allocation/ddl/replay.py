@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
+from mirage.allocation.apart import run_apart
 from mirage.allocation.ddl import registry
 from mirage.allocation.ddl.dispatch import Rules
 from mirage.allocation.ddl.formats.readers import read_source
@@ -15,7 +14,7 @@ from mirage.allocation.ddl.simulation import SimulatedPool
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mirage.allocation.ddl.formats.readers import TaskSource
     from mirage.allocation.ddl.formats.result import TaskTrace
@@ -93,8 +92,8 @@ def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = l
     check(replay)
     trace, _ = _read(replay.source, replay.seeds[0])
     runs, shown = [], []
-    places = [(pair, seed) for pair in replay.pairs for seed in replay.seeds]
-    for (pair, seed), (figures, outcome) in zip(places, _played(replay, places, workers), strict=True):
+    places = [(replay, pair, seed) for pair in replay.pairs for seed in replay.seeds]
+    for (_, pair, seed), (figures, outcome) in zip(places, run_apart(_play, places, workers), strict=True):
         runs.append(Run(pair, seed, figures))
         shown += [outcome] if outcome is not None else []
         played(len(places))
@@ -109,18 +108,6 @@ def check(replay: TaskReplay) -> None:
     if len(replay.seeds) > 1 and not replay.source.drawn:
         kind = replay.source.format
         raise ConfigError("seeds", f"a recorded trace ({kind}) is the same for every seed: give one")
-
-
-def _played(
-    replay: TaskReplay, places: list[tuple[Pair, int]], workers: int
-) -> Iterator[tuple[Figures, Outcome | None]]:
-    if min(workers, len(places)) <= 1:
-        yield from (_play(replay, pair, seed) for pair, seed in places)
-        return
-    pairs, seeds = zip(*places, strict=True)
-    # Started afresh: forking a process that has threads (a progress bar) is not safe.
-    with ProcessPoolExecutor(min(workers, len(places)), get_context("spawn")) as pool:
-        yield from pool.map(_play, [replay] * len(places), pairs, seeds)
 
 
 def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome | None]:

@@ -1,0 +1,50 @@
+"""Tables of figures over several seeds: their cells, in Markdown and in documents."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+UNKNOWN = "\N{EN DASH}"
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one of those that are compared, over the seeds."""
+
+    mean: str
+    spread: str
+    """Standard deviation over the seeds; empty for one seed."""
+    best: bool
+
+
+def show(value: float, scale: float, digits: int) -> str:
+    """A number of a table."""
+    return f"{value * scale:,.{digits}f}" if math.isfinite(value) else UNKNOWN
+
+
+def spread(value: str, deviation: str) -> str:
+    """A number with its deviation, where it has one."""
+    return f"{value} {PLUS_MINUS} {deviation}" if deviation else value
+
+
+def markdown_cell(cell: Cell) -> str:
+    """The best is bold."""
+    text = spread(cell.mean, cell.spread)
+    return f"**{text}**" if cell.best else text
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> str:
+    """``words``: how many of the first columns are no numbers."""
+    ruler = ("---",) * words + ("---:",) * (len(headings) - words)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
+
+
+def number(value: float) -> float | None:
+    """As documents have it: null where there is none."""
+    return value if math.isfinite(value) else None
