@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mirage.allocation.inference.bound import most_kept
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.rules import Costly
 from mirage.allocation.inference.simulation import SimulatedSystem
@@ -34,6 +36,8 @@ class RequestReplay:
     seeds: tuple[int, ...] = (0,)
     logged: bool = False
     """Whether the first seed's outcomes tell who was on which unit when."""
+    bounded: bool = False
+    """Whether to find what no policy can exceed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,16 @@ class Compared:
     """By scenario, policy and seed."""
     shown: tuple[Outcome, ...]
     """By scenario and policy, of the first seed."""
+    bounds: tuple[tuple[float, ...], ...] = ()
+    """By scenario and seed: the satisfaction that no policy can exceed; nothing where it was not asked for."""
 
     def of(self, scenario: str, policy: str) -> tuple[Run, ...]:
         """A policy's runs on a scenario, by seed."""
         return tuple(run for run in self.runs if (run.scenario, run.policy) == (scenario, policy))
+
+    def bounds_of(self, scenario: str) -> tuple[float, ...]:
+        """By seed: the satisfaction that no policy can exceed; empty where it was not asked for."""
+        return self.bounds[self.replay.scenarios.index(scenario)] if self.bounds else ()
 
     def stage(self, scenario: str) -> Stage:
         """What a scenario was played on."""
@@ -70,21 +80,31 @@ class Compared:
 def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] = lambda total: None) -> Compared:
     """Play every policy on every scenario with every seed; ``played`` is called after each run with their number.
 
-    Raises what reading and playing raise (``MirageError``), ``ConfigError`` for what is not there or there twice.
+    A bound counts as a run. Raises what reading, playing and bounding raise (``MirageError``), ``ConfigError`` for
+    what is not there or there twice.
     """
     check(replay)
-    runs, shown = [], []
+    sets = [(scenario, seed) for scenario in replay.scenarios for seed in replay.seeds]
     places = [
         (scenario, policy, seed)
         for scenario in replay.scenarios
         for policy in replay.policies
         for seed in replay.seeds
     ]
-    for run, outcome in _played(replay, places, workers):
-        runs.append(run)
-        shown += [outcome] if outcome is not None else []
-        played(len(places))
-    return Compared(replay, tuple(runs), tuple(shown))
+    total = len(places) + len(sets) * replay.bounded
+    runs, shown, bounds = [], [], []
+    with _processes(min(workers, total)) as spread:
+        limits = spread(_bound, *zip(*sets, strict=True)) if replay.bounded else iter(())
+        for run, outcome in spread(_play, [replay] * len(places), *zip(*places, strict=True)):
+            runs.append(run)
+            shown += [outcome] if outcome is not None else []
+            played(total)
+        for limit in limits:
+            bounds.append(limit)
+            played(total)
+    count = len(replay.seeds)
+    by_scenario = tuple(tuple(bounds[row : row + count]) for row in range(0, len(bounds), count))
+    return Compared(replay, tuple(runs), tuple(shown), by_scenario)
 
 
 def check(replay: RequestReplay) -> None:
@@ -102,15 +122,22 @@ def check(replay: RequestReplay) -> None:
             )
 
 
-def _played(
-    replay: RequestReplay, places: list[tuple[str, str, int]], workers: int
-) -> Iterator[tuple[Run, Outcome | None]]:
-    if min(workers, len(places)) <= 1:
-        yield from (_play(replay, *place) for place in places)
+@contextmanager
+def _processes(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A ``map`` whose calls are spread over so many processes, in order."""
+    if workers <= 1:
+        yield map
         return
     # Started afresh: forking a process that has threads (a progress bar) is not safe.
-    with ProcessPoolExecutor(min(workers, len(places)), get_context("spawn")) as pool:
-        yield from pool.map(_play, [replay] * len(places), *zip(*places, strict=True))
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield pool.map
+
+
+def _bound(scenario: str, seed: int) -> float:
+    """The share of a seed's requests that can be answered in time at the most."""
+    stage = _stage(scenario)
+    requests = stage.requests(seed)
+    return most_kept(requests, stage.system, stage.costs) / max(len(requests), 1)
 
 
 def _play(replay: RequestReplay, scenario: str, policy: str, seed: int) -> tuple[Run, Outcome | None]:

@@ -1,0 +1,211 @@
+"""How many deadlines can be kept at all: a bound that no policy exceeds, not even one that knows what will come.
+
+Time is cut into slots. For each request y says how much of it is answered in time, from 0 to 1; x[k, s] are the
+seconds that units of kind k spend on it in slot s, w[s] the bytes that it moves there. A linear programme:
+
+    the most sum y such that
+    of each request   sum_k x[k, s] <= y x (seconds of slot s between its arrival and its deadline)
+                      sum_k price[k] sum_s x[k, s] + price' sum_s w[s] >= y x work(price), for some prices
+    of all together   sum x[k, s] <= (units of kind k) x (seconds of slot s)
+                      sum w[s] <= bandwidth x (seconds of slot s)
+
+Whatever a policy does, these lines hold for what it did: y is 1 for those that it answered in time, x and w the
+seconds and bytes that it spent on them, and all is 0 for the others. For a request is on one unit at a time, a
+unit works on one request at a time, and by either rule of sharing no more is given than the bandwidth. A piece
+takes its unit for at least its seconds alone, and moves its bytes: so, a second on kind k at price[k] and a byte
+at price', a request costs at least ``work``, the sum over its pieces of what each costs where that is cheapest. As
+a policy keeps a whole number of requests, it keeps no more than the solution rounded down.
+
+What is left out makes the bound larger than it need be, and never too small: the order of a request's pieces,
+that they are not interrupted, that y is 0 or 1, all prices but a few, what happens within a slot, that deciding
+takes time, and that the requests of one block, for which a programme is solved, are in the way of another's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.errors import MirageError
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_array
+
+    from mirage.domain.request import CostTable, Float64, Int32, RequestTable
+    from mirage.domain.units import UnitSystem
+
+Int64 = NDArray[np.int64]
+
+_FEWEST, _MOST = 300, 600
+"""Requests of a block: the time of a solution grows faster than their number."""
+_TILTS = (0.25, 0.6, 1.6, 4.0)
+"""Of the price of one kind, from where all kinds are as dear for the model."""
+_BYTES = (0.0, 0.5, 2.0)
+"""Prices of a model's bytes, beside those of its seconds."""
+_LONGEST = 500
+"""Slots. Who is allowed more time is taken to be kept, at no cost to others."""
+_TOLERANCE = 1e-4
+"""Requests of a block by which a solution may be wrong: far more than the solver allows itself."""
+
+
+class Unbounded(MirageError):
+    """The solver has found no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What requests take of each means (J): a second of units of each kind, and one of all the bandwidth."""
+
+    limits: Float64
+    """[J] How many there are of each in a second: units, and 1."""
+    kinds: int
+    """So many of the means are units."""
+    price: Float64
+    """[M, N, J] By model and way to price."""
+    work: Float64
+    """[M, N] What a request costs at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The slots (P) in which requests (R) of a block can be worked on; a request's stand together."""
+
+    model: Int32
+    """[R]"""
+    request: Int64
+    """[P] Row."""
+    slot: Int64
+    """[P] From 0."""
+    seconds: Float64
+    """[P] Of the slot, between arrival and deadline."""
+    length: float
+    """Seconds of a whole slot."""
+
+
+def most_kept(requests: RequestTable, system: UnitSystem, costs: CostTable, slot: float | None = None) -> int:
+    """The most requests that are answered before their deadlines, whoever decides.
+
+    ``slot``: seconds; shorter ones bound more tightly and take longer. None: half of what the median request is
+    allowed. Raises ``Unbounded``.
+    """
+    allowed = requests.deadline - requests.arrival
+    bounded = np.isfinite(allowed)
+    if not bounded.any():
+        return len(requests)
+    length = slot or float(np.median(allowed[bounded])) / 2
+    urgent = np.flatnonzero(allowed <= _LONGEST * length)
+    means = _means(system, costs)
+    most = sum(_most_of(_windows(requests, rows, length), means) for rows in _blocks(requests, urgent))
+    return most + len(requests) - len(urgent)
+
+
+def _blocks(requests: RequestTable, urgent: Int64) -> list[Int64]:
+    """Parted between arrivals where as few as can be of those before can still be worked on."""
+    arrival, deadline = requests.arrival[urgent], requests.deadline[urgent]
+    open_at = np.arange(len(urgent)) - np.searchsorted(np.sort(deadline), arrival)
+    borders = [0] if len(urgent) else []
+    while borders and len(urgent) - borders[-1] > _MOST:
+        first = borders[-1] + _FEWEST
+        borders.append(first + int(np.argmin(open_at[first : borders[-1] + _MOST])))
+    return [urgent[begin:end] for begin, end in pairwise((*borders, len(urgent)))]
+
+
+def _windows(requests: RequestTable, rows: Int64, length: float) -> _Windows:
+    arrival, deadline = requests.arrival[rows], requests.deadline[rows]
+    origin = arrival[0]
+    first = np.floor((arrival - origin) / length).astype(np.int64)
+    counts = np.floor((deadline - origin) / length).astype(np.int64) + 1 - first
+    request = np.repeat(np.arange(len(rows)), counts)
+    slot = np.arange(len(request)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    begin, end = origin + slot * length, origin + (slot + 1) * length
+    seconds = np.minimum(end, deadline[request]) - np.maximum(begin, arrival[request])
+    some = seconds > 0
+    return _Windows(requests.model[rows], request[some], slot[some], seconds[some], length)
+
+
+def _means(system: UnitSystem, costs: CostTable) -> _Means:
+    """Any prices are valid. By these a model costs about 1, wholly on any kind or by its bytes alone."""
+    kinds, counts = np.unique(system.kind, return_counts=True)
+    shared = bool(np.isfinite(system.bandwidth))
+    seconds, moved = costs.seconds[:, kinds], costs.dram_bytes[:, kinds] / system.bandwidth
+    tilts, parts = _ways(len(kinds), shared)
+    priced = [
+        _price(seconds[begin:end], moved[begin:end], tilts, parts) for begin, end in pairwise(costs.first.tolist())
+    ]
+    means = len(kinds) + shared
+    price, work = np.array([price[:, :means] for price, _ in priced]), np.array([work for _, work in priced])
+    return _Means(np.append(counts, 1.0)[:means], len(kinds), price, work)
+
+
+def _ways(kinds: int, shared: bool) -> tuple[Float64, Float64]:
+    """[N, K] What a model costs wholly on each kind; [N] by its bytes."""
+    tilts = np.ones((1 + len(_TILTS) * (kinds - 1), kinds))
+    for row in range(1, len(tilts)):
+        tilts[row, (row - 1) // len(_TILTS)] = _TILTS[(row - 1) % len(_TILTS)]
+    if not shared:
+        return tilts, np.zeros(len(tilts))
+    both = np.repeat(tilts, len(_BYTES), axis=0), np.tile(_BYTES, len(tilts))
+    return np.vstack([both[0], np.zeros(kinds)]), np.append(both[1], 1.0)
+
+
+def _price(seconds: Float64, moved: Float64, tilts: Float64, parts: Float64) -> tuple[Float64, Float64]:
+    """[N, K + 1] and [N] of one model. A kind that can run none of its pieces is worth nothing to it."""
+    able = ~np.isnan(seconds)
+    whole = np.where(able, seconds, 0.0).sum(axis=0)
+    least = np.where(able, moved, np.inf).min(axis=1)
+    bytes_whole = float(least[np.isfinite(least)].sum())
+    second = tilts / np.where(whole > 0, whole, np.inf)
+    byte = parts / (bytes_whole or np.inf)
+    costs = second[:, None, :] * seconds + byte[:, None, None] * moved
+    work = np.where(able, costs, np.inf).min(axis=2)
+    return np.column_stack((second, byte)), np.where(np.isfinite(work), work, 0.0).sum(axis=1)
+
+
+def _most_of(windows: _Windows, means: _Means) -> int:
+    """Of the requests of one block."""
+    from scipy.optimize import linprog
+
+    rows, bounds = _programme(windows, means)
+    requests, variables = len(windows.model), rows.shape[1]
+    gain, most = np.zeros(variables), np.full(variables, np.inf)
+    gain[:requests], most[:requests] = -1.0, 1.0
+    limits = np.column_stack((np.zeros(variables), most))
+    found = linprog(gain, A_ub=rows, b_ub=bounds, bounds=limits, method="highs")
+    if found.status != 0:
+        raise Unbounded(f"no bound on {requests} requests: {found.message}")
+    return min(int(np.floor(-found.fun + _TOLERANCE)), requests)
+
+
+def _programme(windows: _Windows, means: _Means) -> tuple[coo_array, Float64]:
+    """Its lines: rows @ variables <= bounds.
+
+    Variables: y [R]; what is taken of each of the means [J, P], and its sum by request [J, R], in slots.
+    """
+    from scipy.sparse import block_array, coo_array, diags_array, eye_array, hstack, kron
+
+    requests, places, at = len(windows.model), len(windows.slot), np.arange(len(windows.slot))
+    count, ways, ones = len(means.limits), means.work.shape[1], np.ones(places)
+    of_request = coo_array((ones, (windows.request, at)), (requests, places))
+    of_slot = coo_array((ones, (windows.slot, at)), (int(windows.slot.max()) + 1, places))
+    open_for = coo_array((windows.seconds / windows.length, (at, windows.request)), (places, requests))
+    on_units = np.append(np.ones(means.kinds), np.zeros(count - means.kinds))[None]
+    each = eye_array(count)
+    work = [diags_array(means.work[windows.model, way]) for way in range(ways)]
+    price = [
+        [diags_array(column * windows.length) for column in means.price[windows.model, way].T]
+        for way in range(ways)
+    ]
+    rows = block_array(
+        [
+            [-open_for, kron(coo_array(on_units), eye_array(places)), None],
+            [None, kron(each, of_slot), None],
+            [None, -kron(each, of_request), eye_array(count * requests)],
+            *([work[way], None, -hstack(price[way])] for way in range(ways)),
+        ]
+    )
+    slots = np.repeat(means.limits, of_slot.shape[0])
+    return rows, np.concatenate([np.zeros(places), slots, np.zeros((count + ways) * requests)])
