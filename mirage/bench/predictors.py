@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirage.artifact import MANIFEST
 from mirage.backends.simulated import SimulatedCluster
 from mirage.bench.lookahead import crowded
 from mirage.bench.section import Section
@@ -18,7 +19,6 @@ from mirage.control.observing import Observer
 from mirage.domain.decision import Wants
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.domain.job import Job, JobId, JobRequest, JobState
-from mirage.predictors.artifacts.manifest import MANIFEST
 from mirage.predictors.artifacts.predictor import ArtifactPredictor, load_artifact
 from mirage.predictors.quantile import QuantileOfClass
 from mirage.simulator.configuration.clusterfile import load_cluster
