@@ -54,7 +54,7 @@ def front_command(
         )
     allow_connections()
     listening = Listening(host, port, certificate, certificate_key)
-    server = make_server(Front(StateFolder(folder), patience, largest_body_mb << 20).app(), listening)
+    server = make_server(Front(StateFolder(folder), patience, largest_body_mb << 20), listening)
     bound = listening.bind()
     typer.echo(f"listens on {listening.url(bound)}", err=True)
 

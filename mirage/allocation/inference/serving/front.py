@@ -11,9 +11,8 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.requests import Request
+from starlette.responses import Response
 
 from mirage.allocation.inference.serving.bodies import ClientDisconnect, read_body, unless_gone
 from mirage.allocation.inference.serving.doors import ELSEWHERE
@@ -22,14 +21,13 @@ from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from mirage.allocation.inference.serving.addressbook import StateFolder
     from mirage.allocation.inference.serving.upstream import Inquiry, Reply
 
 _LOOK = 0.25
 _PAUSE = 0.1
-_METHODS = ["GET", "POST", "PUT", "DELETE"]
 _GONE = 499
 
 
@@ -42,9 +40,10 @@ class Front:
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
 
-    def app(self) -> Starlette:
-        """Everything is passed on."""
-        return Starlette(routes=[Route("/{path:path}", self._pass_on, methods=_METHODS)])
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: everything is passed on."""
+        response = await self._pass_on(Request(scope, receive))
+        await response(scope, receive, send)
 
     async def _pass_on(self, request: Request) -> Response:
         try:
@@ -52,7 +51,7 @@ class Front:
             asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
             return pass_back(await unless_gone(request, asking), lambda: None)
         except Refusal as refusal:
-            return JSONResponse({"error": str(refusal)}, refusal.status, headers=refusal.headers)
+            return Response(refusal.body, refusal.status, headers=refusal.headers, media_type="application/json")
         except ClientDisconnect:
             return Response(status_code=_GONE)
 

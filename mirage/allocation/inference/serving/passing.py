@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.responses import Response
+
 from mirage.allocation.inference.serving.bodies import Streamed
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry
 
@@ -11,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
-    from starlette.responses import Response
 
     from mirage.allocation.inference.serving.upstream import Reply
+
+
+_LENGTH = b"content-length"
 
 
 class BrokenOff(ConnectionError):
@@ -22,7 +26,8 @@ class BrokenOff(ConnectionError):
 
 def inquiry_of(request: Request, body: bytes) -> Inquiry:
     """The same request to somebody else."""
-    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    target = (path + b"?" + query if query else path).decode("latin-1")
     return Inquiry(request.method, target, list(request.headers.raw), body)
 
 
@@ -33,9 +38,21 @@ def pass_back(reply: Reply, close: Callable[[], None]) -> Response:
         reply.close()
         close()
 
+    if reply.whole is not None:
+        whole = Response(reply.whole, reply.status)
+        whole.raw_headers = _with_length(reply.headers, len(reply.whole))
+        through()
+        return whole
     answer = Streamed(_content(reply), reply.status, {}, through)
     answer.raw_headers = reply.headers
     return answer
+
+
+def _with_length(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
+    """An answer in chunks that has come whole goes on as one of its length."""
+    if any(name.lower() == _LENGTH for name, _ in headers):
+        return headers
+    return [*headers, (_LENGTH, str(length).encode())]
 
 
 async def _content(reply: Reply) -> AsyncIterator[bytes]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import h11
+import httptools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _CONNECT = 5.0
 _MOST_KEPT = 64
 _CHUNK = 1 << 16
-_HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer"}
+_HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
 """Headers that are for one connection alone."""
 _ANEW = _HOP | {b"host", b"content-length"}
 
@@ -48,6 +49,8 @@ class Reply:
     headers: list[tuple[bytes, bytes]]
     content: AsyncIterator[bytes]
     close: Callable[[], None]
+    whole: bytes | None = None
+    """The body, where all of it has come with the head; ``content`` need not be asked then."""
 
 
 class Upstream:
@@ -90,12 +93,14 @@ class Upstream:
 
     async def _ask(self, connection: _Connection, inquiry: Inquiry) -> Reply:
         try:
-            head = await connection.ask(inquiry)
+            answer = await connection.ask(inquiry)
         except BaseException:
             connection.close()
             raise
-        headers = [(name, value) for name, value in head.headers.raw_items() if name.lower() not in _HOP]
-        return Reply(head.status_code, headers, connection.content(), lambda: self._put_back(connection))
+        headers = [(name, value) for name, value in answer.headers if name.lower() not in _HOP]
+        whole = b"".join(answer.parts) if answer.complete else None
+        close = lambda: self._put_back(connection)  # noqa: E731 - of this connection
+        return Reply(answer.status, headers, connection.content(), close, whole)
 
     def _put_back(self, connection: _Connection) -> None:
         if connection.reusable() and len(self._kept) < _MOST_KEPT:
@@ -104,65 +109,112 @@ class Upstream:
             connection.close()
 
 
+class _Answer:
+    """What has come of one answer; httptools calls."""
+
+    def __init__(self, method: str) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.parts: deque[bytes] = deque()
+        self.begun = self.complete = False
+        self.keeps_connection = False
+        """Whether another request may follow."""
+        self._bodiless = method == "HEAD"
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Raises ``CutOff`` for what is no answer."""
+        if self.complete:
+            raise CutOff("more came than an answer")
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise CutOff(f"that is no answer: {error}") from error
+
+    def end(self) -> None:
+        """The connection has ended, as some answers do. Raises ``CutOff`` where that is too early."""
+        framed = any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+        if not self.begun or framed:
+            raise CutOff("the connection was closed")
+        self.complete = True
+
+    def on_message_begin(self) -> None:
+        """Of this answer, or of one that says that it is to come."""
+        self.headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One more."""
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head has come."""
+        self.status = self._parser.get_status_code()
+        self.begun = self.status >= 200
+        self.complete = self.begun and self._bodiless
+
+    def on_body(self, body: bytes) -> None:
+        """Part of it."""
+        self.parts.append(body)
+
+    def on_message_complete(self) -> None:
+        """All has come."""
+        self.complete = self.begun
+        self.keeps_connection = self.complete and not self._bodiless and bool(self._parser.should_keep_alive())
+
+
 class _Connection:
-    """HTTP/1.1 by h11, one request after the other."""
+    """HTTP/1.1, one request after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: bytes) -> None:
         self._reader, self._writer, self._host = reader, writer, host
-        self._http = h11.Connection(h11.CLIENT)
+        self._answer = _Answer("")
 
-    async def ask(self, inquiry: Inquiry) -> h11.Response:
-        """The head of the answer. Raises ``Unreachable``."""
-        kept = [(name, value) for name, value in inquiry.headers if name.lower() not in _ANEW]
-        headers = [(b"host", self._host), *kept, (b"content-length", str(len(inquiry.body)).encode())]
-        request = h11.Request(method=inquiry.method, target=inquiry.target, headers=headers)
+    async def ask(self, inquiry: Inquiry) -> _Answer:
+        """The answer, once its head has come. Raises ``Unreachable``."""
+        self._answer = _Answer(inquiry.method)
         try:
-            self._writer.write(b"".join(self._encoded(request, inquiry.body)))
+            self._writer.write(_encoded(inquiry, self._host))
             await self._writer.drain()
-            while True:
-                event = await self._event()
-                if isinstance(event, h11.Response):
-                    return event
-        except (OSError, CutOff, h11.RemoteProtocolError) as error:
+            while not self._answer.begun:
+                await self._read()
+        except (OSError, CutOff) as error:
             raise Unreachable(f"{self._host.decode()}: {error}") from error
+        return self._answer
 
     async def content(self) -> AsyncIterator[bytes]:
         """Raises ``CutOff``."""
+        answer = self._answer
         while True:
-            try:
-                event = await self._event()
-            except (OSError, h11.RemoteProtocolError) as error:
-                raise CutOff(str(error)) from error
-            if isinstance(event, h11.Data):
-                yield bytes(event.data)
-            elif isinstance(event, h11.EndOfMessage):
+            while answer.parts:
+                yield answer.parts.popleft()
+            if answer.complete:
                 return
+            try:
+                await self._read()
+            except OSError as error:
+                raise CutOff(str(error)) from error
 
     def reusable(self) -> bool:
-        """Whether the answer is through and the server keeps the connection; it is ready for the next then."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            return False
-        self._http.start_next_cycle()
-        return not self._reader.at_eof()
+        """Whether the answer is through and the server keeps the connection."""
+        return self._answer.keeps_connection and not self._reader.at_eof()
 
     def close(self) -> None:
         """At once."""
         self._writer.transport.abort()
 
-    def _encoded(self, request: h11.Request, body: bytes) -> list[bytes]:
-        events = [request, *([h11.Data(data=body)] if body else []), h11.EndOfMessage()]
-        return [self._http.send(event) or b"" for event in events]
+    async def _read(self) -> None:
+        data = await self._reader.read(_CHUNK)
+        if data:
+            self._answer.feed(data)
+        else:
+            self._answer.end()
 
-    async def _event(self) -> h11.Event:
-        while True:
-            event = self._http.next_event()
-            if event is h11.NEED_DATA:
-                data = await self._reader.read(_CHUNK)
-                if not data:
-                    raise CutOff("the connection was closed")
-                self._http.receive_data(data)
-            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-                raise CutOff("the connection was closed")
-            else:
-                assert not isinstance(event, type)
-                return event
+
+def _encoded(inquiry: Inquiry, host: bytes) -> bytes:
+    """Raises ``ValueError`` for what would be read as something else."""
+    lines = [f"{inquiry.method} {inquiry.target} HTTP/1.1".encode("latin-1"), b"Host: " + host]
+    lines += [name + b": " + value for name, value in inquiry.headers if name.lower() not in _ANEW]
+    lines.append(b"Content-Length: %d" % len(inquiry.body))
+    if lines[0].count(b" ") != 2 or any(b"\r" in line or b"\n" in line for line in lines):
+        raise ValueError(f"{inquiry.target!r} cannot be asked for")
+    return b"\r\n".join((*lines, b"", inquiry.body))
