@@ -29,7 +29,7 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trai
 Seed = Annotated[
     int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning, before 40 of refining.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning, before 8 of refining.")]
 Period = Annotated[float, typer.Option(min=0.01, help="T_s: milliseconds between two decisions of the agent.")]
 State = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and go on from it.")
@@ -42,8 +42,8 @@ def train_requests_command(
     out: Out,
     agent: Which = Agent.RELMAS,
     seed: Seed = 0,
-    rounds: Rounds = 80,
-    period_ms: Period = 10.0,
+    rounds: Rounds = 30,
+    period_ms: Period = 20.0,
     state: State = None,
 ) -> None:
     """Train an agent for requests. Needs torch; what comes out does not.
@@ -77,6 +77,12 @@ def _train(course: Course, state: Path | None) -> Training:
         training.resume(state)
     else:
         typer.echo(f"matcher: {training.set_matcher()}", err=True)
+    for name in training.find_constants():
+        typer.echo(f"constants for {name}: found", err=True)
+        if state is not None:
+            training.save(state)
+    if not training.imitated:
+        typer.echo(f"constants imitated: a mean square of {training.imitate():.4f} is missed", err=True)
     for report in training.rounds():
         if report.validation is not None:
             typer.echo(

@@ -41,7 +41,7 @@ def random_look(
         tenant_kept=np.array([3, 1]),
         seconds=seconds,
         compute_seconds=seconds / 2,
-        joules=seconds * np.array([3.0, 1.0])[:kinds],
+        joules=seconds * np.array([3.0, 1.0, 2.0])[:kinds],
         dram_bytes=seconds * 0.7,
         remaining=tails(seconds, pieces),
         first=first,

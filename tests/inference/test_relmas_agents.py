@@ -14,11 +14,12 @@ pytest.importorskip("onnx", reason="agents are exported by onnx")
 from relmas_looks import random_look  # noqa: E402
 
 from mirage.allocation.graph import Graph  # noqa: E402
+from mirage.allocation.inference.kernel.scored import KINDS  # noqa: E402
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
 from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent, write_agent  # noqa: E402
 from mirage.allocation.inference.relmas.policies import LearnedPolicy, act  # noqa: E402
-from mirage.allocation.inference.relmas.sight import sight_of  # noqa: E402
+from mirage.allocation.inference.relmas.sight import Eye, Sight  # noqa: E402
 from mirage.allocation.inference.relmas.timing import CORE_WATTS, seconds_of  # noqa: E402
 from mirage.allocation.inference.rules import Costly  # noqa: E402
 from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
@@ -27,14 +28,20 @@ from mirage.artifact import MANIFEST  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
 from mirage.training.relmas.batches import seen_of  # noqa: E402
 from mirage.training.relmas.export import graph_of  # noqa: E402
-from mirage.training.relmas.networks import FAVOUR, Actor, Critic, Shape  # noqa: E402
+from mirage.training.relmas.networks import Actor, Critic, Shape, bounds  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mirage.allocation.inference.kernel.look import Look
     from mirage.domain.units import Dispatch, SystemView
 
 PERIOD = 0.1
+
+
+def seen_now(look: Look, now: float, ready: int, period: float = PERIOD) -> Sight:
+    """By who has never looked before."""
+    return Eye(look.first, look.dram_bytes).look(look, now, ready, period)
 
 
 def disturbed_actor(seed: int = 0) -> Actor:
@@ -56,14 +63,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_features_are_finite_and_in_the_order_of_deadlines() -> None:
     for seed in range(30):
         look, now = random_look(seed, ready=9)
-        sight = sight_of(look, now, 9, PERIOD)
-        assert sorted(sight.order) == list(range(9))
-        late = look.deadline[sight.order] - now < look.least[look.piece[sight.order]]
-        keys = list(zip(late, look.deadline[sight.order], strict=True))
+        sight = seen_now(look, now, 9)
+        assert set(range(9)) <= set(sight.order)
+        ready = sight.order[(sight.order >= 0) & (sight.order < 9)]
+        late = look.deadline[ready] - now < look.least[look.piece[ready]]
+        keys = list(zip(late, look.deadline[ready], strict=True))
         assert keys == sorted(keys)
         for part in (sight.piece, sight.pair, sight.state):
             assert np.isfinite(part).all()
             assert np.abs(part).max() < 20
+
+
+def test_what_runs_and_what_is_to_come_is_seen_too() -> None:
+    for seed in range(30):
+        look, now = random_look(seed, ready=9)
+        sight = seen_now(look, now, 9)
+        going = [s for s in look.running if s >= 0 and look.piece[s] + 1 < look.first[look.model[s] + 1]]
+        assert set(sight.order[sight.order >= 9]) == set(going)
+        assert set(-1 - sight.order[sight.order < 0]) == set(look.model[:9].tolist())
+        np.testing.assert_array_equal(sight.piece[:, PIECE.index("comes")], sight.order < 0)
+        np.testing.assert_array_equal(sight.piece[:, PIECE.index("runs")], sight.order >= 9)
+
+
+def test_scores_come_to_whom_they_are_meant_for() -> None:
+    look, now = random_look(3, ready=9)
+    sight = seen_now(look, now, 9)
+    told = np.arange(len(sight.order))[:, None] + np.zeros(KINDS + 2)
+    scores = sight.scores(told)
+    assert (scores.rows >= 0).all()
+    for row, kept in zip(scores.rows, scores.kept[:, 0], strict=True):
+        assert sight.order[int(kept)] == row
+    for model, begins in enumerate(scores.coming[:, 0]):
+        assert begins == (sight.order.tolist().index(-1 - model) if model in look.model[:9] else 0.0)
 
 
 def test_a_hand_made_instant() -> None:
@@ -76,56 +107,60 @@ def test_a_hand_made_instant() -> None:
         kind=np.zeros(2, np.int32),
     )
     look.seconds[:] = look.remaining[:] = 2.0
-    look.least[:] = 2.0
+    look.least[:] = look.dram_bytes[:] = 2.0
     look.arrival[0], look.deadline[0], look.served[0] = 5.0, 13.0, 2.0
-    sight = sight_of(look, now, 1, 2.0)
+    sight = seen_now(look, now, 1, 2.0)
+    assert sight.order.tolist() == [0, -1 - look.model[0]]
     piece = dict(zip(PIECE, sight.piece[0].tolist(), strict=True))
     assert piece["slack"] == pytest.approx(2.0 / 3.0)  # 4 s of slack for 2 s of work: x = 2
     assert piece["age"] == pytest.approx(2.0 / 8.0)
     assert piece["done"] == pytest.approx(0.5)
+    assert piece["bytes"] == pytest.approx(0.5)  # 1 of 2 bytes a second for each of two units: x = 1
+    assert piece["allowed"] == pytest.approx(np.log(4.0) / 2.0)  # 8 s for 2 s of work
     assert piece["left"] == piece["hopeless"] == piece["place"] == 0.0
-    busy = dict(zip(PAIR, sight.pair[0, 1].tolist(), strict=True))
-    assert busy["wait"] == pytest.approx(1.0 / 3.0)  # 1 s for 2 s of work
-    assert busy["margin"] == pytest.approx(0.6)  # 13 - 7 - 1 - 2 = 3 s for 2 s of work: x = 1.5
-    assert busy["free"] == 0.0
-    assert sight.pair[0, 0, PAIR.index("free")] == 1.0
+    pair = dict(zip(PAIR, sight.pair[0, 0].tolist(), strict=True))
+    assert pair["wait"] == 0.0
+    assert pair["margin"] == pytest.approx(2.0 / 3.0)
+    assert pair["free"] == 0.5
+    assert pair["many"] == 1.0
     assert sight.state[STATE.index("drawn")] == pytest.approx(1.0 / 3.0)  # 1 of 2 bytes a second
+    assert sight.state[STATE.index("busy")] == 0.5
+    assert sight.state[STATE.index("scarce")] == pytest.approx(0.0)  # a second of bandwidth by one of the units
 
 
 def test_no_more_than_the_most_are_seen() -> None:
     look, now = random_look(1, ready=200)
-    assert len(sight_of(look, now, 200, PERIOD).order) == 64
-    assert len(sight_of(look, now, 0, PERIOD).order) == 0
+    order = seen_now(look, now, 200).order
+    assert ((order >= 0) & (order < 200)).sum() == 64
+    assert not (seen_now(look, now, 0).order < 0).any()
 
 
 def test_padding_changes_nothing() -> None:
     actor, critic = disturbed_actor(), Critic(Shape())
-    short, long = (sight_of(*random_look(2, ready=n), n, PERIOD) for n in (3, 11))
+    short, long = (seen_now(*random_look(2, ready=n), n) for n in (3, 11))
     alone, both = seen_of([short]), seen_of([short, long])
     with torch.no_grad():
-        priority, affinity = actor(*alone)
+        action = actor(*alone)
         padded = actor(*both)
-        torch.testing.assert_close(padded[0][:1, :3], priority)
-        torch.testing.assert_close(padded[1][:1, :3], affinity)
-        mask = both.mask.unsqueeze(-1)
-        value = critic(both, padded[0] * both.mask, padded[1] * mask)
-        torch.testing.assert_close(value[:1], critic(alone, priority, affinity))
+        torch.testing.assert_close(padded[:1, : action.shape[1]], action)
+        value = critic(both, padded * both.mask.unsqueeze(-1))
+        torch.testing.assert_close(value[:1], critic(alone, action))
 
 
-def test_units_have_no_order() -> None:
+def test_kinds_have_no_order() -> None:
     actor = disturbed_actor()
-    seen = seen_of([sight_of(*random_look(3, ready=6, units=5), 6, PERIOD)])
-    order = torch.tensor([3, 1, 4, 0, 2])
+    seen = seen_of([seen_now(*random_look(3, ready=6, kinds=3), 6)])
+    order = torch.tensor([2, 0, 1])
     with torch.no_grad():
-        priority, affinity = actor(*seen)
+        action = actor(*seen)
         there = actor(*seen._replace(pair=seen.pair[:, :, order]))
-    torch.testing.assert_close(there[0], priority)
-    torch.testing.assert_close(there[1], affinity[:, :, order])
+    torch.testing.assert_close(there[..., :KINDS], action[..., :KINDS])
+    torch.testing.assert_close(there[..., KINDS:], action[..., KINDS:][..., order])
 
 
 def test_an_earlier_deadline_is_remembered_at_later_ones() -> None:
     actor = disturbed_actor()
-    seen = seen_of([sight_of(*random_look(4, ready=6), 6, PERIOD)])
+    seen = seen_of([seen_now(*random_look(4, ready=6), 6)])
     piece = seen.piece.clone()
     piece[0, 0, 0] += 1.0
     with torch.no_grad():
@@ -134,24 +169,20 @@ def test_an_earlier_deadline_is_remembered_at_later_ones() -> None:
 
 
 def test_actions_are_bounded_and_nothing_at_first() -> None:
-    seen = seen_of([sight_of(*random_look(5, ready=6), 6, PERIOD)])
+    seen = seen_of([seen_now(*random_look(5, ready=6), 6)])
     with torch.no_grad():
-        assert all(not part.any() for part in Actor(Shape())(*seen))
-        priority, affinity = disturbed_actor()(*seen)
-    assert priority.abs().max() <= 1
-    assert affinity.abs().max() <= FAVOUR
+        assert not Actor(Shape())(*seen).any()
+        assert (disturbed_actor()(*seen).abs() <= bounds(2)).all()
 
 
 def test_the_graph_answers_as_the_network(tmp_path: Path) -> None:
     actor = disturbed_actor()
     graph = Graph(graph_of(actor), tmp_path)
-    for ready, units in ((1, 1), (9, 8), (64, 8)):
-        sight = sight_of(*random_look(6, ready=ready, units=units), ready, PERIOD)
+    for ready, units, kinds in ((1, 1, 1), (9, 8, 2), (64, 8, 3)):
+        sight = seen_now(*random_look(6, ready=ready, units=units, kinds=kinds), ready)
         with torch.no_grad():
-            priority, affinity = actor(*seen_of([sight]))
-        found = act(graph, sight)
-        np.testing.assert_allclose(found[:, 0], priority[0].numpy(), atol=1e-5)
-        np.testing.assert_allclose(found[:, 1:], affinity[0].numpy(), atol=1e-5)
+            action = actor(*seen_of([sight]))
+        np.testing.assert_allclose(act(graph, sight), action[0].numpy(), atol=1e-5)
 
 
 def test_the_manifest_says_what_it_is(folder: Path) -> None:

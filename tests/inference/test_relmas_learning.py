@@ -17,13 +17,14 @@ from system_cases import request_table, unit_system  # noqa: E402
 from mirage.allocation.inference.policies.looking import read_costs  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
 from mirage.allocation.inference.relmas.artifact import Matching  # noqa: E402
+from mirage.allocation.inference.relmas.policies import parameters_of  # noqa: E402
 from mirage.allocation.inference.scores import Scores  # noqa: E402
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem  # noqa: E402
 from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.domain.errors import ConfigError  # noqa: E402
 from mirage.domain.request import CostTable  # noqa: E402
-from mirage.training.relmas.bouts import Bout, scores_of  # noqa: E402
+from mirage.training.relmas.bouts import Bout  # noqa: E402
 from mirage.training.relmas.course import Course, Training, course_of  # noqa: E402
 from mirage.training.relmas.environment import RequestsEnv  # noqa: E402
 from mirage.training.relmas.evolving import Evolution  # noqa: E402
@@ -45,7 +46,9 @@ COSTS = CostTable(
     joules=np.array([[1.0, 1.0], [2.0, 1.0], [2.0, 1.0]]),
     dram_bytes=np.zeros((3, 2)),
 )
-MATCHING = Matching(period=0.1)
+MATCHING = Matching(period=0.1, density=1.0, thrift=0.0, margin=0.0, leaving=np.inf)
+NOTHING = np.zeros((3, 5))
+"""Scores of each model."""
 
 
 def dilemma(seed: int, groups: int = 20) -> SimulatedSystem:
@@ -99,7 +102,7 @@ def test_gains_are_none_for_who_does_nothing() -> None:
     bout.pair()
     while not bout.over:
         sight = bout.sight()
-        assert bout.step(scores_of(sight, np.zeros((len(sight.order), 3)))) == 0.0
+        assert bout.step(sight.scores(np.zeros((len(sight.order), 5)))) == 0.0
 
 
 def test_rewards_add_up_to_what_was_kept_less_what_was_lost() -> None:
@@ -107,7 +110,7 @@ def test_rewards_add_up_to_what_was_kept_less_what_was_lost() -> None:
     total = 0.0
     while not bout.over:
         sight = bout.sight()
-        total += bout.step(scores_of(sight, np.zeros((len(sight.order), 3))))
+        total += bout.step(sight.scores(np.zeros((len(sight.order), 5))))
     kept = bout.outcome().kept
     assert total == pytest.approx(kept.sum() - (~kept).sum())
 
@@ -125,12 +128,8 @@ def test_who_cannot_be_in_time_is_lost_before_the_deadline() -> None:
 
 
 def standing(system: SimulatedSystem, until: float) -> Tally:
-    system.follow(scores_of_nothing(), np.array([1.0, 4.0, 1.0, 0.0, 1.0]), until)
+    system.follow(Scores(np.zeros(0, np.int32), NOTHING[:0], NOTHING), parameters_of(MATCHING), until)
     return tally(system.view(), system.requests, read_costs(COSTS))
-
-
-def scores_of_nothing() -> Scores:
-    return Scores(np.zeros(0, np.int32), np.zeros((0, 3)))
 
 
 def test_rewards_by_hand() -> None:
@@ -158,10 +157,14 @@ def course(rounds: int, refined: int = 0) -> Course:
 
 def test_a_training_can_be_cut_off(tmp_path: Path) -> None:
     first = Training(course(2))
+    list(first.find_constants())
+    first.imitate()
     list(first.rounds())
     first.save(tmp_path / "state")
     second = Training(course(4))
     second.resume(tmp_path / "state")
+    assert second.constants.keys() == first.constants.keys() == {"mixed-heavy"}
+    assert second.imitated
     assert [report.number for report in second.rounds()] == [3, 4]
     made = second.write(tmp_path / "agent")
     assert request_policy(f"relmas:{made}").period == second.matching.period

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system_cases import cases, cost_table, request_table, unit_system
 
+from mirage.allocation.inference.kernel.scored import KINDS, SETTINGS
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.scores import Scores
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
@@ -53,7 +54,7 @@ class Scored:
     """Scores drawn anew each period."""
 
     name, period = "scored", 1.0
-    parameters = np.zeros(4)
+    parameters = np.zeros(SETTINGS)
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, list[int]]] = []
@@ -67,7 +68,9 @@ class Scored:
     def scores(self, view: SystemView) -> Scores:
         count = len(view.request)
         self.seen.append((view.now, view.request.tolist()))
-        return Scores(np.arange(count, dtype=np.int32), self.rng.normal(size=(count, 1 + len(view.running))))
+        columns = KINDS + len(view.costs.kinds)
+        kept, coming = (self.rng.normal(size=(rows, columns)) for rows in (count, len(view.costs.models)))
+        return Scores(np.arange(count, dtype=np.int32), kept, coming)
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -110,13 +113,17 @@ def test_scores_are_asked_for_once_a_period_and_followed(case: Case, delay: floa
 def follow_by_hand(case: Case) -> Outcome:
     policy, system = Scored(), SimulatedSystem(*case, SharingRules(logged=True))
     policy.begin()
-    none = Scores(np.zeros(0, np.int32), np.zeros((0, 1 + len(case[1].names))))
+    columns = KINDS + len(case[2].kinds)
+    coming = np.zeros((len(case[2].models), columns))
     tick, more, empty = 0.0, True, 0
     while more:
         tick += 1.0
         if len(system.view().request):
-            more = system.follow(policy.scores(system.view()), policy.parameters, tick)
+            scores = policy.scores(system.view())
+            coming = scores.coming
+            more = system.follow(scores, policy.parameters, tick)
         else:
+            none = Scores(np.zeros(0, np.int32), np.zeros((0, columns)), coming)
             more, empty = system.follow(none, policy.parameters, tick), empty + 1
     outcome = system.outcome()
     return type(outcome)(**{**vars(outcome), "decisions": outcome.decisions - empty})

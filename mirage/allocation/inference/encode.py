@@ -17,6 +17,7 @@ from mirage.allocation.inference.kernel.layout import (
     Fixed,
     World,
 )
+from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.rules import Sharing
 from mirage.domain.errors import MirageError
 
@@ -89,7 +90,8 @@ def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> W
         tenant_kept=np.zeros(len(requests.tenants), dtype=np.int64),
         log=np.zeros(_ROOM + 4 * units, dtype=SEGMENT),
         fresh=np.zeros(0, dtype=np.int32),
-        kept=np.zeros((0, 1 + units)),
+        kept=np.zeros((0, KINDS + len(costs.kinds))),
+        coming=np.zeros((len(costs.models), KINDS + len(costs.kinds))),
     )
 
 

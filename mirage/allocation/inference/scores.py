@@ -19,10 +19,12 @@ Int32 = NDArray[np.int32]
 class Scores:
     """What some ready requests (N) are worth; 0 is the plain matcher's own opinion. See ``kernel/scored.py``."""
 
-    ready: Int32
-    """[N] Rows of the view's ready requests."""
+    rows: Int32
+    """[N] Of the view's ready requests; behind them count those that run, in the order of their units."""
     kept: Float64
-    """[N, 1 + U] The priority, and the affinity to each unit: kept by request, its following pieces included."""
+    """[N, KINDS + K] Columns as in ``kernel.scored``: kept by request, its following pieces included."""
+    coming: Float64
+    """[M, KINDS + K] What requests of each model begin with that come before there are other scores."""
 
 
 @runtime_checkable

@@ -126,7 +126,7 @@ class SimulatedSystem:
         False when all is done. Counts as one decision; matching the scores costs nothing more.
         """
         self._world.sim["decisions"] += 1
-        self._keep(self._ready()[scores.ready], scores)
+        self._keep(self._present(), scores)
         return self._follow(parameters, until)
 
     def play(self, policy: RequestPolicy) -> Outcome:
@@ -183,10 +183,10 @@ class SimulatedSystem:
         more, patience, tick = True, _PATIENCE, self.now
         while more:
             if self._world.sim["ready"][0] > 0:
-                ready, scores = self._ready().copy(), policy.scores(self.view())
+                present, scores = self._present(), policy.scores(self.view())
                 self._world.sim["decisions"] += 1
                 self._follow(policy.parameters, self.now + self.rules.decision_seconds)
-                self._keep(ready[scores.ready], scores)
+                self._keep(present, scores)
             patience = self._lose(patience)
             tick += policy.period
             more = self._follow(policy.parameters, tick)
@@ -198,9 +198,14 @@ class SimulatedSystem:
             self._repeat(lambda: playing.follow(undelayed, self._world, draft, parameters, float(until))) != OVER
         )
 
-    def _keep(self, requests: NDArray[np.int64], scores: Scores) -> None:
+    def _present(self) -> NDArray[np.int64]:
+        """The requests that are ready, then those that run."""
+        return np.concatenate((self._ready(), self._world.running[self._world.running >= 0]))
+
+    def _keep(self, present: NDArray[np.int64], scores: Scores) -> None:
         self._reserve_scores()
-        self._world.kept[requests] = scores.kept
+        self._world.kept[present[scores.rows]] = scores.kept
+        self._world.coming[:] = scores.coming
 
     def _reserve_scores(self) -> None:
         if len(self._world.kept) < len(self.requests):

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def seen_of(sights: Sequence[Sight]) -> Seen:
     """Padded behind to the longest; at least one piece long."""
-    count, units = len(sights), sights[0].pair.shape[1]
+    count, kinds = len(sights), sights[0].pair.shape[1]
     longest = max(1, *(len(sight.order) for sight in sights)) if count > 1 else max(1, len(sights[0].order))
     piece = np.zeros((count, longest, len(PIECE)), np.float32)
-    pair = np.zeros((count, longest, units, len(PAIR)), np.float32)
+    pair = np.zeros((count, longest, kinds, len(PAIR)), np.float32)
     state = np.zeros((count, len(STATE)), np.float32)
     mask = np.zeros((count, longest), np.float32)
     for row, sight in enumerate(sights):
@@ -34,7 +34,7 @@ def seen_of(sights: Sequence[Sight]) -> Seen:
 
 
 def actions_of(actions: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.float32]]], longest: int) -> Tensor:
-    """(B, longest, 1 + U), padded behind."""
+    """(B, longest, KINDS + K), padded behind."""
     padded = np.zeros((len(actions), longest, actions[0].shape[1]), np.float32)
     for row, action in enumerate(actions):
         padded[row, : len(action)] = action

@@ -1,4 +1,4 @@
-"""One system under way, period by period, beside a twin that the matcher plays alone."""
+"""One system under way, period by period, beside a twin that is played by constants alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.policies.looking import look_at, read_costs
 from mirage.allocation.inference.relmas.policies import parameters_of
-from mirage.allocation.inference.relmas.sight import Sight, sight_of
+from mirage.allocation.inference.relmas.sight import Eye
 from mirage.allocation.inference.scores import Scores
 from mirage.training.relmas.rewards import Tally, odra_reward, relmas_reward, tally
 
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
     from mirage.allocation.inference.outcome import Outcome
     from mirage.allocation.inference.relmas.artifact import Matching
+    from mirage.allocation.inference.relmas.sight import Sight
     from mirage.allocation.inference.simulation import SimulatedSystem
     from mirage.domain.units import SystemView
+
+    Float64 = NDArray[np.float64]
 
 REWARDS = {"relmas": relmas_reward, "odra": odra_reward}
 
@@ -30,31 +34,40 @@ class Bout:
     The twin starts anew from the same state whenever ``pair`` is called; without it gains are not compared.
     """
 
-    def __init__(self, system: SimulatedSystem, matching: Matching, plugin: str) -> None:
+    def __init__(
+        self, system: SimulatedSystem, matching: Matching, plugin: str, constants: Float64 | None = None
+    ) -> None:
+        """``constants`` [M, KINDS + K]: what requests of each model are given where no agent plays; else zeros."""
         self.system, self._plugin, self._period = system, plugin, matching.period
         self._parameters = parameters_of(matching)
         self._costs = read_costs(system.costs)
+        self._eye = Eye(self._costs.first, self._costs.dram_bytes)
+        shape = len(system.costs.models), KINDS + len(system.costs.kinds)
+        self._constants = np.zeros(shape) if constants is None else constants
         requests = system.requests
         span = float(requests.arrival[-1] - requests.arrival[0]) if len(requests) else 0.0
         self._coming = max(len(requests) / max(span, matching.period) * matching.period, 1e-9)
         self._twin: SimulatedSystem | None = None
         self._tick = float(requests.arrival[0]) if len(requests) else 0.0
-        self.over = not system.follow(self._nothing(system.view()), self._parameters, self._tick)
+        self.over = not system.follow(self._usual(system), self._parameters, self._tick)
         self._view = system.view()
         self._tally = self._twins_tally = self._count(system, self._view)
 
     def sight(self) -> Sight:
         """What the agents see now."""
         look = look_at(self._view, self._costs)
-        return sight_of(look, self._view.now, len(self._view.request), self._period)
+        return self._eye.look(look, self._view.now, len(self._view.request), self._period)
+
+    def told(self, sight: Sight) -> Float64:
+        """[N, KINDS + K] The constants of what is seen."""
+        return self._constants[sight.model]
 
     def pair(self) -> None:
-        """Let the matcher go on alone, from here, beside."""
+        """Let constants go on alone, from here, beside."""
         self._twin = self.system.copy()
         self._twins_tally = self._tally
-        nothing = self._nothing(self._view)
         if not self.over:
-            self._twin.follow(nothing, self._parameters, self._view.now)
+            self._twin.follow(self._usual(self._twin), self._parameters, self._view.now)
 
     def step(self, scores: Scores) -> float:
         """Obey for a period; what it was worth, less what it was to the twin."""
@@ -67,19 +80,19 @@ class Bout:
     def copy(self) -> Bout:
         """An independent one in the same state, without a twin."""
         other = copy(self)
-        other.system, other._twin = self.system.copy(), None
+        other.system, other._twin, other._eye = self.system.copy(), None, self._eye.copy()
         other._view = other.system.view()
         return other
 
     def skip(self, seconds: float) -> None:
-        """Let the matcher play alone for so long: not every lesson is to be of an empty system."""
+        """Let constants play alone for so long: not every lesson is to be of an empty system."""
         self._tick += seconds
-        self.over = not self.system.follow(self._nothing(self._view), self._parameters, self._tick)
+        self.over = not self.system.follow(self._usual(self.system), self._parameters, self._tick)
         self._view = self.system.view()
         self._tally = self._count(self.system, self._view)
 
     def finish(self) -> None:
-        """Let the matcher play alone to the end."""
+        """Let constants play alone to the end."""
         self.skip(np.inf)
 
     def outcome(self) -> Outcome:
@@ -89,9 +102,8 @@ class Bout:
     def _twins_worth(self) -> float:
         if self._twin is None:
             return 0.0
-        view = self._twin.view()
-        empty = Scores(np.zeros(0, np.int32), np.zeros((0, 1 + len(view.running))))
-        self._twin.follow(empty, self._parameters, self._tick)
+        nobody = Scores(np.zeros(0, np.int32), self._constants[:0], self._constants)
+        self._twin.follow(nobody, self._parameters, self._tick)
         before, self._twins_tally = self._twins_tally, self._count(self._twin, self._twin.view())
         return self._worth(before, self._twins_tally)
 
@@ -101,13 +113,9 @@ class Bout:
     def _count(self, system: SimulatedSystem, view: SystemView) -> Tally:
         return tally(view, system.requests, self._costs)
 
-    @staticmethod
-    def _nothing(view: SystemView) -> Scores:
-        """Zeros for all that are ready."""
-        ready = np.arange(len(view.request), dtype=np.int32)
-        return Scores(ready, np.zeros((len(ready), 1 + len(view.running))))
-
-
-def scores_of(sight: Sight, action: NDArray[np.floating]) -> Scores:
-    """``action`` [at least N, 1 + U]."""
-    return Scores(sight.order, np.asarray(action[: len(sight.order)], dtype=np.float64))
+    def _usual(self, system: SimulatedSystem) -> Scores:
+        """The constants for all that are there, and for all that come."""
+        view = system.view()
+        present = np.concatenate((view.request, view.running[view.running >= 0]))
+        rows = np.arange(len(present), dtype=np.int32)
+        return Scores(rows, self._constants[system.requests.model[present]], self._constants)

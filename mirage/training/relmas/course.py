@@ -10,28 +10,34 @@ import numpy as np
 import torch
 
 from mirage.allocation.graph import Graph
+from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.relmas.artifact import Matching, write_agent
-from mirage.allocation.inference.relmas.policies import LearnedPolicy
+from mirage.allocation.inference.relmas.policies import LearnedPolicy, parameters_of
 from mirage.allocation.inference.relmas.timing import seconds_of
+from mirage.allocation.inference.scores import Scores
 from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import Stage, set_stage
 from mirage.domain.errors import ConfigError
 from mirage.training.relmas.bouts import REWARDS, Bout
+from mirage.training.relmas.constants import search
 from mirage.training.relmas.evolving import Evolution
 from mirage.training.relmas.exploring import explore, play
 from mirage.training.relmas.export import graph_of
+from mirage.training.relmas.imitating import examples_of, imitate
 from mirage.training.relmas.learning import Learner, Learning, Replay
 from mirage.training.relmas.networks import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from mirage.allocation.inference.outcome import SystemFigures
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
 """Seeds of workloads: below the first nothing is ever learnt from, so figures are taken there."""
 
-TRIED = {"density": (0.0, 0.5, 2.0, 4.0), "crowding": (0.25, 1.0), "holding": (0.0, 0.5, 1.5, 2.5)}
+TRIED = {"thrift": (8.0, 24.0), "margin": (0.1, 0.3), "density": (1.0,), "holding": (1.5,), "leaving": (0.8,)}
 """What is tried beside the default when the matcher is set, one after the other."""
 
 
@@ -44,7 +50,7 @@ class Course:
     scenarios: tuple[str, ...]
     """Workloads are drawn from each in turn."""
     seed: int = 0
-    rounds: int = 80
+    rounds: int = 30
     bouts: int = 12
     """Systems at once."""
     stretch: int = 10
@@ -53,16 +59,22 @@ class Course:
     """Stretches after which a system is replaced by another."""
     batches: int = 4
     """Learnt from in a round."""
-    every: int = 20
+    every: int = 15
     """Rounds between validations."""
     seconds: float = 2.0
     """In which requests come: shorter than a scenario's, for quick rounds."""
     validated: int = 2
     """Workloads of each scenario on which the best actor is chosen."""
-    period: float = 0.01
+    period: float = 0.02
+    searched: int = 6
+    """Generations of the search for constants in each scenario."""
+    shown: int = 6
+    """Workloads of each scenario in which constants are imitated."""
+    imitated: int = 700
+    """Batches."""
     noise: float = 0.05
     """Of weights."""
-    refined: int = 40
+    refined: int = 8
     """Rounds of evolution of the last layers, after those of DDPG, from the best actor of these."""
     generation: int = 50
     """Periods in such a round."""
@@ -105,8 +117,9 @@ class Training:
         self.replay = Replay(course.learning.replay)
         self.rng = torch.Generator().manual_seed(course.seed)
         self.drawn = np.random.default_rng(course.seed)
-        self.done, self.begun = 0, 0
+        self.done, self.begun, self.imitated = 0, 0, False
         self.matching = Matching(period=course.period)
+        self.constants: dict[str, NDArray[np.float64]] = {}
         self.best, self.best_state = 0.0, self._copied()
         self.curve: list[float] = []
         self._bouts: list[Bout] = []
@@ -124,6 +137,38 @@ class Training:
                     best, self.matching = worth, tried
         return self.matching
 
+    def find_constants(self) -> Iterator[str]:
+        """For one scenario after the other; those that are known already are not looked for again."""
+        for stage, name in zip(self.stages, self.course.scenarios, strict=True):
+            if name not in self.constants:
+                found = np.zeros((len(stage.costs.models), KINDS + len(stage.costs.kinds)))
+                found[:, :KINDS] = self._constants_of(stage)
+                self.constants[name] = found
+                yield name
+
+    def _constants_of(self, stage: Stage) -> NDArray[np.float64]:
+        parameters = parameters_of(self.matching)
+
+        def worth(constants: NDArray[np.float64], seeds: range) -> float:
+            coming = np.hstack((constants, np.zeros((len(constants), len(stage.costs.kinds)))))
+            played = [stage.simulated(seed) for seed in seeds]
+            for system in played:
+                system.follow(Scores(np.zeros(0, np.int32), coming[:0], coming), parameters, np.inf)
+            return self._figure([system.outcome().figures for system in played])
+
+        used = np.flatnonzero(stage.mixes.sum(axis=0) > 0)
+        first = TRAINING_FROM + self.course.seed * SEEDS_EACH + SEEDS_EACH // 2
+        return search(worth, used, len(stage.costs.models), self.course.searched, first)
+
+    def imitate(self) -> float:
+        """Teach the actor to say what the constants of all scenarios say; what was missed."""
+        bouts = [self._bout() for _ in range(self.course.shown) for _ in self.stages]
+        examples = examples_of(bouts, int(self.course.seconds / self.course.period))
+        missed = imitate(self.learner.actor, examples, self.course.imitated, self.drawn)
+        self.learner.begin_from(self.learner.actor)
+        self.imitated = True
+        return missed
+
     def _worth_of(self, matching: Matching) -> float:
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
         policy = LearnedPolicy("", matching, None)
@@ -133,6 +178,8 @@ class Training:
     def rounds(self) -> Iterator[Report]:
         """Learn round by round to the course's end."""
         base = self.validate(with_actor=False)
+        if self.done == 0:
+            yield Report(0, 0.0, self._keep(base))
         last = self.course.rounds + self.course.refined
         while self.done < last:
             gained = self._round() if self.done < self.course.rounds else self._refine()
@@ -166,6 +213,7 @@ class Training:
         """Keep the best actor as an artifact. Raises ``ConfigError`` for a folder that is there already."""
         self.learner.actor.load_state_dict(self.best_state)
         taught = asdict(self.course) | {"curve": self.curve, "done": self.done}
+        taught["constants"] = {name: found.tolist() for name, found in self.constants.items()}
         metrics = {"validation_gained": self.best}
         graph = graph_of(self.learner.actor)
         return write_agent(folder, self.course.plugin, graph, self.matching, taught, metrics, self._timed(graph))
@@ -185,6 +233,8 @@ class Training:
             "learnt": learner.learnt,
             "done": self.done,
             "begun": self.begun,
+            "imitated": self.imitated,
+            "constants": {name: found.tolist() for name, found in self.constants.items()},
             "best": self.best,
             "best_state": self.best_state,
             "curve": self.curve,
@@ -205,8 +255,9 @@ class Training:
             part.load_state_dict(kept)
         self.rng.set_state(state["rng"])
         self.matching, self.learner.learnt = Matching(**state["matching"]), state["learnt"]
-        self.done, self.begun = state["done"], state["begun"]
+        self.done, self.begun, self.imitated = state["done"], state["begun"], state["imitated"]
         self.drawn = np.random.default_rng([self.course.seed, self.done])
+        self.constants = {name: np.array(found) for name, found in state["constants"].items()}
         self.best, self.best_state, self.curve = state["best"], state["best_state"], state["curve"]
 
     def _round(self) -> float:
@@ -242,10 +293,12 @@ class Training:
                 self._bouts[row], self._ages[row] = self._bout(), 0
 
     def _bout(self) -> Bout:
-        stage = self.stages[self.begun % len(self.stages)]
+        number = self.begun % len(self.stages)
+        stage = self.stages[number]
         seed = TRAINING_FROM + self.course.seed * SEEDS_EACH + self.begun
         self.begun += 1
-        bout = Bout(stage.simulated(seed), self.matching, self.course.plugin)
+        constants = self.constants.get(self.course.scenarios[number])
+        bout = Bout(stage.simulated(seed), self.matching, self.course.plugin, constants)
         bout.skip(float(self.drawn.uniform(0.0, 0.7)) * self.course.seconds)
         return bout
 
@@ -264,6 +317,7 @@ class Training:
 def _parts(learner: Learner) -> tuple[Any, ...]:
     return (
         learner.actor,
+        learner.anchor,
         learner.critics,
         learner.slow_actor,
         learner.slow_critics,

@@ -1,7 +1,7 @@
 """Requests of tenants on a simulated system as a Gymnasium environment: a step is one period.
 
-An action has a row for each piece that is seen, in their order: its priority, then its affinity to each unit;
-rows behind the last piece are not read. The reward is that of ``rewards``, less what the matcher alone would
+An action has a row for each that is seen, in their order: its scores, each by the most that it can be; rows behind
+the last are not read. The reward is that of ``rewards``, less what the matcher alone would
 have had where ``compared``.
 """
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE
 from mirage.allocation.inference.relmas.artifact import Matching
 from mirage.allocation.inference.relmas.sight import MOST, Sight
-from mirage.training.relmas.bouts import Bout, scores_of
-from mirage.training.relmas.networks import FAVOUR
+from mirage.training.relmas.bouts import Bout
+from mirage.training.relmas.networks import bounds
 
 if TYPE_CHECKING:
     from mirage.allocation.inference.workload.stage import Stage
@@ -40,20 +40,22 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
     def __init__(
         self, stage: Stage, plugin: str = "relmas", matching: Matching | None = None, *, compared: bool = False
     ) -> None:
-        units = len(stage.system.names)
+        kinds = len(stage.costs.kinds)
         self._stage, self._plugin, self._compared = stage, plugin, compared
         self._matching = matching or Matching()
+        self._bounds = bounds(kinds).numpy()
+        rows = MOST + len(stage.system.names) + len(stage.costs.models)
         self._bout: Bout | None = None
         self._sight: Sight | None = None
         self.observation_space: Space[Observation] = Dict(
             {
-                "piece": Box(-BOUND, BOUND, (MOST, len(PIECE)), np.float32),
-                "pair": Box(-BOUND, BOUND, (MOST, units, len(PAIR)), np.float32),
+                "piece": Box(-BOUND, BOUND, (rows, len(PIECE)), np.float32),
+                "pair": Box(-BOUND, BOUND, (rows, kinds, len(PAIR)), np.float32),
                 "state": Box(-BOUND, BOUND, (len(STATE),), np.float32),
-                "mask": Box(0.0, 1.0, (MOST,), np.float32),
+                "mask": Box(0.0, 1.0, (rows,), np.float32),
             }
         )  # type: ignore[assignment]  # Gymnasium says dict[str, Any]
-        self.action_space: Space[Float32] = Box(-1.0, 1.0, (MOST, 1 + units), np.float32)
+        self.action_space: Space[Float32] = Box(-1.0, 1.0, (rows, len(self._bounds)), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -71,20 +73,20 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
         """A period. ``info`` has the share of requests answered in time, at the end."""
         if self._bout is None or self._sight is None:
             raise RuntimeError("reset the environment first")
-        scale = np.r_[1.0, np.full(action.shape[1] - 1, FAVOUR)]
-        reward = self._bout.step(scores_of(self._sight, action * scale))
+        reward = self._bout.step(self._sight.scores(action * self._bounds))
         over = self._bout.over
         info = {"satisfaction": self._bout.outcome().figures.all.satisfaction} if over else {}
         return self._look(self._bout), reward, over, False, info
 
     def _look(self, bout: Bout) -> Observation:
         self._sight = sight = bout.sight()
-        count, units = len(sight.order), sight.pair.shape[1]
+        assert self.action_space.shape is not None
+        count, rows = len(sight.order), self.action_space.shape[0]
         seen = {
-            "piece": np.zeros((MOST, len(PIECE)), np.float32),
-            "pair": np.zeros((MOST, units, len(PAIR)), np.float32),
+            "piece": np.zeros((rows, len(PIECE)), np.float32),
+            "pair": np.zeros((rows, *sight.pair.shape[1:]), np.float32),
             "state": sight.state,
-            "mask": (np.arange(MOST) < count).astype(np.float32),
+            "mask": (np.arange(rows) < count).astype(np.float32),
         }
         seen["piece"][:count], seen["pair"][:count] = sight.piece, sight.pair
         return seen

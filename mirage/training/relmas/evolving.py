@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from mirage.training.relmas.bouts import scores_of
 from mirage.training.relmas.exploring import disturbed, drawn_shift
 from mirage.training.relmas.networks import Shift
 
@@ -28,7 +27,7 @@ class Evolution:
 
     def __init__(self, actor: Actor, spread: float, rate: float) -> None:
         self._actor, self._spread = actor, spread
-        self._layers = (actor.priority, actor.affinity)
+        self._layers = (actor.request, actor.affinity)
         parameters = [part for layer in self._layers for part in (layer.weight, layer.bias)]
         self._optimiser = torch.optim.Adam(parameters, lr=rate)
 
@@ -44,7 +43,7 @@ class Evolution:
                 zip(pairs, disturbed(self._actor, sights, shift, 0.0, rng), strict=True)
             ):
                 if not bout.over:
-                    gained[row] += bout.step(scores_of(sights[row], action))
+                    gained[row] += bout.step(sights[row].scores(action))
         better = gained[: len(bouts)] - gained[len(bouts) :]
         self._step(one, better / (better.std() + 1e-6))
         return float(better.abs().mean())
@@ -52,6 +51,10 @@ class Evolution:
     def _step(self, shift: Shift, better: Tensor) -> None:
         self._optimiser.zero_grad()
         for layer, drawn in zip(self._layers, shift, strict=True):
-            towards = (better[:, None] * drawn).mean(dim=0) / self._spread
-            layer.weight.grad, layer.bias.grad = -towards[None, :-1], -towards[-1:]
+            towards = (
+                torch.einsum("b,b...->...", better, drawn).reshape(-1, drawn.shape[-1])
+                / len(better)
+                / self._spread
+            )
+            layer.weight.grad, layer.bias.grad = -towards[:, :-1], -towards[:, -1]
         self._optimiser.step()

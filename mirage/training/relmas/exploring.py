@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from mirage.training.relmas.batches import seen_of
-from mirage.training.relmas.bouts import scores_of
 from mirage.training.relmas.learning import Lesson
-from mirage.training.relmas.networks import FAVOUR, Shift
+from mirage.training.relmas.networks import LIMITS, Shift, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +44,7 @@ def explore(
         actions = disturbed(actor, sights, shift, noise[1], rng)
         for bout, sight, action, taken in zip(bouts, sights, actions, steps, strict=True):
             if not bout.over:
-                taken.append((sight, action, bout.step(scores_of(sight, action))))
+                taken.append((sight, action, bout.step(sight.scores(action))))
     return [lesson for bout, taken in zip(bouts, steps, strict=True) for lesson in _lessons(bout, taken, discount)]
 
 
@@ -62,20 +61,21 @@ def _lessons(bout: Bout, taken: list[tuple[Sight, Float32, float]], discount: fl
 
 def drawn_shift(actor: Actor, count: int, spread: float, rng: torch.Generator) -> Shift:
     """Normal numbers for the last layers, scaled by how many feed each."""
-    shapes = [1 + layer.in_features for layer in (actor.priority, actor.affinity)]
-    return Shift(*(torch.randn((count, size), generator=rng) * spread * (4.0 / size**0.5) for size in shapes))
+    width, pair = 1 + actor.request.in_features, 1 + actor.affinity.in_features
+    request = torch.randn((count, len(LIMITS), width), generator=rng) * spread * (4.0 / width**0.5)
+    return Shift(request, torch.randn((count, pair), generator=rng) * spread * (4.0 / pair**0.5))
 
 
 def disturbed(
     actor: Actor, sights: Sequence[Sight], shift: Shift, spread: float, rng: torch.Generator
 ) -> list[Float32]:
-    """[N, 1 + U] for each: what an actor with these last layers does, with noise of each number's own."""
+    """[N, KINDS + K] for each: what an actor with these last layers does, with noise of each number's own."""
     seen = seen_of(sights)
     with torch.no_grad():
-        priority, affinity = actor.disturbed(seen, shift)
-        priority = priority + spread * torch.randn(priority.shape, generator=rng)
-        affinity = affinity + FAVOUR * spread * torch.randn(affinity.shape, generator=rng)
-    whole = torch.cat([priority.clamp(-1, 1).unsqueeze(-1), affinity.clamp(-FAVOUR, FAVOUR)], dim=-1).numpy()
+        most = bounds(seen.pair.shape[2])
+        told = actor.disturbed(seen, shift)
+        told = told + spread * most * torch.randn(told.shape, generator=rng)
+    whole = torch.maximum(torch.minimum(told, most), -most).numpy()
     return [action[: len(sight.order)] for action, sight in zip(whole, sights, strict=True)]
 
 
@@ -85,8 +85,7 @@ def play(bouts: Sequence[Bout], actor: Actor) -> None:
     while going:
         sights = [bout.sight() for bout in going]
         with torch.no_grad():
-            priority, affinity = actor(*seen_of(sights))
-        whole = torch.cat([priority.unsqueeze(-1), affinity], dim=-1).numpy()
+            whole = actor(*seen_of(sights)).numpy()
         for bout, sight, action in zip(going, sights, whole, strict=True):
-            bout.step(scores_of(sight, action))
+            bout.step(sight.scores(action))
         going = [bout for bout in going if not bout.over]

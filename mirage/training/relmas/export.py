@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 AXES = {
     "piece": {1: "pieces"},
-    "pair": {1: "pieces", 2: "units"},
+    "pair": {1: "pieces", 2: "kinds"},
     "state": {},
     "mask": {1: "pieces"},
-    "priority": {1: "pieces"},
-    "affinity": {1: "pieces", 2: "units"},
+    "scores": {1: "pieces", 2: "columns"},
 }
 
 
 def graph_of(actor: Actor) -> bytes:
-    """The network; it takes any number of pieces and units. Raises ``RuntimeError`` where the export differs."""
+    """The network; it takes any number of pieces and kinds. Raises ``RuntimeError`` where the export differs."""
     rng = torch.Generator().manual_seed(0)
     inputs = {
         "piece": torch.randn((1, 7, len(PIECE)), generator=rng),
@@ -31,4 +30,4 @@ def graph_of(actor: Actor) -> bytes:
         "state": torch.randn((1, len(STATE)), generator=rng),
         "mask": torch.ones(1, 7),
     }
-    return exported(actor, inputs, ("priority", "affinity"), AXES)
+    return exported(actor, inputs, ("scores",), AXES)

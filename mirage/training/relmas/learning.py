@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mirage.training.relmas.batches import actions_of, seen_of
-from mirage.training.relmas.networks import FAVOUR, Actor, Critic, Seen, Shape
+from mirage.training.relmas.networks import LIMITS, Actor, Critic, Seen, Shape, bounds
 
 if TYPE_CHECKING:
     from mirage.allocation.inference.relmas.sight import Sight
@@ -49,7 +49,7 @@ class Learning:
     replay: int = 6000
     delay: int = 2
     charge: float = 0.02
-    """On the mean square of actions."""
+    """On the mean square of what is done otherwise than by the actor from which learning began."""
     likelihood: float = 0.0
     """Part of the actor's gradient that is the likelihood's: 0 in RELMAS, a half in ODRA."""
     spread: float = 0.05
@@ -64,7 +64,7 @@ class Lesson:
 
     sight: Sight
     action: Float32
-    """[N, 1 + U]"""
+    """[N, KINDS + K]"""
     gain: float
     discount: float
     """Of what comes after the stretch; 0 where nothing does."""
@@ -102,10 +102,16 @@ class Learner:
         self.learning = learning
         self.actor = Actor(shape)
         self.critics = nn.ModuleList([Critic(shape), Critic(shape)])
+        self.anchor = deepcopy(self.actor)
         self.slow_actor, self.slow_critics = deepcopy(self.actor), deepcopy(self.critics)
         self.acting = torch.optim.Adam(self.actor.parameters(), lr=learning.rate)
         self.judging = torch.optim.Adam(self.critics.parameters(), lr=learning.critic_rate)
         self.learnt = 0
+
+    def begin_from(self, actor: Actor) -> None:
+        """Learn on from this one; what it does costs nothing."""
+        for one in (self.actor, self.slow_actor, self.anchor):
+            one.load_state_dict(actor.state_dict())
 
     def learn(self, lessons: list[Lesson]) -> dict[str, float]:
         """One batch; returns what was measured."""
@@ -126,30 +132,32 @@ class Learner:
         gain = torch.tensor([lesson.gain for lesson in lessons], dtype=torch.float32)
         discount = torch.tensor([lesson.discount for lesson in lessons], dtype=torch.float32)
         with torch.no_grad():
-            priority, affinity = self.slow_actor(*later)
-            values = [critic(later, priority, affinity) for critic in self.slow_critics]
+            action = self.slow_actor(*later)
+            values = [critic(later, action) for critic in self.slow_critics]
             return gain + discount * torch.minimum(*values)
 
     def _judge(self, seen: Seen, action: Tensor, wanted: Tensor) -> float:
-        values = [critic(seen, action[..., 0], action[..., 1:]) for critic in self.critics]
+        values = [critic(seen, action) for critic in self.critics]
         missed = sum((nn.functional.smooth_l1_loss(value, wanted) for value in values), torch.zeros(()))
         _improve(self.judging, missed, self.learning.norm)
         return float(missed.detach())
 
     def _act(self, seen: Seen, action: Tensor, wanted: Tensor) -> float:
-        priority, affinity = self.actor(*seen)
-        value = self.critics[0](seen, priority, affinity)
-        loss = -value.mean() + self.learning.charge * _square(seen, priority, affinity)
+        own = self.actor(*seen)
+        with torch.no_grad():
+            there = self.anchor(*seen)
+        value = self.critics[0](seen, own)
+        loss = -value.mean() + self.learning.charge * square(seen, own - there)
         if self.learning.likelihood > 0:
             better = wanted - value.detach()
-            told = (better / (better.std() + 1e-6) * self._density(seen, action, priority, affinity)).mean()
+            told = (better / (better.std() + 1e-6) * self._density(seen, action - own)).mean()
             loss = (1 - self.learning.likelihood) * loss - self.learning.likelihood * 0.1 * told
         _improve(self.acting, loss, self.learning.norm)
         return float(value.detach().mean())
 
-    def _density(self, seen: Seen, action: Tensor, priority: Tensor, affinity: Tensor) -> Tensor:
+    def _density(self, seen: Seen, off: Tensor) -> Tensor:
         """Log-likelihood (B,) of what was done, but for a constant, in the mean over the numbers of a list."""
-        off = torch.cat([(action[..., 0] - priority).unsqueeze(-1), (action[..., 1:] - affinity) / FAVOUR], dim=-1)
+        off = off / bounds(seen.pair.shape[2])
         each = -0.5 * (off / self.learning.spread).clamp(-3, 3).square().mean(dim=-1)
         density: Tensor = (each * seen.mask).sum(dim=1) / seen.mask.sum(dim=1).clamp(min=1.0)
         return density
@@ -160,8 +168,10 @@ class Learner:
                 old.lerp_(new, self.learning.tau)
 
 
-def _square(seen: Seen, priority: Tensor, affinity: Tensor) -> Tensor:
-    each = priority.square() + (affinity / FAVOUR).square().mean(dim=-1)
+def square(seen: Seen, action: Tensor) -> Tensor:
+    """The mean, over rows, of the sum of squares, scores being by the most that they can be."""
+    each = (action / bounds(seen.pair.shape[2])).square()
+    each = each[..., : len(LIMITS)].sum(dim=-1) + each[..., len(LIMITS) :].mean(dim=-1)
     return (each * seen.mask).sum() / seen.mask.sum().clamp(min=1.0)
 
 

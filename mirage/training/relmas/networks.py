@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE
 
-FAVOUR = 1.5
-"""The most that an affinity says: seconds on the unit count for exp(-1.5), 0.22 of what they are."""
+LIMITS, FAVOUR = (1.0, 1.5, 1.0), 1.5
+"""The most that is said: priority, hold and caution (columns of ``kernel.scored``), and the affinity to each kind:
+the next piece's seconds count for exp(-1.5), 0.22 of what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Seen(NamedTuple):
     piece: Tensor
     """(B, N, len(PIECE))"""
     pair: Tensor
-    """(B, N, U, len(PAIR))"""
+    """(B, N, K, len(PAIR))"""
     state: Tensor
     """(B, len(STATE))"""
     mask: Tensor
@@ -43,23 +44,24 @@ class Seen(NamedTuple):
 class Shift(NamedTuple):
     """What is added to the actor's last layers at each instant of a batch."""
 
-    priority: Tensor
-    """(B, W + 1) The bias last."""
+    request: Tensor
+    """(B, len(LIMITS), W + 1) The bias last."""
     affinity: Tensor
     """(B, V + 1) The bias last."""
 
 
 class Reader(nn.Module):
-    """Reads the pieces one after the other; ``told``: how many numbers more are said of each pair and piece."""
+    """Reads the rows one after the other; ``told``: whether what is done is said, too."""
 
-    def __init__(self, shape: Shape, told: int = 0) -> None:
+    def __init__(self, shape: Shape, *, told: bool = False) -> None:
         super().__init__()
+        done = len(LIMITS) if told else 0
         self.pairs = nn.Sequential(nn.Linear(len(PAIR) + told, shape.pair), nn.ReLU())
-        self.pieces = nn.Sequential(nn.Linear(len(PIECE) + shape.pair + len(STATE) + told, shape.width), nn.ReLU())
+        self.pieces = nn.Sequential(nn.Linear(len(PIECE) + shape.pair + len(STATE) + done, shape.width), nn.ReLU())
         self.memory = nn.LSTM(shape.width, shape.width, batch_first=True)
 
     def forward(self, piece: Tensor, pair: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What is remembered at each piece (B, N, W), in the mean (B, W), and of each pair (B, N, U, V)."""
+        """What is remembered at each piece (B, N, W), in the mean (B, W), and of each pair (B, N, K, V)."""
         pairs = self.pairs(pair)
         around = state.unsqueeze(1).expand(-1, piece.shape[1], -1)
         pieces = self.pieces(torch.cat([piece, pairs.mean(dim=2), around], dim=-1))
@@ -70,30 +72,32 @@ class Reader(nn.Module):
 
 
 class Actor(nn.Module):
-    """A priority for each piece within -1 and 1, an affinity for each pair within ``FAVOUR``; 0 at first."""
+    """Scores (B, N, KINDS + K) within ``bounds``; 0 at first."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.reader = Reader(shape)
         self.judged = nn.Sequential(nn.Linear(2 * shape.width, shape.width), nn.ReLU())
-        self.priority = nn.Linear(shape.width, 1)
+        self.request = nn.Linear(shape.width, len(LIMITS))
         self.drawn = nn.Sequential(nn.Linear(shape.width + shape.pair, shape.pair), nn.ReLU())
         self.affinity = nn.Linear(shape.pair, 1)
-        for last in (self.priority, self.affinity):
+        for last in (self.request, self.affinity):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
 
-    def forward(self, piece: Tensor, pair: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, N) and (B, N, U)."""
+    def forward(self, piece: Tensor, pair: Tensor, state: Tensor, mask: Tensor) -> Tensor:
+        """(B, N, KINDS + K)"""
         judged, drawn = self._features(piece, pair, state, mask)
-        return _bounded(self.priority(judged), self.affinity(drawn))
+        return _bounded(self.request(judged), self.affinity(drawn))
 
-    def disturbed(self, seen: Seen, shift: Shift) -> tuple[Tensor, Tensor]:
+    def disturbed(self, seen: Seen, shift: Shift) -> Tensor:
         """As ``forward``, each instant of the batch with last layers of its own."""
         judged, drawn = self._features(*seen)
-        priority = self.priority(judged) + _linear(judged, shift.priority[:, None])
-        affinity = self.affinity(drawn) + _linear(drawn, shift.affinity[:, None, None])
-        return _bounded(priority, affinity)
+        bias = shift.request[:, None, :, -1]
+        request = self.request(judged) + torch.einsum("bnw,bsw->bns", judged, shift.request[..., :-1]) + bias
+        affinity = shift.affinity[:, None, None]
+        more = (drawn * affinity[..., :-1]).sum(dim=-1, keepdim=True) + affinity[..., -1:]
+        return _bounded(request, self.affinity(drawn) + more)
 
     def _features(self, piece: Tensor, pair: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         remembered, mean, pairs = self.reader(piece, pair, state, mask)
@@ -102,13 +106,14 @@ class Actor(nn.Module):
         return judged, self.drawn(torch.cat([wide, pairs], dim=-1))
 
 
-def _bounded(priority: Tensor, affinity: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.tanh(priority).squeeze(-1), FAVOUR * torch.tanh(affinity).squeeze(-1)
+def bounds(kinds: int) -> Tensor:
+    """(KINDS + K,) The most that each score says, either way."""
+    return torch.tensor((*LIMITS, *(FAVOUR for _ in range(kinds))))
 
 
-def _linear(values: Tensor, weight: Tensor) -> Tensor:
-    """(..., 1) By weights (..., W + 1), the bias last."""
-    return (values * weight[..., :-1]).sum(dim=-1, keepdim=True) + weight[..., -1:]
+def _bounded(request: Tensor, affinity: Tensor) -> Tensor:
+    within = torch.tanh(request) * torch.tensor(LIMITS)
+    return torch.cat([within, FAVOUR * torch.tanh(affinity).squeeze(-1)], dim=-1)
 
 
 class Critic(nn.Module):
@@ -116,15 +121,16 @@ class Critic(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.reader = Reader(shape, told=1)
+        self.reader = Reader(shape, told=True)
         self.value = nn.Sequential(
             nn.Linear(shape.width + len(STATE), shape.width), nn.ReLU(), nn.Linear(shape.width, 1)
         )
 
-    def forward(self, seen: Seen, priority: Tensor, affinity: Tensor) -> Tensor:
+    def forward(self, seen: Seen, action: Tensor) -> Tensor:
         """(B,)"""
-        piece = torch.cat([seen.piece, priority.unsqueeze(-1)], dim=-1)
-        pair = torch.cat([seen.pair, (affinity / FAVOUR).unsqueeze(-1)], dim=-1)
+        told = action / bounds(seen.pair.shape[2])
+        piece = torch.cat([seen.piece, told[..., : len(LIMITS)]], dim=-1)
+        pair = torch.cat([seen.pair, told[..., len(LIMITS) :].unsqueeze(-1)], dim=-1)
         _, mean, _ = self.reader(piece, pair, seen.state, seen.mask)
         value: Tensor = self.value(torch.cat([mean, seen.state], dim=-1)).squeeze(-1)
         return value

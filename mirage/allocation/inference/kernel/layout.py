@@ -102,4 +102,5 @@ class World(NamedTuple):
     tenant_kept: np.ndarray  # i8 (T,)
     log: np.ndarray  # SEGMENT
     fresh: np.ndarray  # i4 (R,): who became ready since somebody looked; of no length where nobody does
-    kept: np.ndarray  # f8 (R, 1 + U): scores; no rows before there are any
+    kept: np.ndarray  # f8 (R, 3 + K): scores; no rows before there are any
+    coming: np.ndarray  # f8 (M, 3 + K): scores that requests of each model begin with

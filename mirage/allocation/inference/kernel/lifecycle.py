@@ -15,6 +15,10 @@ def arrive(fixed: Fixed, world: World) -> None:
     request = world.sim[0].arrived
     world.sim[0].arrived += 1
     world.ready_since[request] = fixed.arrival[request]
+    if world.kept.shape[0] > 0:
+        model = fixed.model[request]
+        for column in range(world.kept.shape[1]):
+            world.kept[request, column] = world.coming[model, column]
     waiting.enter(world, request)
 
 

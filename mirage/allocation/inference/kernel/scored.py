@@ -3,11 +3,14 @@
 All requests, those that run included, take their places on a time line of every unit, one after the other: the
 smallest of ``deadline + (density - reach x priority) x seconds left / weight`` first (density 0: least laxity
 but for a constant; 1: by deadline less what is won by parallel kinds; large: shortest first). Each goes to the
-unit with the least ``wait + seconds to the end x exp(-affinity)``, of those on which it keeps its deadline. It
-is held for the piece and a part of what follows. Who gets a unit that is free begins; who would rather have one
-that is busy waits for it. Who finds no unit to be in time on lets the others pass (as Moore's rule for the most
-jobs in time drops one, Management Science 15(1), 1968, but without looking back), and gets what is left over,
-the shortest first. With scores of zero this is a plain list scheduler with admission.
+unit with the least ``wait + seconds to the end + (exp(-affinity) - 1) x seconds of the next piece + thrift x
+bytes of the next piece / bandwidth``, of those on which it keeps its deadline with a margin for what may still
+come: what is shared and short has a price. It is held for the piece and a part of what follows. Who gets a unit
+that is free begins, unless it is to hold back: then it waits as long as with it ``hold x`` the bandwidth that is
+wanted would exceed what there is. Who would rather have a unit that is busy waits for it. Who finds no unit to be
+in time on lets the others pass (as Moore's rule for the most jobs in time drops one, Management Science 15(1),
+1968, but without looking back), and gets what is left over, the shortest first: of units, and of bandwidth, unless
+nobody else wants any. With scores of zero this is a plain list scheduler with admission.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ import numpy as np
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
 
-DENSITY, REACH, HOPPING, CROWDING, HOLDING = range(5)
-"""Places in ``parameters``; see ``_key``, ``_left``, ``_stretch`` and ``_held``."""
-SETTINGS = 5
+DENSITY, REACH, HOPPING, CROWDING, HOLDING, THRIFT, MARGIN, LEAVING = range(8)
+"""Places in ``parameters``; see ``decide_scored``, ``_key``, ``_left``, ``_held`` and ``_best_unit``."""
+SETTINGS = 8
+
+PRIORITY, HOLD, CAUTION, KINDS = range(4)
+"""Columns of scores: the last is the first of an affinity to each kind; ``CAUTION`` is added to the margin."""
 
 LATE, DONE = 1e12, 1e18
 """Keys from the first on are of requests that cannot be in time, from the second on of those that have a place."""
@@ -31,15 +37,18 @@ EXAMINED = 4
 def decide_scored(
     parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, count: int, draft: Draft
 ) -> int:
-    """As ``deciding.decide``; ``kept`` (S, 1 + U): the priority of each slot's request, and its affinities."""
+    """As ``deciding.decide``; ``kept`` (S, KINDS + K): the scores of each slot's request."""
     free = _begin(look, now, draft)
     if count == 0 or free == 0:
         return 0
-    stretch = _stretch(look, parameters[CROWDING])
+    wanted = _wanted(look)
+    stretch = 1.0 + parameters[CROWDING] * max(wanted / look.bandwidth - 1.0, 0.0)
     for i in range(count):
         draft.key[i] = _key(parameters, kept, look, now, look.ready[i], look.piece[look.ready[i]])
     begun = _in_time(parameters, kept, look, now, count, draft, free, stretch)
-    return _left_over(look, now, count, draft, begun)
+    for i in range(begun):
+        wanted += _want(look, look.ready[draft.ready[i]], look.kind[draft.unit[i]])
+    return _left_over(look, now, count, draft, begun, wanted, parameters[LEAVING] * look.bandwidth)
 
 
 @compiled
@@ -53,12 +62,19 @@ def _begin(look: Look, now: float, draft: Draft) -> int:
 
 
 @inlined
-def _stretch(look: Look, crowding: float) -> float:
-    """How much longer pieces take where more bandwidth is wanted than there is; ``crowding`` 0: not thought of."""
+def _wanted(look: Look) -> float:
+    """Bytes a second, by all that run."""
     wanted = 0.0
     for unit in range(len(look.kind)):
         wanted += look.drawn[unit]
-    return 1.0 + crowding * max(wanted / look.bandwidth - 1.0, 0.0)
+    return wanted
+
+
+@inlined
+def _want(look: Look, slot: int, kind: int) -> float:
+    """Bytes a second that the next piece wants on this kind."""
+    piece = look.piece[slot]
+    return look.dram_bytes[piece, kind] / look.seconds[piece, kind]
 
 
 @inlined
@@ -66,7 +82,7 @@ def _key(parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, slot:
     least = look.least[piece] / look.weight[slot]
     if look.deadline[slot] - now < look.least[piece] or look.deadline[slot] >= LATE:
         return LATE + least
-    return look.deadline[slot] + (parameters[DENSITY] - parameters[REACH] * kept[slot, 0]) * least
+    return look.deadline[slot] + (parameters[DENSITY] - parameters[REACH] * kept[slot, PRIORITY]) * least
 
 
 @compiled
@@ -80,7 +96,7 @@ def _in_time(
     free: int,
     stretch: float,
 ) -> int:
-    begun, placed = 0, np.int64(0)
+    begun, placed, wanted = 0, np.int64(0), _wanted(look)
     for _ in range(EXAMINED * len(look.kind)):
         first = _least_of(draft.key, count)
         unit = _next_running(parameters, kept, look, now, placed, draft.key[first])
@@ -95,12 +111,16 @@ def _in_time(
         if unit < 0:
             draft.key[first] = LATE + look.least[look.piece[slot]] / look.weight[slot]
             continue
+        draft.key[first] = DONE
         if look.running[unit] < 0 and draft.available[unit] <= now:
+            want = _want(look, slot, look.kind[unit])
+            if wanted > 0.0 and kept[slot, HOLD] * (wanted + want) > look.bandwidth:
+                continue
+            wanted += want
             draft.ready[begun], draft.unit[begun] = first, unit
             begun += 1
             free -= 1
         draft.available[unit] += stretch * _held(parameters, look, slot, look.kind[unit])
-        draft.key[first] = DONE
         if free == 0:
             break
     return begun
@@ -169,42 +189,55 @@ def _best_unit(
     parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, slot: int, draft: Draft, stretch: float
 ) -> int:
     """-1: it is in time on none."""
-    best, least = -1, INFINITY
+    best, least, piece = -1, INFINITY, look.piece[slot]
+    needed = 1.0 + max(parameters[MARGIN] + kept[slot, CAUTION], 0.0)
     for unit in range(len(look.kind)):
-        left = stretch * _left(parameters, look, slot, look.kind[unit])
-        if draft.available[unit] + left <= look.deadline[slot]:
-            cost = draft.available[unit] - now + left * np.exp(-kept[slot, 1 + unit])
+        kind = look.kind[unit]
+        left = stretch * _left(parameters, look, slot, kind)
+        if draft.available[unit] + needed * left <= look.deadline[slot]:
+            cost = (
+                draft.available[unit]
+                - now
+                + left
+                + parameters[THRIFT] * look.dram_bytes[piece, kind] / look.bandwidth
+            )
+            cost += (np.exp(-kept[slot, KINDS + kind]) - 1.0) * stretch * look.seconds[piece, kind]
             if cost < least:
                 best, least = unit, cost
     return best
 
 
 @compiled
-def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int) -> int:
-    """Units that nobody who can be in time wants, to the others: the smallest key, where its piece ends first."""
+def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int, wanted: float, most: float) -> int:
+    """Units that nobody who can be in time wants, to the others: the smallest key, where its piece ends first.
+
+    Late ones begin only where no more than ``most`` bytes a second are wanted with them, or nothing else is.
+    """
     for _ in range(len(look.kind)):
         unit, place = -1, -1
         for candidate in range(len(look.kind)):
             if look.running[candidate] < 0 and draft.available[candidate] <= now:
-                chosen = _first_for(look, count, draft, look.kind[candidate])
+                chosen = _first_for(look, count, draft, look.kind[candidate], wanted, most)
                 if chosen >= 0 and (place < 0 or _sooner(look, draft, chosen, candidate, place, unit)):
                     unit, place = candidate, chosen
         if unit < 0:
             break
         draft.ready[begun], draft.unit[begun] = place, unit
         begun += 1
+        wanted += _want(look, look.ready[place], look.kind[unit])
         draft.key[place] = DONE
         draft.available[unit] = INFINITY
     return begun
 
 
 @inlined
-def _first_for(look: Look, count: int, draft: Draft, kind: int) -> int:
+def _first_for(look: Look, count: int, draft: Draft, kind: int, wanted: float, most: float) -> int:
     best = -1
     for i in range(count):
         seconds = look.seconds[look.piece[look.ready[i]], kind]
         if draft.key[i] < DONE and seconds == seconds and (best < 0 or draft.key[i] < draft.key[best]):  # noqa: PLR0124
-            best = i
+            if draft.key[i] < LATE or wanted == 0.0 or wanted + _want(look, look.ready[i], kind) <= most:
+                best = i
     return best
 
 

@@ -30,13 +30,16 @@ ACTOR = "actor.onnx"
 class Matching:
     """How scores are obeyed: ``kernel.scored``'s parameters, and how often they are made anew."""
 
-    period: float = 0.01
+    period: float = 0.02
     """Seconds: T_s."""
-    density: float = 1.0
+    density: float = 0.0
     reach: float = 4.0
     hopping: float = 1.0
     crowding: float = 0.0
     holding: float = 1.0
+    thrift: float = 16.0
+    margin: float = 0.2
+    leaving: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

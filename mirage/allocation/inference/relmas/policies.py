@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.graph import Graph
-from mirage.allocation.inference.kernel.scored import SETTINGS, decide_scored
+from mirage.allocation.inference.kernel.scored import KINDS, SETTINGS, decide_scored
 from mirage.allocation.inference.policies.looking import Costs, look_at, new_draft, read_costs
 from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent
-from mirage.allocation.inference.relmas.sight import Sight, sight_of
+from mirage.allocation.inference.relmas.sight import Eye, Sight
 from mirage.allocation.inference.relmas.timing import CORE_WATTS
-from mirage.allocation.inference.scores import Scores
 from mirage.domain.units import Dispatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirage.allocation.inference.kernel.look import Draft, Look
+    from mirage.allocation.inference.scores import Scores
     from mirage.domain.request import CostTable, Float64
     from mirage.domain.units import SystemView
 
 
+NAMES = ("density", "reach", "hopping", "crowding", "holding", "thrift", "margin", "leaving")
+
+
 def parameters_of(matching: Matching) -> Float64:
     """As ``kernel.scored`` takes them."""
-    found = np.array([matching.density, matching.reach, matching.hopping, matching.crowding, matching.holding])
+    found = np.array([getattr(matching, name) for name in NAMES])
     assert len(found) == SETTINGS
     return found
 
@@ -44,7 +47,9 @@ class LearnedPolicy:
     def begin(self) -> None:
         """See ``ports.RequestPolicy``."""
         self._kept: dict[int, Float64] = {}
+        self._coming: Float64 | None = None
         self._costs: Costs | None = None
+        self._eye: Eye | None = None
         self._draft: Draft | None = None
         self._next = -np.inf
 
@@ -61,18 +66,21 @@ class LearnedPolicy:
         return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
 
     def _score(self, look: Look, view: SystemView) -> Scores:
-        sight = sight_of(look, view.now, len(view.request), self.period)
-        return Scores(sight.order, act(self._actor, sight))
+        if self._eye is None:
+            self._eye = Eye(look.first, look.dram_bytes)
+        sight = self._eye.look(look, view.now, len(view.request), self.period)
+        return sight.scores(act(self._actor, sight))
 
     def _recall(self, look: Look, view: SystemView) -> Float64:
         """What is kept for each slot of the look; only that of requests that are still there is kept on."""
-        unknown = np.zeros(1 + len(look.kind))
-        numbers = look.number.tolist()
-        found = [self._kept.get(number, unknown) for number in numbers]
-        kept = np.array(found).reshape(len(found), len(unknown))
+        if self._coming is None:
+            self._coming = np.zeros((len(look.first) - 1, KINDS + look.seconds.shape[1]))
+        numbers, new = look.number.tolist(), self._coming[look.model]
+        found = [self._kept.get(number, other) for number, other in zip(numbers, new, strict=True)]
+        kept = np.array(found).reshape(new.shape)
         if view.now >= self._next and len(view.request):
             scores = self._score(look, view)
-            kept[scores.ready] = scores.kept
+            kept[scores.rows], self._coming = scores.kept, scores.coming
             self._next = view.now + self.period
         self._kept = dict(zip(numbers, kept, strict=True))
         return kept
@@ -90,13 +98,13 @@ class LearnedPolicy:
 
 
 def act(actor: Graph | None, sight: Sight) -> Float64:
-    """[N, 1 + U] The actor's opinion."""
+    """[N, KINDS + K] The actor's opinion."""
     if actor is None or not len(sight.order):
-        return np.zeros((len(sight.order), 1 + sight.pair.shape[1]))
+        return np.zeros((len(sight.order), KINDS + sight.pair.shape[1]))
     mask = np.ones((1, len(sight.order)), np.float32)
     inputs: dict[str, NDArray[np.float32]] = {"piece": sight.piece, "pair": sight.pair, "state": sight.state}
-    priority, affinity = actor.run(mask=mask, **{name: value[None] for name, value in inputs.items()})
-    return np.concatenate((priority[0, :, None], affinity[0]), axis=1).astype(np.float64)
+    (scores,) = actor.run(mask=mask, **{name: value[None] for name, value in inputs.items()})
+    return np.asarray(scores[0], dtype=np.float64)
 
 
 def relmas(folder: str) -> LearnedPolicy:

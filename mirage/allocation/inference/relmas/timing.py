@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from mirage.domain.request import CostTable
     from mirage.domain.units import UnitSystem
 
-READY, REPEATS = 64, 50
+READY, REPEATS = 64, 200
 
 CORE_WATTS = 5.0
 """What deciding draws while it lasts, taken, not measured: a busy core's part of a server's processor."""
 
 
 def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, ready: int = READY) -> float:
-    """Median seconds of one scoring, the first ones left out."""
+    """The least seconds for which one scoring keeps a core busy: what neighbours take does not count."""
     view = crowd(costs, system, ready)
     taken = []
     for _ in range(REPEATS):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         policy.scores(view)
-        taken.append(time.perf_counter() - begun)
-    return float(np.median(taken[REPEATS // 5 :]))
+        taken.append(time.thread_time() - begun)
+    return min(taken)
 
 
 def crowd(costs: CostTable, system: UnitSystem, ready: int) -> SystemView:
