@@ -148,7 +148,10 @@ def test_who_goes_away_in_the_middle_leaves_nothing_behind(site: Site) -> None:
     site.wait(lambda: site.metric("running") + site.metric("waiting") == 0, "nothing to be left")
 
 
-@pytest.mark.parametrize("line", [b"X-Long: " + b"a" * 200_000, b"\r\n".join([b"X: a"] * 50_000)])
+HEADS = {"one long line": b"X-Long: " + b"a" * 200_000, "many lines": b"\r\n".join([b"X: a"] * 50_000)}
+
+
+@pytest.mark.parametrize("line", HEADS.values(), ids=HEADS)
 def test_a_head_without_end_is_not_held(wire: Wire, line: bytes) -> None:
     try:
         wire.send(head()[:-2], *(line[at : at + 4096] for at in range(0, len(line), 4096)))

@@ -74,7 +74,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._rest()
+        self.rest()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -89,7 +89,7 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._in_head or self._unattended():
             self._watch()
         else:
-            self._rest()
+            self.rest()
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -112,9 +112,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _watch(self) -> None:
         if self._patience is None:
-            self._patience = self.loop.call_later(_HEAD_WITHIN, self.transport.close)
+            self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self._watch_on)
 
-    def _rest(self) -> None:
+    def _watch_on(self) -> None:
+        """In two halves: after a pause of this process what has come meanwhile is read in between."""
+        self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self.transport.close)
+
+    def rest(self) -> None:
+        """Somebody else waits for what is to come."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

@@ -75,6 +75,7 @@ class Shortcut(GuardedProtocol):
             super().on_headers_complete()
             for part in self._parts:
                 super().on_body(part)
+            self.rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits for the answer any more."""
