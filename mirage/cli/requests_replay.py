@@ -14,19 +14,28 @@ from mirage.cli.sidebyside import Workers, parse_seeds, run_progress, write_text
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    from mirage.allocation.inference.comparison import Cell
+    from mirage.allocation.figuretable import Cell
+    from mirage.allocation.inference.comparison import Line
     from mirage.allocation.inference.replay import Compared
 
 Scenarios = Annotated[
-    list[str], typer.Argument(metavar="SCENARIO...", help="light, medium, heavy, mixed-heavy, or a TOML file.")
+    list[str],
+    typer.Argument(metavar="SCENARIO...", help="Built in, such as light or mixed-heavy, or a TOML file."),
 ]
 PolicyName = Annotated[str, typer.Option("--policy", metavar="NAME", help="Which request runs where next.")]
 Compare = Annotated[
     str,
-    typer.Option(metavar="NAMES", help="Policies side by side instead, commas between: fcfs,edf,llf:late-last."),
+    typer.Option(
+        metavar="NAMES",
+        help="Policies side by side instead, commas between: fcfs,edf,llf:late-last. all: what needs no training.",
+    ),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the requests that are drawn: 0-9, or 1,5,7-9.")]
+Bounded = Annotated[
+    bool, typer.Option("--bound", help="Find what no policy can exceed, even if it knew all requests beforehand.")
+]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the tables in Markdown; - is stdout.")
@@ -35,6 +44,9 @@ HtmlOut = Annotated[
     str, typer.Option("--html", metavar="OUT", help="Write a report with lanes of all units as one HTML file.")
 ]
 
+_FEW = 3
+"""So many policies have room for all their figures beside each other."""
+
 
 def request_replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     scenarios: Scenarios,
@@ -42,6 +54,7 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
     policy: PolicyName = "edf",
     compare: Compare = "",
     seeds: Seeds = "0",
+    bound: Bounded = False,
     workers: Workers = 0,
     json_out: JsonOut = "",
     markdown_out: MarkdownOut = "",
@@ -53,13 +66,14 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
     """
     from rich.console import Console
 
+    from mirage.allocation.inference.registry import named_policies
     from mirage.allocation.inference.replay import RequestReplay, play_all
     from mirage.cli.arguments import check_writable
 
     for option, name in (("--json", json_out), ("--markdown", markdown_out), ("--html", html_out)):
         check_writable(option, name)
-    names = tuple(name.strip() for name in (compare or policy).split(","))
-    replay = RequestReplay(tuple(scenarios), names, parse_seeds(seeds), logged=bool(html_out))
+    names = named_policies(compare or policy)
+    replay = RequestReplay(tuple(scenarios), names, parse_seeds(seeds), logged=bool(html_out), bounded=bound)
     with run_progress() as advance:
         compared = play_all(replay, workers or os.cpu_count() or 1, advance)
     _write_files(compared, json_out, markdown_out, html_out)
@@ -90,25 +104,45 @@ def _show(console: Console, compared: Compared) -> None:
 
 
 def _table(compared: Compared, scenario: str) -> Table:
-    """A row for each figure, the satisfaction of each tenant at the end; a column for each policy."""
+    """Of few policies all figures, one in a row; of many the foremost, a policy in a row."""
     from rich.table import Table
-    from rich.text import Text
 
-    from mirage.allocation.inference.comparison import COLUMNS, lines, tenants
+    from mirage.allocation.inference.comparison import bounded_lines, tenants
 
-    rows = lines(compared, scenario)
-    headings = (
-        *(column.heading for column in COLUMNS),
-        *(f"SLA of {name}, %" for name in tenants(compared, scenario)),
-    )
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    for line in rows:
-        table.add_column(line.policy, justify="right", overflow="fold")
-    for heading, *cells in zip(headings, *((*line.cells, *line.tenants) for line in rows), strict=True):
-        table.add_row(heading, *(Text(_told(cell), "bold" * cell.best) for cell in cells))
+    rows = bounded_lines(compared, scenario)
+    if len(compared.replay.policies) <= _FEW:
+        _fill_by_figure(table, rows, tenants(compared, scenario))
+    else:
+        _fill_by_policy(table, rows)
     return table
 
 
-def _told(cell: Cell) -> str:
-    return f"{cell.mean} \N{PLUS-MINUS SIGN} {cell.spread}" if cell.spread else cell.mean
+def _fill_by_figure(table: Table, rows: tuple[Line, ...], tenants: tuple[str, ...]) -> None:
+    """The satisfaction of each tenant at the end."""
+    from mirage.allocation.inference.comparison import COLUMNS
+
+    headings = (*(column.heading for column in COLUMNS), *(f"SLA of {name}, %" for name in tenants))
+    for line in rows:
+        table.add_column(line.policy, justify="right", overflow="fold")
+    for heading, *cells in zip(headings, *((*line.cells, *line.tenants) for line in rows), strict=True):
+        table.add_row(heading, *map(_told, cells))
+
+
+def _fill_by_policy(table: Table, rows: tuple[Line, ...]) -> None:
+    from mirage.allocation.inference.comparison import COLUMNS, FOREMOST
+
+    places = [place for place, column in enumerate(COLUMNS) if column.key in FOREMOST]
+    for place in places:
+        table.add_column(COLUMNS[place].heading, justify="right", no_wrap=True)
+    for line in rows:
+        table.add_row(line.policy, *(_told(line.cells[place]) for place in places))
+
+
+def _told(cell: Cell) -> Text:
+    from rich.text import Text
+
+    from mirage.allocation.figuretable import spread
+
+    return Text(spread(cell.mean, cell.spread), "bold" * cell.best)

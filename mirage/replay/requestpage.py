@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,8 @@ from mirage.replay.taskpage import Picture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.inference.comparison import Cell, Column
+    from mirage.allocation.figuretable import Cell
+    from mirage.allocation.inference.comparison import Column
     from mirage.allocation.inference.outcome import Outcome
     from mirage.allocation.inference.replay import Compared
     from mirage.replay.lanes import Palette, Shade
@@ -81,6 +83,9 @@ def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> Scen
     palette = choose_palette(drawn[0].tasks)
     best = [f"{line.policy} ({line.cells[0].mean} %)" for line in table if line.cells[0].best]
     headline = f"Most deadlines are kept under {', '.join(best)}." if best else ""
+    bounds = compared.bounds_of(scenario)
+    if bounds:
+        headline = f"{headline} No policy can keep more than {COLUMNS[0].show(fmean(bounds))} %.".strip()
     return ScenarioPart(
         name=compared.stage(scenario).scenario.name,
         summary=describe(compared, scenario),

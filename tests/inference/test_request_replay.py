@@ -9,8 +9,14 @@ import pytest
 from markupsafe import escape
 from typer.testing import CliRunner
 
-from mirage.allocation.inference.comparison import COLUMNS, document, lines, markdown
-from mirage.allocation.inference.registry import POLICIES, UnknownRequestPolicy, request_policy
+from mirage.allocation.inference.comparison import BOUND, COLUMNS, bounded_lines, document, lines, markdown
+from mirage.allocation.inference.registry import (
+    ALL,
+    POLICIES,
+    UnknownRequestPolicy,
+    named_policies,
+    request_policy,
+)
 from mirage.allocation.inference.replay import RequestReplay, play_all
 from mirage.cli.main import app
 from mirage.domain.errors import ConfigError
@@ -66,6 +72,50 @@ def test_processes_come_to_the_same(scenario: str) -> None:
     counted: list[int] = []
     assert repr(play_all(replay, 2, counted.append).runs) == repr(play_all(replay, 1).runs)  # NaN is not itself
     assert counted == [4, 4, 4, 4]
+
+
+def test_the_bound_stands_below_the_policies_and_above_their_figures(scenario: str) -> None:
+    seen: list[int] = []
+    compared = play_all(RequestReplay((scenario,), ("edf", "triage"), (0, 1), bounded=True), 1, seen.append)
+    assert seen == [6] * 6
+    bounds = compared.bounds_of(scenario)
+    for policy in ("edf", "triage"):
+        runs = compared.of(scenario, policy)
+        assert all(run.figures.all.satisfaction <= limit for run, limit in zip(runs, bounds, strict=True))
+    last = bounded_lines(compared, scenario)[-1]
+    assert last.policy == BOUND
+    assert last.cells[0].mean == f"{100 * sum(bounds) / 2:.1f}"
+    assert {cell.mean for cell in (*last.cells[1:], *last.tenants)} == {"\N{EN DASH}"}
+    assert document(compared)["scenarios"][0]["bounds"] == list(bounds)
+    assert f"| {BOUND} | {last.cells[0].mean}" in markdown(compared)
+
+
+def test_several_scenarios_stand_side_by_side_first(scenario: str, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(SCENARIO.replace("0.7", "0.3"))
+    both = (scenario, str(tmp_path / "other.toml"))
+    text = markdown(play_all(RequestReplay(both, ("fcfs", "edf"), bounded=True), 1))
+    assert text.startswith("SLA, %: ")
+    assert text.count("| policy | small | other |") == 4
+    assert text.count(f"| {BOUND} |") == 3  # of satisfaction, and of each scenario
+    assert "small: " in text
+    assert "other: " in text
+
+
+def test_all_stands_for_what_needs_no_training(scenario: str) -> None:
+    assert named_policies("edf, all ,fcfs,relmas:here") == (
+        "edf",
+        *(name for name in ALL if name != "edf"),
+        "relmas:here",
+    )
+    assert named_policies("edf:late-last") == ("edf:late-last",)
+    kinds = {name.partition(":")[0] for name in ALL}
+    assert kinds == {name for name in POLICIES if not name.endswith(":")}
+    command = ["allocation", "requests", "replay", scenario, "--compare", "all", "--workers", "1", "--bound"]
+    result = CliRunner().invoke(app, command, env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    rows = [line.split()[0] for line in result.output.splitlines() if line[:1].isalpha()]
+    assert [name for name in ALL if name not in rows] == []
+    assert BOUND in result.output
 
 
 class Slow:

@@ -7,14 +7,16 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from mirage.allocation.figuretable import UNKNOWN, Cell, markdown_cell, markdown_table, number, show
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mirage.allocation.inference.outcome import Figures
     from mirage.allocation.inference.replay import Compared, Run
 
-_UNKNOWN = "\N{EN DASH}"
-_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+BOUND = "no policy exceeds"
+"""In the place of a policy: see ``bound``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,14 @@ class Column:
 
     def show(self, value: float) -> str:
         """A number of the table."""
-        return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else _UNKNOWN
+        return show(value, self.scale, self.digits)
+
+
+def _policy_share(run: Run) -> float:
+    """NaN where nothing takes energy."""
+    figures = run.figures
+    spent = figures.all.joules + figures.idle_joules
+    return figures.policy_joules / spent if spent > 0 else math.nan
 
 
 COLUMNS = (
@@ -119,6 +128,14 @@ COLUMNS = (
         digits=4,
     ),
     Column(
+        "policy, %",
+        "policy_share",
+        "energy of deciding, of that of pieces and idle units",
+        _policy_share,
+        scale=100.0,
+        digits=2,
+    ),
+    Column(
         "units busy, %",
         "utilisation",
         "share of the units' time, until the last answer",
@@ -135,14 +152,8 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One figure of one policy on one scenario, over the seeds."""
-
-    mean: str
-    spread: str
-    """Standard deviation over the seeds; empty for one seed."""
-    best: bool
+FOREMOST = ("satisfaction", "worst", "joules", "policy_share")
+"""Keys of the columns that are shown where there is no room for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,26 +208,46 @@ def _cells(column: Column, runs: dict[str, tuple[Run, ...]]) -> dict[str, Cell]:
     }
 
 
+def bounded_lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
+    """The table, and below it what no policy can exceed, where that was asked for."""
+    bounds, column = compared.bounds_of(scenario), COLUMNS[0]
+    table = lines(compared, scenario)
+    if not bounds:
+        return table
+    spread = column.show(stdev(bounds)) if len(bounds) > 1 else ""
+    others = (Cell(UNKNOWN, "", best=False),) * (len(COLUMNS) - 1)
+    bound = Cell(column.show(fmean(bounds)), spread, best=False)
+    return (*table, Line(BOUND, (bound, *others), others[:1] * len(tenants(compared, scenario))))
+
+
 def markdown(compared: Compared) -> str:
-    """A table for each scenario in Markdown, with what it is of."""
-    return "\n".join(_markdown(compared, scenario) for scenario in compared.replay.scenarios)
+    """The foremost figures, by policy and scenario; then a table for each scenario, with what it is of."""
+    overviews = [_overview(compared, key) for key in FOREMOST] if len(compared.replay.scenarios) > 1 else []
+    return "\n".join([*overviews, *(_markdown(compared, scenario) for scenario in compared.replay.scenarios)])
+
+
+def _overview(compared: Compared, key: str) -> str:
+    """One figure: policies down, scenarios across."""
+    place = [column.key for column in COLUMNS].index(key)
+    tables = [bounded_lines(compared, scenario) for scenario in compared.replay.scenarios]
+    rows = [
+        (same[0].policy, *(markdown_cell(line.cells[place]) for line in same))
+        for same in zip(*tables, strict=True)
+        if place == 0 or same[0].policy != BOUND
+    ]
+    names = [compared.stage(scenario).scenario.name for scenario in compared.replay.scenarios]
+    column = COLUMNS[place]
+    return f"{column.heading}: {column.meaning}.\n\n{markdown_table(('policy', *names), rows, words=1)}\n"
 
 
 def _markdown(compared: Compared, scenario: str) -> str:
     parts = [f"SLA of {name}, %" for name in tenants(compared, scenario)]
     headings = ("policy", *(column.heading for column in COLUMNS), *parts)
     rows = [
-        (line.policy, *(_joined(cell) for cell in (*line.cells, *line.tenants)))
-        for line in lines(compared, scenario)
+        (line.policy, *(markdown_cell(cell) for cell in (*line.cells, *line.tenants)))
+        for line in bounded_lines(compared, scenario)
     ]
-    ruler = ("---", *("---:" for _ in headings[1:]))
-    table = "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
-    return f"{describe(compared, scenario)}\n\n{table}\n"
-
-
-def _joined(cell: Cell) -> str:
-    text = f"{cell.mean} {_PLUS_MINUS} {cell.spread}" if cell.spread else cell.mean
-    return f"**{text}**" if cell.best else text
+    return f"{describe(compared, scenario)}\n\n{markdown_table(headings, rows, words=1)}\n"
 
 
 def describe(compared: Compared, scenario: str) -> str:
@@ -244,6 +275,7 @@ def document(compared: Compared) -> dict[str, Any]:
             {
                 "scenario": scenario,
                 "tenants": list(tenants(compared, scenario)),
+                "bounds": list(compared.bounds_of(scenario)) or None,
                 "policies": [_policy_document(compared, scenario, policy) for policy in compared.replay.policies],
             }
             for scenario in compared.replay.scenarios
@@ -256,8 +288,8 @@ def _policy_document(compared: Compared, scenario: str, policy: str) -> dict[str
     values = {column.key: [float(column.of(run)) for run in runs] for column in COLUMNS}
     return {
         "policy": policy,
-        "mean": {key: _number(fmean(those)) for key, those in values.items()},
-        "deviation": {key: _number(stdev(those)) if len(those) > 1 else None for key, those in values.items()},
+        "mean": {key: number(fmean(those)) for key, those in values.items()},
+        "deviation": {key: number(stdev(those)) if len(those) > 1 else None for key, those in values.items()},
         "runs": [_run_document(compared, run) for run in runs],
     }
 
@@ -266,7 +298,7 @@ def _run_document(compared: Compared, run: Run) -> dict[str, Any]:
     models = compared.stage(run.scenario).costs.models
     return {
         "seed": run.seed,
-        **{column.key: _number(float(column.of(run))) for column in COLUMNS},
+        **{column.key: number(float(column.of(run))) for column in COLUMNS},
         "pieces": run.figures.pieces,
         "decisions": run.figures.decisions,
         "tenants": dict(zip(tenants(compared, run.scenario), map(_group_document, run.tenants), strict=True)),
@@ -279,8 +311,4 @@ def _run_document(compared: Compared, run: Run) -> dict[str, Any]:
 
 
 def _group_document(figures: Figures) -> dict[str, Any]:
-    return {key: _number(value) if isinstance(value, float) else value for key, value in asdict(figures).items()}
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return {key: number(value) if isinstance(value, float) else value for key, value in asdict(figures).items()}

@@ -42,6 +42,35 @@ POLICIES: dict[str, str] = {
 }
 
 
+ALL = (
+    "random",
+    "fcfs",
+    "lft",
+    "edf",
+    "edf:late-last",
+    "edf:late-last+spare",
+    "edf:wait+late-last",
+    "edf:wait+late-last+spare",
+    "llf:late-last",
+    "sjf:late-last",
+    "sjf:late-last+spare",
+    "sjf:wait+late-last",
+    "prema",
+    "prema:late-last",
+    "prema:late-last+spare",
+    "herald",
+    "herald:late-last",
+    "planaria",
+    "planaria:late-last",
+    "dream",
+    "dream:late-last",
+    "magma",
+    "triage",
+    "listed",
+)
+"""What ``all`` stands for in a comparison: what needs no training, as published and at its best."""
+
+
 class UnknownRequestPolicy(MirageError):
     """A name of a policy that does not exist. Says which there are."""
 
@@ -56,3 +85,9 @@ def request_policy(name: str) -> RequestPolicy:
     make = getattr(import_module(f"{__package__}.{module}"), maker)
     policy: RequestPolicy = make(argument) if colon else make()
     return policy
+
+
+def named_policies(names: str) -> tuple[str, ...]:
+    """The names in ``edf,all,relmas:models/relmas``, each once; ``all`` stands for ``ALL``."""
+    written = [name.strip() for name in names.split(",")]
+    return tuple(dict.fromkeys(name for each in written for name in (ALL if each == "all" else (each,))))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mirage.allocation.apart import run_apart
 from mirage.allocation.inference.bound import most_kept
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.rules import Costly
@@ -19,7 +17,7 @@ from mirage.allocation.inference.workload.stage import set_stage
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from mirage.allocation.inference.outcome import Figures, Outcome, SystemFigures
     from mirage.allocation.inference.workload.stage import Stage
@@ -84,24 +82,21 @@ def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] 
     what is not there or there twice.
     """
     check(replay)
-    sets = [(scenario, seed) for scenario in replay.scenarios for seed in replay.seeds]
+    runs, shown, bounds = [], [], []
+    sets = [(scenario, seed) for scenario in replay.scenarios for seed in replay.seeds] if replay.bounded else []
     places = [
-        (scenario, policy, seed)
+        (replay, scenario, policy, seed)
         for scenario in replay.scenarios
         for policy in replay.policies
         for seed in replay.seeds
     ]
-    total = len(places) + len(sets) * replay.bounded
-    runs, shown, bounds = [], [], []
-    with _processes(min(workers, total)) as spread:
-        limits = spread(_bound, *zip(*sets, strict=True)) if replay.bounded else iter(())
-        for run, outcome in spread(_play, [replay] * len(places), *zip(*places, strict=True)):
-            runs.append(run)
-            shown += [outcome] if outcome is not None else []
-            played(total)
-        for limit in limits:
-            bounds.append(limit)
-            played(total)
+    for run, outcome in run_apart(_play, places, workers):
+        runs.append(run)
+        shown += [outcome] if outcome is not None else []
+        played(len(places) + len(sets))
+    for bound in run_apart(_bound, sets, workers):
+        bounds.append(bound)
+        played(len(places) + len(sets))
     count = len(replay.seeds)
     by_scenario = tuple(tuple(bounds[row : row + count]) for row in range(0, len(bounds), count))
     return Compared(replay, tuple(runs), tuple(shown), by_scenario)
@@ -120,17 +115,6 @@ def check(replay: RequestReplay) -> None:
             raise ConfigError(
                 "seeds", f"the arrivals of {scenario} are a trace, the same for every seed: give one"
             )
-
-
-@contextmanager
-def _processes(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A ``map`` whose calls are spread over so many processes, in order."""
-    if workers <= 1:
-        yield map
-        return
-    # Started afresh: forking a process that has threads (a progress bar) is not safe.
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        yield pool.map
 
 
 def _bound(scenario: str, seed: int) -> float:
