@@ -43,7 +43,7 @@ def train_requests_command(
     agent: Which = Agent.RELMAS,
     seed: Seed = 0,
     rounds: Rounds = 30,
-    period_ms: Period = 20.0,
+    period_ms: Period = 50.0,
     state: State = None,
 ) -> None:
     """Train an agent for requests. Needs torch; what comes out does not.

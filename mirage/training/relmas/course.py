@@ -61,16 +61,16 @@ class Course:
     """Learnt from in a round."""
     every: int = 15
     """Rounds between validations."""
-    seconds: float = 2.0
+    seconds: float = 4.0
     """In which requests come: shorter than a scenario's, for quick rounds."""
     validated: int = 2
     """Workloads of each scenario on which the best actor is chosen."""
-    period: float = 0.02
+    period: float = 0.05
     searched: int = 6
     """Generations of the search for constants in each scenario."""
     shown: int = 6
     """Workloads of each scenario in which constants are imitated."""
-    imitated: int = 700
+    imitated: int = 1000
     """Batches."""
     noise: float = 0.05
     """Of weights."""

@@ -30,7 +30,7 @@ ACTOR = "actor.onnx"
 class Matching:
     """How scores are obeyed: ``kernel.scored``'s parameters, and how often they are made anew."""
 
-    period: float = 0.02
+    period: float = 0.05
     """Seconds: T_s."""
     density: float = 0.0
     reach: float = 4.0
