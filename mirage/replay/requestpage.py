@@ -79,7 +79,8 @@ def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> Scen
     from mirage.replay.plots import style_policies
 
     table = lines(compared, scenario)
-    drawn = [_drawn(outcome, _window(shown)) for outcome in shown]
+    window = _window(shown[0])
+    drawn = [_drawn(outcome, *window) for outcome in shown]
     palette = choose_palette(drawn[0].tasks)
     best = [f"{line.policy} ({line.cells[0].mean} %)" for line in table if line.cells[0].best]
     headline = f"Most deadlines are kept under {', '.join(best)}." if best else ""
@@ -100,41 +101,44 @@ def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> Scen
         ),
         shades=palette.shades,
         lanes=tuple(
-            _lanes(policy, outcome, palette, _window(shown))
+            _lanes(policy, outcome, palette, *window)
             for policy, outcome in zip(compared.replay.policies, drawn, strict=True)
         ),
     )
 
 
-def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, last: float) -> Picture:
+def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, begin: float, last: float) -> Picture:
     from mirage.replay.lanes import clock, draw_lanes
 
-    begin = float(drawn.tasks.submit.min()) if len(drawn.tasks) else 0.0
     return Picture(
         policy,
-        f"The first {clock(last - begin)} of the first seed.",
+        f"{clock(last - begin)} of the first seed, from {clock(begin)} on, when the most requests are due.",
         draw_lanes(drawn, palette, last, f"Units over time under {policy}"),
     )
 
 
-def _window(shown: tuple[Outcome, ...]) -> float:
-    """The instant at which the pictures of a scenario end."""
-    log = shown[0].segments
+def _window(shown: Outcome) -> tuple[float, float]:
+    """When the pictures of a scenario begin and end: from where the most requests are due that have come.
+
+    That is the same for all policies, and where they differ: at first nobody has to choose.
+    """
+    log, requests = shown.segments, shown.requests
     if not len(log):
-        return float(shown[0].requests.arrival.min(initial=0.0)) + 1.0
-    length = float(np.median(log.end - log.begin))
-    return float(shown[0].requests.arrival[0]) + _PIECES * length
+        return 0.0, 1.0
+    due = np.searchsorted(np.sort(requests.deadline), requests.arrival)
+    begin = float(requests.arrival[np.argmax(np.arange(len(requests)) - due)])
+    return begin, begin + _PIECES * float(np.median(log.end - log.begin))
 
 
-def _drawn(outcome: Outcome, last: float) -> DrawnOutcome:
+def _drawn(outcome: Outcome, begin: float, last: float) -> DrawnOutcome:
     """As the pictures of pools are: a unit is a device, and units of one kind are a node."""
     log, requests, system = outcome.segments, outcome.requests, outcome.system
-    begun = log.begin < last
+    seen = (log.begin < last) & (log.end > begin)
     come = max(int((requests.arrival < last).sum()), 1)
     by_kind = np.argsort(system.kind, kind="stable")
     tasks = task_table(
         tuple(f"request {number}" for number in range(come)),
-        submit=requests.arrival[:come],
+        submit=np.maximum(requests.arrival[:come], begin),
         model=[outcome.costs.models[row] for row in requests.model[:come]],
     )
     none, missing = np.zeros(come, dtype=np.int64), np.full(come, np.nan)
@@ -147,10 +151,10 @@ def _drawn(outcome: Outcome, last: float) -> DrawnOutcome:
         preemptions=none,
         fee=missing,
         segments=DrawnSegments(
-            task=log.request[begun],
-            device=np.argsort(by_kind)[log.unit[begun]],
-            start=log.begin[begun],
-            end=np.minimum(log.end[begun], last),
+            task=log.request[seen],
+            device=np.argsort(by_kind)[log.unit[seen]],
+            start=np.maximum(log.begin[seen], begin),
+            end=np.minimum(log.end[seen], last),
         ),
         fragmentation=0.0,
     )
