@@ -24,11 +24,14 @@ from mirage.allocation.inference.workload.scenariofile import find_scenario  # n
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.domain.errors import ConfigError  # noqa: E402
 from mirage.domain.request import CostTable  # noqa: E402
+from mirage.training.relmas.batches import seen_of  # noqa: E402
 from mirage.training.relmas.bouts import Bout  # noqa: E402
+from mirage.training.relmas.constants import search  # noqa: E402
 from mirage.training.relmas.course import Course, Training, course_of  # noqa: E402
 from mirage.training.relmas.environment import RequestsEnv  # noqa: E402
 from mirage.training.relmas.evolving import Evolution  # noqa: E402
 from mirage.training.relmas.exploring import explore, play  # noqa: E402
+from mirage.training.relmas.imitating import examples_of, imitate  # noqa: E402
 from mirage.training.relmas.learning import Learner, Learning, Replay  # noqa: E402
 from mirage.training.relmas.networks import Shape  # noqa: E402
 from mirage.training.relmas.rewards import Tally, odra_reward, relmas_reward, tally  # noqa: E402
@@ -152,6 +155,7 @@ def test_the_environment_keeps_gymnasiums_contract() -> None:
 
 def course(rounds: int, refined: int = 0) -> Course:
     short = {"bouts": 2, "every": 2, "seconds": 0.1, "validated": 1, "stretch": 4, "generation": 4}
+    short |= {"searched": 1, "shown": 1, "imitated": 5}
     return Course("relmas", ("mixed-heavy",), rounds=rounds, refined=refined, **short)
 
 
@@ -175,6 +179,35 @@ def test_equal_seeds_learn_the_same() -> None:
     assert [report.gained for report in first.rounds()] == [report.gained for report in second.rounds()]
     for here, there in zip(first.learner.actor.parameters(), second.learner.actor.parameters(), strict=True):
         torch.testing.assert_close(here, there)
+
+
+def test_constants_are_found_where_they_are_best() -> None:
+    best = np.array([[0.0, 0.0, 0.0], [0.5, 0.9, -0.3], [-0.7, 0.3, 0.2]])
+
+    def worth(constants: np.ndarray, seeds: range) -> float:
+        assert seeds.start >= 7
+        return -float(((constants - best) ** 2).sum())
+
+    found = search(worth, np.array([1, 2]), 3, 60, 7)
+    np.testing.assert_allclose(found, best, atol=0.05)
+
+
+def test_constants_are_zero_where_nothing_is_to_be_won() -> None:
+    assert not search(lambda constants, _: 0.999, np.array([0]), 2, 5, 0).any()
+    assert not search(lambda constants, _: -float(np.abs(constants).sum()), np.array([0]), 2, 5, 0).any()
+
+
+def test_an_actor_learns_to_say_what_constants_say() -> None:
+    torch.manual_seed(0)
+    constants = np.zeros((3, 5))
+    constants[1, :3], constants[2, :3] = [0.5, 0.9, -0.3], [-0.5, 0.3, 0.5]
+    bouts = [Bout(dilemma(1_000_000 + row, groups=5), MATCHING, "relmas", constants) for row in range(4)]
+    examples = examples_of(bouts, 100)
+    actor = Learner(Shape(), Learning()).actor
+    assert imitate(actor, examples, 500, np.random.default_rng(0)) < 0.02
+    sight, told = examples[-1]
+    with torch.no_grad():
+        np.testing.assert_allclose(actor(*seen_of([sight]))[0].numpy(), told, atol=0.25)
 
 
 def test_evolution_goes_where_it_was_better() -> None:
