@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 
-_FEWEST, _MOST = 250, 450
+_FEWEST, _MOST = 300, 600
 """Requests of a block: the time of a solution grows faster than their number."""
 _TILTS = (0.25, 0.6, 1.6, 4.0)
 """Of the price of one kind, from where all kinds are as dear for the model."""
