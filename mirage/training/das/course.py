@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from mirage.allocation.ddl.das.artifact import write_artifact
 from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource, read_source
 from mirage.allocation.ddl.simulation import Rules, SimulatedPool
 from mirage.domain.errors import ConfigError
+from mirage.training.coursestate import read_state, write_state
 from mirage.training.das.agents import Agents
 from mirage.training.das.export import graphs_of, process_of
 from mirage.training.das.learning import Learner, Learning
@@ -113,7 +114,6 @@ class Training:
     def save(self, path: Path) -> None:
         """Write the state, whole or not at all."""
         state = {
-            "course": repr(replace(self.course, rounds=0)),
             "agents": self.agents.state_dict(),
             "actors": self.learner.actors.state_dict(),
             "critics": self.learner.critics.state_dict(),
@@ -123,18 +123,11 @@ class Training:
             "best_state": self.best_state,
             "curve": self.curve,
         }
-        new = path.with_name(f".{path.name}.new")
-        torch.save(state, new)
-        new.replace(path)
+        write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
         """Go on from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
-        try:
-            state: dict[str, Any] = torch.load(path, weights_only=True)
-        except Exception as error:  # torch's own kinds are many
-            raise ConfigError(str(path), f"is no state of a training: {error}") from error
-        if state.get("course") != repr(replace(self.course, rounds=0)):
-            raise ConfigError(str(path), "is the state of another course: name another file or delete it")
+        state = read_state(path, self.course)
         self.agents.load_state_dict(state["agents"])
         self.learner.actors.load_state_dict(state["actors"])
         self.learner.critics.load_state_dict(state["critics"])

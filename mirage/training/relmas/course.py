@@ -18,6 +18,7 @@ from mirage.allocation.inference.scores import Scores
 from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import Stage, set_stage
 from mirage.domain.errors import ConfigError
+from mirage.training.coursestate import read_state, write_state
 from mirage.training.relmas.bouts import REWARDS, Bout
 from mirage.training.relmas.constants import search
 from mirage.training.relmas.evolving import Evolution
@@ -233,7 +234,6 @@ class Training:
         """Write the state, whole or not at all. What was being played and replayed is drawn anew afterwards."""
         learner = self.learner
         state = {
-            "course": repr(replace(self.course, rounds=0)),
             "parts": [part.state_dict() for part in _parts(learner)],
             "rng": self.rng.get_state(),
             "matching": asdict(self.matching),
@@ -246,18 +246,11 @@ class Training:
             "best_state": self.best_state,
             "curve": self.curve,
         }
-        new = path.with_name(f".{path.name}.new")
-        torch.save(state, new)
-        new.replace(path)
+        write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
         """Go on from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
-        try:
-            state: dict[str, Any] = torch.load(path, weights_only=True)
-        except Exception as error:  # torch's own kinds are many
-            raise ConfigError(str(path), f"is no state of a training: {error}") from error
-        if state.get("course") != repr(replace(self.course, rounds=0)):
-            raise ConfigError(str(path), "is the state of another course: name another file or delete it")
+        state = read_state(path, self.course)
         for part, kept in zip(_parts(self.learner), state["parts"], strict=True):
             part.load_state_dict(kept)
         self.rng.set_state(state["rng"])
