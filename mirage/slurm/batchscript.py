@@ -39,7 +39,8 @@ def check_script(text: str, name: str) -> None:
 def read_directives(text: str, mark: str, name: str) -> Directives:
     """The words behind ``mark`` on the lines before the first command.
 
-    Quotes group, a backslash takes the next character as it is (within quotes too), ``#`` begins a comment.
+    Quotes group, a backslash takes the next character as it is (within quotes too; outside them a blank ends the
+    word all the same), ``#`` begins a comment.
     Raises ``BadSpelling`` with the line for an open quote or a ``:``.
     """
     words: list[Word] = []
@@ -98,9 +99,6 @@ def _take_word(rest: str, body: str, where: str) -> tuple[str, str]:
             escaped = False
         elif letter == "\\":
             escaped = True
-            if rest[at : at + 1] == " ":  # kept even outside quotes, where any other blank would end the word
-                letters.append(" ")
-                escaped, at = False, at + 1
         elif quote and letter == quote:
             quote = ""
         elif not quote and letter in "\"'":

@@ -76,7 +76,7 @@ def test_whatever_comes_is_a_request_or_refused_as_the_senders_fault(body: bytes
         ("UINT8", [-1], "beyond UINT8"),
         ("INT32", [1.5], "does not hold numbers of datatype INT32"),
         ("INT64", [2**63], "beyond INT64"),
-        ("INT64", [2**80], "does not hold numbers"),
+        ("INT64", [2**80], "beyond INT64"),
         ("FP16", [70_000.0], "beyond FP16"),
         ("FP32", [True], "does not hold numbers"),
         ("BOOL", [1], "does not hold numbers"),
@@ -96,3 +96,14 @@ def test_what_json_cannot_say_is_refused_not_written() -> None:
         write_answer("m", Asked("", {}, [], (), {}), [tensor])
     body, _ = write_answer("m", Asked("", {}, [], (), {"y": True}), [tensor])
     assert body.endswith(tensor.data)
+
+
+def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
+    values = [0, 2**63, 2**64 - 1]
+    read = from_json({"name": "x", "datatype": "UINT64", "shape": [3], "data": values})
+    assert read.array().tolist() == values
+    for wrong in ([0, 2**64], [-1, 2**63]):
+        with pytest.raises(Refusal, match="beyond UINT64"):
+            from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": wrong})
+    with pytest.raises(Refusal, match="does not hold numbers"):
+        from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": [0.5, 2**63]})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mirage.domain.errors import BadSpelling
@@ -124,6 +124,9 @@ words = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, 
 
 @settings(max_examples=60)
 @given(before=words, after=words)
+@example(before="\\", after=" ")
+@example(before="a\\ b", after="c")
+@example(before='"\\ b"', after="c")
 def test_any_line_is_split_as_sbatch_splits_it(fast_clock_testbed: Testbed, before: str, after: str) -> None:
     """The words show as the comment and the job's name, or in the complaint about them."""
     testbed, line = fast_clock_testbed, f"#SBATCH --comment={before} -J name {after}"

@@ -59,6 +59,8 @@ RECORDED = [
     ('#SBATCH "" -J x', []),
     ("#SBATCH -J x hetjob", ["-J", "x"]),
     ("#SBATCH-J x", ["-J", "x"]),
+    ("#SBATCH --comment=a\\ b -J x", ["--comment=a", "b", "-J", "x"]),
+    ('#SBATCH --comment="a\\ b" -J x', ["--comment=a b", "-J", "x"]),
     (" #SBATCH -J x", []),
     ("# foo\n\n  \t\n#SBATCH -J x\n#SBATCH -J y #c", ["-J", "x", "-J", "y"]),
     ("true\n#SBATCH -J x", []),

@@ -23,7 +23,7 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 NAMES = {dtype: name for name, dtype in DATATYPES.items()}
-_KINDS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
+_KINDS = {"f": "fiu", "i": "iuO", "u": "iuO", "b": "b"}
 """What JSON may hold for a tensor of each kind."""
 
 
@@ -134,7 +134,7 @@ def _numbers(name: str, datatype: str, data: object) -> np.ndarray[Any, np.dtype
     """Numbers that a datatype holds as they are; nothing is cut off or wrapped around."""
     dtype = DATATYPES[datatype]
     try:
-        found = np.asarray(data if isinstance(data, list) else [data]).reshape(-1)
+        found = _read(data if isinstance(data, list) else [data], dtype)
     except ValueError:
         raise Refusal(400, f"input {name!r}: the rows of data differ in length") from None
     if found.size and found.dtype.kind not in _KINDS[dtype.kind]:
@@ -146,6 +146,17 @@ def _numbers(name: str, datatype: str, data: object) -> np.ndarray[Any, np.dtype
     if dtype.kind == "f" and not np.array_equal(np.isfinite(cast), np.isfinite(found)):
         raise Refusal(400, f"input {name!r}: a number in data is beyond {datatype}")
     return cast
+
+
+def _read(data: list[Any], dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
+    """Flat. Raises ``ValueError`` for rows of several lengths."""
+    found = np.asarray(data).reshape(-1)
+    if dtype.kind in "iu" and found.dtype.kind in "fO":
+        # Of whole numbers on both sides of 2**63 numpy makes floats, which do not hold them.
+        exact = np.asarray(data, dtype=object).reshape(-1)
+        if all(type(each) is int for each in exact):
+            return exact
+    return found
 
 
 def _within(found: np.ndarray[Any, np.dtype[Any]], dtype: np.dtype[Any]) -> bool:
