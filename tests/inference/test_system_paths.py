@@ -54,7 +54,7 @@ class Scored:
     """Scores drawn anew each period."""
 
     name, period = "scored", 1.0
-    parameters = np.zeros(SETTINGS)
+    parameters = np.zeros(len(SETTINGS))
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, list[int]]] = []

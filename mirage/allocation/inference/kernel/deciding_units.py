@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
+from mirage.allocation.inference.kernel.wanting import want, wanted_by_all
 
 
 @compiled
 def assign(look: Look, now: float, count: int, draft: Draft, bandwidth: float) -> int:
     """Each request in turn to the free unit on which its piece ends first, while units are free."""
-    free, wanted = _note_free(look, now, draft), _wanted(look)
+    free, wanted = _note_free(look, now, draft), wanted_by_all(look.drawn)
     if free == 0 or wanted >= bandwidth:
         return 0
     if free == 1:
@@ -25,7 +26,7 @@ def assign(look: Look, now: float, count: int, draft: Draft, bandwidth: float) -
         unit = _soonest_free(look, now, draft, piece)
         if unit >= 0:
             draft.available[unit] = INFINITY
-            wanted += _want(look, piece, unit)
+            wanted += want(look, piece, look.kind[unit])
             answers = answer(draft, answers, draft.order[left], unit)
     return answers
 
@@ -37,7 +38,7 @@ def assign_waiting(look: Look, now: float, count: int, draft: Draft, bandwidth: 
     List scheduling: what is promised to a unit delays what is promised to it next. Only what begins now is
     answered; the rest is decided anew at the next instant.
     """
-    open_units, wanted = note_available(look, now, draft), _wanted(look)
+    open_units, wanted = note_available(look, now, draft), wanted_by_all(look.drawn)
     if open_units == 0 or wanted >= bandwidth:
         return 0
     answers, left = 0, heapify(draft, count)
@@ -51,7 +52,7 @@ def assign_waiting(look: Look, now: float, count: int, draft: Draft, bandwidth: 
         if draft.available[unit] <= now:
             answers = answer(draft, answers, row, unit)
             open_units -= 1
-            wanted += _want(look, piece, unit)
+            wanted += want(look, piece, look.kind[unit])
         draft.available[unit] = end
     return answers
 
@@ -85,21 +86,6 @@ def answer(draft: Draft, answers: int, row: int, unit: int) -> int:
     draft.ready[answers] = row
     draft.unit[answers] = unit
     return answers + 1
-
-
-@inlined
-def _want(look: Look, piece: int, unit: int) -> float:
-    """Bytes a second that a piece would have on a unit, alone."""
-    return look.dram_bytes[piece, look.kind[unit]] / look.seconds[piece, look.kind[unit]]
-
-
-@inlined
-def _wanted(look: Look) -> float:
-    """Bytes a second that all that is on units would have."""
-    wanted = 0.0
-    for unit in range(look.kind.shape[0]):
-        wanted += look.drawn[unit]
-    return wanted
 
 
 @compiled

@@ -16,6 +16,7 @@ from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.deciding import EDF, LLF, SJF
 from mirage.allocation.inference.kernel.layout import DECIDE, INFINITY, Fixed, World
 from mirage.allocation.inference.kernel.mainloop import go_on, is_to_decide
+from mirage.allocation.inference.kernel.wanting import wanted_by_all
 
 TIMELY, LATE = range(2)
 
@@ -65,7 +66,7 @@ def _line_up(fixed: Fixed, world: World, lines: Lines, code: int) -> None:
 def _begin_first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> None:
     """Each in turn goes to the free unit on which its piece ends first, while units and bandwidth are free."""
     aside = 0
-    while world.sim[0].busy < world.running.shape[0] and _wanted(world) < lines.bandwidth:
+    while world.sim[0].busy < world.running.shape[0] and wanted_by_all(world.drawn) < lines.bandwidth:
         request = _first(fixed, world, lines, late_last)
         if request < 0:
             break
@@ -78,14 +79,6 @@ def _begin_first(fixed: Fixed, world: World, lines: Lines, late_last: bool) -> N
     for i in range(aside):
         _push(lines, TIMELY, lines.aside[i])
     sharing.share(fixed, world)
-
-
-@inlined
-def _wanted(world: World) -> float:
-    wanted = 0.0
-    for unit in range(world.running.shape[0]):
-        wanted += world.drawn[unit]
-    return wanted
 
 
 @compiled

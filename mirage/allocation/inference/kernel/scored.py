@@ -19,10 +19,11 @@ import numpy as np
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
+from mirage.allocation.inference.kernel.wanting import want, wanted_by_all
 
-DENSITY, REACH, HOPPING, CROWDING, HOLDING, THRIFT, MARGIN, LEAVING = range(8)
-"""Places in ``parameters``; see ``decide_scored``, ``_key``, ``_left``, ``_held`` and ``_best_unit``."""
-SETTINGS = 8
+SETTINGS = ("density", "reach", "hopping", "crowding", "holding", "thrift", "margin", "leaving")
+"""What stands in ``parameters``; see ``decide_scored``, ``_key``, ``_left``, ``_held`` and ``_best_unit``."""
+DENSITY, REACH, HOPPING, CROWDING, HOLDING, THRIFT, MARGIN, LEAVING = range(len(SETTINGS))
 
 PRIORITY, HOLD, CAUTION, KINDS = range(4)
 """Columns of scores: the last is the first of an affinity to each kind; ``CAUTION`` is added to the margin."""
@@ -41,13 +42,11 @@ def decide_scored(
     free = _begin(look, now, draft)
     if count == 0 or free == 0:
         return 0
-    wanted = _wanted(look)
+    wanted = wanted_by_all(look.drawn)
     stretch = 1.0 + parameters[CROWDING] * max(wanted / look.bandwidth - 1.0, 0.0)
     for i in range(count):
         draft.key[i] = _key(parameters, kept, look, now, look.ready[i], look.piece[look.ready[i]])
-    begun = _in_time(parameters, kept, look, now, count, draft, free, stretch)
-    for i in range(begun):
-        wanted += _want(look, look.ready[draft.ready[i]], look.kind[draft.unit[i]])
+    begun, wanted = _in_time(parameters, kept, look, now, count, draft, free, stretch, wanted)
     return _left_over(look, now, count, draft, begun, wanted, parameters[LEAVING] * look.bandwidth)
 
 
@@ -59,22 +58,6 @@ def _begin(look: Look, now: float, draft: Draft) -> int:
         draft.available[unit] = max(look.free_at[unit], now)
         free += look.running[unit] < 0 and look.free_at[unit] <= now
     return free
-
-
-@inlined
-def _wanted(look: Look) -> float:
-    """Bytes a second, by all that run."""
-    wanted = 0.0
-    for unit in range(len(look.kind)):
-        wanted += look.drawn[unit]
-    return wanted
-
-
-@inlined
-def _want(look: Look, slot: int, kind: int) -> float:
-    """Bytes a second that the next piece wants on this kind."""
-    piece = look.piece[slot]
-    return look.dram_bytes[piece, kind] / look.seconds[piece, kind]
 
 
 @inlined
@@ -95,8 +78,10 @@ def _in_time(
     draft: Draft,
     free: int,
     stretch: float,
-) -> int:
-    begun, placed, wanted = 0, np.int64(0), _wanted(look)
+    wanted: float,
+) -> tuple[int, float]:
+    """How many begin, and what is wanted with them."""
+    begun, placed = 0, np.int64(0)
     for _ in range(EXAMINED * len(look.kind)):
         first = _least_of(draft.key, count)
         unit = _next_running(parameters, kept, look, now, placed, draft.key[first])
@@ -113,17 +98,17 @@ def _in_time(
             continue
         draft.key[first] = DONE
         if look.running[unit] < 0 and draft.available[unit] <= now:
-            want = _want(look, slot, look.kind[unit])
-            if wanted > 0.0 and kept[slot, HOLD] * (wanted + want) > look.bandwidth:
+            own = want(look, look.piece[slot], look.kind[unit])
+            if wanted > 0.0 and kept[slot, HOLD] * (wanted + own) > look.bandwidth:
                 continue
-            wanted += want
+            wanted += own
             draft.ready[begun], draft.unit[begun] = first, unit
             begun += 1
             free -= 1
         draft.available[unit] += stretch * _held(parameters, look, slot, look.kind[unit])
         if free == 0:
             break
-    return begun
+    return begun, wanted
 
 
 @inlined
@@ -224,7 +209,7 @@ def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int, wan
             break
         draft.ready[begun], draft.unit[begun] = place, unit
         begun += 1
-        wanted += _want(look, look.ready[place], look.kind[unit])
+        wanted += want(look, look.piece[look.ready[place]], look.kind[unit])
         draft.key[place] = DONE
         draft.available[unit] = INFINITY
     return begun
@@ -234,9 +219,10 @@ def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int, wan
 def _first_for(look: Look, count: int, draft: Draft, kind: int, wanted: float, most: float) -> int:
     best = -1
     for i in range(count):
-        seconds = look.seconds[look.piece[look.ready[i]], kind]
+        piece = look.piece[look.ready[i]]
+        seconds = look.seconds[piece, kind]
         if draft.key[i] < DONE and seconds == seconds and (best < 0 or draft.key[i] < draft.key[best]):  # noqa: PLR0124
-            if draft.key[i] < LATE or wanted == 0.0 or wanted + _want(look, look.ready[i], kind) <= most:
+            if draft.key[i] < LATE or wanted == 0.0 or wanted + want(look, piece, kind) <= most:
                 best = i
     return best
 

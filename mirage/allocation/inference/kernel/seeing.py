@@ -14,6 +14,7 @@ import numpy as np
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.look import INFINITY, Look
+from mirage.allocation.inference.kernel.wanting import wanted_by_all
 
 PIECE = (
     "slack",  # from when it can begin till the deadline, less what is left at best: by that, squashed
@@ -166,13 +167,10 @@ def see(
             backlog += least
             till += deadline - now
             timely += 1.0
-    drawn = 0.0
-    for unit in range(units):
-        drawn += look.drawn[unit]
     state[0] = _squash(count / 64.0)
     state[1] = hopeless / max(len(order), 1)
     state[2] = 1.0 - free.sum() / units
-    state[3] = _squash(drawn / look.bandwidth)
+    state[3] = _squash(wanted_by_all(look.drawn) / look.bandwidth)
     state[4] = _squash(backlog / units / (till / timely)) if timely > 0.0 else 0.0
     state[5] = share
     state[6] = _scarcity(look, usual)

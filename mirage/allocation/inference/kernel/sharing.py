@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
 from mirage.allocation.inference.kernel.layout import INFINITY, NOT_SHARED, PROPORTIONAL, Fixed, World
+from mirage.allocation.inference.kernel.wanting import wanted_by_all
 
 
 @compiled
@@ -29,9 +30,7 @@ def share(fixed: Fixed, world: World) -> None:
     """Set every piece's rate and end by who runs now."""
     if fixed.config[0].sharing == NOT_SHARED:
         return
-    wanted = 0.0
-    for unit in range(world.running.shape[0]):
-        wanted += world.drawn[unit]
+    wanted = wanted_by_all(world.drawn)
     if wanted <= fixed.config[0].bandwidth:
         _run(world, 1.0, INFINITY)
     elif fixed.config[0].sharing == PROPORTIONAL:

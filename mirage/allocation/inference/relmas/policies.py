@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from mirage.domain.units import SystemView
 
 
-NAMES = ("density", "reach", "hopping", "crowding", "holding", "thrift", "margin", "leaving")
-
-
 def parameters_of(matching: Matching) -> Float64:
     """As ``kernel.scored`` takes them."""
-    found = np.array([getattr(matching, name) for name in NAMES])
-    assert len(found) == SETTINGS
-    return found
+    return np.array([getattr(matching, name) for name in SETTINGS])
 
 
 class LearnedPolicy:
