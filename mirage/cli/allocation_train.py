@@ -55,7 +55,7 @@ def train_agents_command(  # noqa: PLR0913 (one parameter for each option of the
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "onnx"):
             raise
-        raise MissingExtra("training agents", error.name, error.name) from None
+        raise MissingExtra("training agents", "agents") from None
     left_out = [part for part in without.split(",") if part]
     course = Course(
         tuple(mixes), pool, speeds, seed=seed, rounds=rounds, sets=sets, tasks=tasks, shape=shape_of(left_out)

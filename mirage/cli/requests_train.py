@@ -57,9 +57,9 @@ def train_requests_command(
     try:
         from mirage.training.relmas.course import course_of
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "onnx"):
+        if error.name not in ("torch", "onnx", "cmaes"):
             raise
-        raise MissingExtra("training agents", error.name, error.name) from None
+        raise MissingExtra("training agents", "agents") from None
     training = _train(course_of(agent.value, tuple(scenarios), seed, rounds, period_ms / 1000), state)
     training.write(out)
     typer.echo(f"{out}: {training.best:+.4f} over the matcher alone, on workloads kept for validation")

@@ -37,6 +37,7 @@ from mirage.training.relmas.networks import Shape  # noqa: E402
 from mirage.training.relmas.rewards import Tally, odra_reward, relmas_reward, tally  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 COSTS = CostTable(
@@ -184,17 +185,20 @@ def test_equal_seeds_learn_the_same() -> None:
 def test_constants_are_found_where_they_are_best() -> None:
     best = np.array([[0.0, 0.0, 0.0], [0.5, 0.9, -0.3], [-0.7, 0.3, 0.2]])
 
-    def worth(constants: np.ndarray, seeds: range) -> float:
+    def worths(tried: Sequence[np.ndarray], seeds: range) -> list[float]:
         assert seeds.start >= 7
-        return -float(((constants - best) ** 2).sum())
+        return [-float(((constants - best) ** 2).sum()) for constants in tried]
 
-    found = search(worth, np.array([1, 2]), 3, 60, 7)
+    found = search(worths, np.array([1, 2]), 3, 60, 7)
     np.testing.assert_allclose(found, best, atol=0.05)
 
 
 def test_constants_are_zero_where_nothing_is_to_be_won() -> None:
-    assert not search(lambda constants, _: 0.999, np.array([0]), 2, 5, 0).any()
-    assert not search(lambda constants, _: -float(np.abs(constants).sum()), np.array([0]), 2, 5, 0).any()
+    def paid(tried: Sequence[np.ndarray], seeds: range) -> list[float]:
+        return [-float(np.abs(constants).sum()) for constants in tried]
+
+    assert not search(lambda tried, _: [0.999 for _ in tried], np.array([0]), 2, 5, 0).any()
+    assert not search(paid, np.array([0]), 2, 5, 0).any()
 
 
 def test_an_actor_learns_to_say_what_constants_say() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,11 +70,11 @@ class Course:
     validated: int = 4
     """Workloads of each scenario on which the best actor is chosen."""
     period: float = 0.05
-    searched: int = 16
+    searched: int = 24
     """Generations of the search for constants in each scenario."""
-    shown: int = 6
+    shown: int = 40
     """Workloads of each scenario in which constants are imitated."""
-    imitated: int = 3000
+    imitated: int = 6000
     """Batches."""
     noise: float = 0.05
     """Of weights."""
@@ -154,18 +155,22 @@ class Training:
                 yield name
 
     def _constants_of(self, stage: Stage) -> NDArray[np.float64]:
-        parameters = parameters_of(self.matching)
-
-        def worth(constants: NDArray[np.float64], seeds: range) -> float:
-            coming = np.hstack((constants, np.zeros((len(constants), len(stage.costs.kinds)))))
-            played = [stage.simulated(seed) for seed in seeds]
-            for system in played:
-                system.follow(Scores(np.zeros(0, np.int32), coming[:0], coming), parameters, np.inf)
-            return self._figure([system.outcome().figures for system in played])
-
+        """Workloads are played side by side: compiled runs do not hold the interpreter."""
         used = np.flatnonzero(stage.mixes.sum(axis=0) > 0)
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH + SEEDS_EACH // 2
-        return search(worth, used, len(stage.costs.models), self.course.searched, first)
+        with ThreadPoolExecutor() as pool:
+
+            def worths(tried: Sequence[NDArray[np.float64]], seeds: range) -> list[float]:
+                played = [[pool.submit(self._by_constants, stage, each, seed) for seed in seeds] for each in tried]
+                return [self._figure([run.result() for run in runs]) for runs in played]
+
+            return search(worths, used, len(stage.costs.models), self.course.searched, first)
+
+    def _by_constants(self, stage: Stage, constants: NDArray[np.float64], seed: int) -> SystemFigures:
+        coming = np.hstack((constants, np.zeros((len(constants), len(stage.costs.kinds)))))
+        system = stage.simulated(seed)
+        system.follow(Scores(np.zeros(0, np.int32), coming[:0], coming), parameters_of(self.matching), np.inf)
+        return system.outcome().figures
 
     def imitate(self) -> float:
         """Teach the actor to say what the constants of all scenarios say; what was missed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
 
     Example = tuple[Sight, NDArray[np.float64]]
 
-BATCH, RATE = 24, 2e-3
+BATCH, RATE = 32, 2e-3
 
 
 def examples_of(bouts: Sequence[Bout], periods: int) -> list[Example]:
     """What is seen while constants play, and what they say to it."""
+    with ThreadPoolExecutor() as pool:
+        shown = pool.map(lambda bout: _shown(bout, periods), bouts)
+        return [(sight, told) for each in shown for sight, told in each if len(sight.order)]
+
+
+def _shown(bout: Bout, periods: int) -> list[Example]:
     found: list[Example] = []
-    for bout in bouts:
-        for _ in range(periods):
-            if bout.over:
-                break
-            sight = bout.sight()
-            told = bout.told(sight)
-            found.append((sight, told))
-            bout.step(sight.scores(told))
-    return [(sight, told) for sight, told in found if len(sight.order)]
+    for _ in range(periods):
+        if bout.over:
+            break
+        sight = bout.sight()
+        told = bout.told(sight)
+        found.append((sight, told))
+        bout.step(sight.scores(told))
+    return found
 
 
 def imitate(actor: Actor, examples: Sequence[Example], steps: int, rng: np.random.Generator) -> float:

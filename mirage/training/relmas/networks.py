@@ -23,7 +23,7 @@ the next piece's seconds count for exp(-1.5), 0.22 of what they are."""
 class Shape:
     """How large the networks are."""
 
-    width: int = 32
+    width: int = 64
     """Of what the recurrence remembers."""
     pair: int = 16
 

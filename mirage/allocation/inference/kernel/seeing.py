@@ -56,6 +56,10 @@ STATE = (
     "kept",  # share of requests in time so far
     "scarce",  # of what usually comes: seconds of bandwidth by seconds of units, logarithm
 )
+SLACK, HOPELESS, LEFT, SIZE, AGE, DONE, WAITED, AHEAD, PLACE, WEIGHT, STANDING, SPREAD, *_ = range(len(PIECE))
+RUNS, COMES, BYTES, ALLOWED, OFTEN = range(SPREAD + 1, len(PIECE))
+ABLE, LATENCY, REST, BANDWIDTH, MOVED, WAIT, MARGIN, ENERGY, FREE, MANY = range(len(PAIR))
+READY, LOST, BUSY, DRAWN, BACKLOG, KEPT, SCARCE = range(len(STATE))
 UNLIKELY = 10.0
 """Deadlines that do not exist are taken to be so many times further than what is left."""
 
@@ -153,27 +157,27 @@ def see(
         least = max(look.least[rows.piece[row]], TINY)
         deadline = min(rows.deadline[row], rows.begins[row] + UNLIKELY * least)
         _see_piece(look, now, period, rows, row, deadline, usual, share, piece[at])
-        piece[at, 3] = np.log(least / mean) / 2.0
-        piece[at, 7] = _squash(ahead / units / max(deadline - now, 0.1 * least))
-        piece[at, 8] = at / 64.0
+        piece[at, SIZE] = np.log(least / mean) / 2.0
+        piece[at, AHEAD] = _squash(ahead / units / max(deadline - now, 0.1 * least))
+        piece[at, PLACE] = at / 64.0
         for kind in range(kinds):
             _see_pair(look, now, rows, row, kind, deadline, max(soonest[kind], rows.begins[row]), pair[at, kind])
-            pair[at, kind, 8] = free[kind] / max(many[kind], 1.0)
-            pair[at, kind, 9] = many[kind] / units
-        if piece[at, 1] > 0.0:
+            pair[at, kind, FREE] = free[kind] / max(many[kind], 1.0)
+            pair[at, kind, MANY] = many[kind] / units
+        if piece[at, HOPELESS] > 0.0:
             hopeless += 1.0
         elif rows.row[row] >= 0:
             ahead += least
             backlog += least
             till += deadline - now
             timely += 1.0
-    state[0] = _squash(count / 64.0)
-    state[1] = hopeless / max(len(order), 1)
-    state[2] = 1.0 - free.sum() / units
-    state[3] = _squash(wanted_by_all(look.drawn) / look.bandwidth)
-    state[4] = _squash(backlog / units / (till / timely)) if timely > 0.0 else 0.0
-    state[5] = share
-    state[6] = _scarcity(look, usual)
+    state[READY] = _squash(count / 64.0)
+    state[LOST] = hopeless / max(len(order), 1)
+    state[BUSY] = 1.0 - free.sum() / units
+    state[DRAWN] = _squash(wanted_by_all(look.drawn) / look.bandwidth)
+    state[BACKLOG] = _squash(backlog / units / (till / timely)) if timely > 0.0 else 0.0
+    state[KEPT] = share
+    state[SCARCE] = _scarcity(look, usual)
 
 
 @inlined
@@ -225,29 +229,29 @@ def _see_piece(
     at, slot, model = rows.piece[row], rows.row[row], rows.model[row]
     least, runs = max(look.least[at], TINY), rows.begins[row] > now
     slack = deadline - rows.begins[row] - least
-    seen[0] = _squash(slack / least)
-    seen[1] = slack < 0.0
-    seen[2] = np.log(least / period) / 4.0
+    seen[SLACK] = _squash(slack / least)
+    seen[HOPELESS] = slack < 0.0
+    seen[LEFT] = np.log(least / period) / 4.0
     tenant = usual.tenant[model]
     if slot >= 0 and not runs:
         tenant = look.tenant[slot]
-        seen[4] = min((now - look.arrival[slot]) / max(deadline - look.arrival[slot], 1e-9), 3.0)
-        seen[5] = look.served[slot] / (look.served[slot] + least)
-        seen[6] = _squash((now - look.ready_since[slot]) / period)
-    seen[9] = np.log(rows.weight[row])
+        seen[AGE] = min((now - look.arrival[slot]) / max(deadline - look.arrival[slot], 1e-9), 3.0)
+        seen[DONE] = look.served[slot] / (look.served[slot] + least)
+        seen[WAITED] = _squash((now - look.ready_since[slot]) / period)
+    seen[WEIGHT] = np.log(rows.weight[row])
     if not runs:
-        seen[10] = (look.tenant_kept[tenant] + 1.0) / (look.tenant_ended[tenant] + 1.0) - share
+        seen[STANDING] = (look.tenant_kept[tenant] + 1.0) / (look.tenant_ended[tenant] + 1.0) - share
     slowest = least
     for kind in range(look.remaining.shape[1]):
         if look.remaining[at, kind] > slowest:  # noqa: PLR1730 (NaN)
             slowest = look.remaining[at, kind]
-    seen[11] = np.log(slowest / least) / 2.0
-    seen[12], seen[13] = runs, slot < 0
-    seen[14] = _squash(usual.moved[at] / look.bandwidth * len(look.kind) / least)
+    seen[SPREAD] = np.log(slowest / least) / 2.0
+    seen[RUNS], seen[COMES] = runs, slot < 0
+    seen[BYTES] = _squash(usual.moved[at] / look.bandwidth * len(look.kind) / least)
     whole = max(look.least[look.first[model]], TINY)
     if usual.allowed[model] > 0.0:
-        seen[15] = np.log(max(min(usual.allowed[model], UNLIKELY * whole), whole / UNLIKELY) / whole) / 2.0
-    seen[16] = usual.often[model]
+        seen[ALLOWED] = np.log(max(min(usual.allowed[model], UNLIKELY * whole), whole / UNLIKELY) / whole) / 2.0
+    seen[OFTEN] = usual.often[model]
 
 
 @inlined
@@ -271,11 +275,11 @@ def _see_pair(
         if look.dram_bytes[at, other] < lightest:  # noqa: PLR1730 (NaN)
             lightest = look.dram_bytes[at, other]
     wait = begins - now
-    seen[0] = 1.0
-    seen[1] = np.log(seconds / fastest) / 2.0
-    seen[2] = np.log(rest / least) / 2.0
-    seen[3] = _squash(look.dram_bytes[at, kind] / seconds / look.bandwidth * len(look.kind))
-    seen[4] = np.log(look.dram_bytes[at, kind] / lightest) / 2.0 if lightest > 0.0 else 0.0
-    seen[5] = _squash(wait / least) if wait < INFINITY else 1.0
-    seen[6] = _squash((deadline - now - wait - rest) / least) if wait < INFINITY else -1.0
-    seen[7] = np.log(look.joules[at, kind] / thriftiest) / 2.0 if thriftiest > 0.0 else 0.0
+    seen[ABLE] = 1.0
+    seen[LATENCY] = np.log(seconds / fastest) / 2.0
+    seen[REST] = np.log(rest / least) / 2.0
+    seen[BANDWIDTH] = _squash(look.dram_bytes[at, kind] / seconds / look.bandwidth * len(look.kind))
+    seen[MOVED] = np.log(look.dram_bytes[at, kind] / lightest) / 2.0 if lightest > 0.0 else 0.0
+    seen[WAIT] = _squash(wait / least) if wait < INFINITY else 1.0
+    seen[MARGIN] = _squash((deadline - now - wait - rest) / least) if wait < INFINITY else -1.0
+    seen[ENERGY] = np.log(look.joules[at, kind] / thriftiest) / 2.0 if thriftiest > 0.0 else 0.0

@@ -17,14 +17,14 @@ from mirage.allocation.inference.kernel.deciding import (
     WAIT,
     decide,
 )
-from mirage.allocation.inference.policies.looking import Costs, Memory, look_at, new_draft, read_costs
+from mirage.allocation.inference.policies.looking import Desk, Memory
 from mirage.domain.units import Dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.allocation.inference.kernel.look import Draft, Look
-    from mirage.domain.request import CostTable, Float64
+    from mirage.domain.request import Float64
     from mirage.domain.units import SystemView
 
 
@@ -59,14 +59,12 @@ class CompiledPolicy:
 
     def begin(self) -> None:
         """See ``ports.RequestPolicy``."""
-        self._costs: Costs | None = None
-        self._draft: Draft | None = None
-        self._memory = Memory()
+        self._desk, self._memory = Desk(), Memory()
 
     def decide(self, view: SystemView) -> Dispatch:
         """See ``ports.RequestPolicy``."""
-        look = look_at(view, self._read(view.costs))
-        draft = self._room(len(look.number), len(look.kind))
+        look = self._desk.look(view)
+        draft = self._desk.draft(look)
         if self._remembers:
             self._memory.recall(look.number, draft)
         count = self.ask(look, view.now, len(view.request), draft)
@@ -77,18 +75,3 @@ class CompiledPolicy:
     def ask(self, look: Look, now: float, count: int, draft: Draft) -> int:
         """As ``kernel.deciding.decide``, by this policy."""
         return decide(self.code, self.parameters, look, now, count, draft)
-
-    def _read(self, table: CostTable) -> Costs:
-        if self._costs is None or self._costs.table is not table:
-            self._costs = read_costs(table)
-        return self._costs
-
-    def _room(self, slots: int, units: int) -> Draft:
-        """Working memory; what it remembers as a whole goes along when it grows."""
-        draft = self._draft
-        if draft is None or len(draft.key) < slots or len(draft.unit) != units:
-            self._draft = new_draft(2 * slots, units)
-            if draft is not None:
-                self._draft = self._draft._replace(state=draft.state, genes=draft.genes)
-        assert self._draft is not None
-        return self._draft

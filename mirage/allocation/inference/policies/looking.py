@@ -102,6 +102,31 @@ def new_draft(slots: int, units: int) -> Draft:
 
 
 @dataclass(slots=True)
+class Desk:
+    """What a policy looks with: costs once read, and working memory that grows as requests do."""
+
+    _costs: Costs | None = None
+    _draft: Draft | None = None
+
+    def look(self, view: SystemView) -> Look:
+        """See ``look_at``."""
+        if self._costs is None or self._costs.table is not view.costs:
+            self._costs = read_costs(view.costs)
+        return look_at(view, self._costs)
+
+    def draft(self, look: Look) -> Draft:
+        """Working memory for it; what a policy remembers as a whole goes along when it grows."""
+        slots, units, before = len(look.number), len(look.kind), self._draft
+        if before is not None and len(before.key) >= slots and len(before.unit) == units:
+            return before
+        grown = new_draft(2 * slots, units)
+        if before is not None:
+            grown = grown._replace(state=before.state, genes=before.genes)
+        self._draft = grown
+        return grown
+
+
+@dataclass(slots=True)
 class Memory:
     """What a policy remembers of requests, which change their slots from view to view."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mirage.allocation.graph import Graph
 from mirage.allocation.inference.kernel.scored import KINDS, SETTINGS, decide_scored
-from mirage.allocation.inference.policies.looking import Costs, look_at, new_draft, read_costs
+from mirage.allocation.inference.policies.looking import Desk
 from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent
 from mirage.allocation.inference.relmas.sight import Eye, Sight
 from mirage.allocation.inference.relmas.timing import CORE_WATTS
@@ -18,9 +18,9 @@ from mirage.domain.units import Dispatch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mirage.allocation.inference.kernel.look import Draft, Look
+    from mirage.allocation.inference.kernel.look import Look
     from mirage.allocation.inference.scores import Scores
-    from mirage.domain.request import CostTable, Float64
+    from mirage.domain.request import Float64
     from mirage.domain.units import SystemView
 
 
@@ -43,20 +43,18 @@ class LearnedPolicy:
         """See ``ports.RequestPolicy``."""
         self._kept: dict[int, Float64] = {}
         self._coming: Float64 | None = None
-        self._costs: Costs | None = None
+        self._desk = Desk()
         self._eye: Eye | None = None
-        self._draft: Draft | None = None
         self._next = -np.inf
 
     def scores(self, view: SystemView) -> Scores:
         """See ``ScoredPolicy``."""
-        return self._score(look_at(view, self._read(view.costs)), view)
+        return self._score(self._desk.look(view), view)
 
     def decide(self, view: SystemView) -> Dispatch:
         """See ``ports.RequestPolicy``. Scores anew where the period is over."""
-        look = look_at(view, self._read(view.costs))
-        kept = self._recall(look, view)
-        draft = self._room(look)
+        look = self._desk.look(view)
+        kept, draft = self._recall(look, view), self._desk.draft(look)
         count = decide_scored(self.parameters, kept, look, view.now, len(view.request), draft)
         return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
 
@@ -79,17 +77,6 @@ class LearnedPolicy:
             self._next = view.now + self.period
         self._kept = dict(zip(numbers, kept, strict=True))
         return kept
-
-    def _read(self, table: CostTable) -> Costs:
-        if self._costs is None or self._costs.table is not table:
-            self._costs = read_costs(table)
-        return self._costs
-
-    def _room(self, look: Look) -> Draft:
-        slots, units = len(look.number), len(look.kind)
-        if self._draft is None or len(self._draft.key) < slots or len(self._draft.unit) != units:
-            self._draft = new_draft(2 * slots, units)
-        return self._draft
 
 
 def act(actor: Graph | None, sight: Sight) -> Float64:
