@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 GROUNDS = (0.0, 0.3, 0.55)
 """Holds, by the most that they can be, from which a search may begin."""
-STEP, STALE = 0.25, 0.004
+STEP, STALE = 0.15, 0.004
 """The first step, by the most that constants can be; what is left to be won that is not worth a search."""
-CHECKED, PLAYED = 8, 3
+CHECKED, PLAYED = 12, 4
 """Workloads by which beginnings and ends are compared; workloads of one generation."""
 
 
@@ -50,8 +50,10 @@ def search(worths: Worths, used: NDArray[np.intp], models: int, generations: int
     found = _evolve(
         lambda tried, seeds: worths([spread(x) for x in tried], seeds), best, generations, checked.stop
     )
-    values += worths([spread(found)], checked)
-    return spread([*grounds, found][int(np.argmax(values))])
+    # Where little is to be won the search goes too far: half of the way may be better.
+    ends = [(best + found) / 2.0, found]
+    values += worths([spread(end) for end in ends], checked)
+    return spread([*grounds, *ends][int(np.argmax(values))])
 
 
 def _evolve(worths: Worths, mean: Float64, generations: int, first: int) -> Float64:

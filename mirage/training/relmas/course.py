@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,8 @@ import torch
 from mirage.allocation.graph import Graph
 from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.relmas.artifact import Matching, write_agent
-from mirage.allocation.inference.relmas.policies import LearnedPolicy, parameters_of
+from mirage.allocation.inference.relmas.policies import LearnedPolicy
 from mirage.allocation.inference.relmas.timing import seconds_of
-from mirage.allocation.inference.scores import Scores
 from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import Stage, set_stage
 from mirage.domain.errors import ConfigError
@@ -28,6 +26,7 @@ from mirage.training.relmas.export import graph_of
 from mirage.training.relmas.imitating import examples_of, imitate
 from mirage.training.relmas.learning import Learner, Learning, Replay
 from mirage.training.relmas.networks import Shape
+from mirage.training.relmas.runs import ByConstants, worths_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,8 +40,8 @@ VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
 
 TRIED = {"thrift": (8.0, 24.0), "margin": (0.1, 0.3), "density": (1.0,), "holding": (1.5,), "leaving": (0.8,)}
 """What is tried beside the default when the matcher is set, one after the other."""
-WORSE = 0.0005
-"""A difference in one scenario that is taken for none."""
+TRIED_ON = 12
+"""Workloads of each scenario."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Course:
     validated: int = 4
     """Workloads of each scenario on which the best actor is chosen."""
     period: float = 0.05
-    searched: int = 24
+    searched: int = 20
     """Generations of the search for constants in each scenario."""
     shown: int = 40
     """Workloads of each scenario in which constants are imitated."""
@@ -141,7 +140,7 @@ class Training:
             for value in values:
                 tried = replace(self.matching, **{name: value})
                 worth = self._worth_of(tried)
-                if worth.mean() > best.mean() and (worth > best - WORSE).all():
+                if worth.mean() > best.mean() and (worth >= best).all():
                     best, self.matching = worth, tried
         return self.matching
 
@@ -155,22 +154,13 @@ class Training:
                 yield name
 
     def _constants_of(self, stage: Stage) -> NDArray[np.float64]:
-        """Workloads are played side by side: compiled runs do not hold the interpreter."""
         used = np.flatnonzero(stage.mixes.sum(axis=0) > 0)
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH + SEEDS_EACH // 2
-        with ThreadPoolExecutor() as pool:
 
-            def worths(tried: Sequence[NDArray[np.float64]], seeds: range) -> list[float]:
-                played = [[pool.submit(self._by_constants, stage, each, seed) for seed in seeds] for each in tried]
-                return [self._figure([run.result() for run in runs]) for runs in played]
+        def worths(tried: Sequence[NDArray[np.float64]], seeds: range) -> list[float]:
+            return worths_of([ByConstants(stage, self.matching, each) for each in tried], seeds, self._figure)
 
-            return search(worths, used, len(stage.costs.models), self.course.searched, first)
-
-    def _by_constants(self, stage: Stage, constants: NDArray[np.float64], seed: int) -> SystemFigures:
-        coming = np.hstack((constants, np.zeros((len(constants), len(stage.costs.kinds)))))
-        system = stage.simulated(seed)
-        system.follow(Scores(np.zeros(0, np.int32), coming[:0], coming), parameters_of(self.matching), np.inf)
-        return system.outcome().figures
+        return search(worths, used, len(stage.costs.models), self.course.searched, first)
 
     def imitate(self) -> float:
         """Teach the actor to say what the constants of all scenarios say; what was missed."""
@@ -184,9 +174,9 @@ class Training:
     def _worth_of(self, matching: Matching) -> NDArray[np.float64]:
         """In each scenario."""
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
-        policy = LearnedPolicy("", matching, None)
-        played = [[stage.simulated(first + row).play(policy) for row in range(4)] for stage in self.stages]
-        return np.array([self._figure([outcome.figures for outcome in outcomes]) for outcomes in played])
+        first = TRAINING_FROM + self.course.seed * SEEDS_EACH
+        plain = [ByConstants(stage, matching, np.zeros((len(stage.costs.models), KINDS))) for stage in self.stages]
+        return np.array(worths_of(plain, range(first, first + TRIED_ON), self._figure))
 
     def rounds(self) -> Iterator[Report]:
         """Learn round by round to the course's end."""

@@ -1,0 +1,50 @@
+"""Whole runs by constants: compiled from beginning to end, so several are played side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mirage.allocation.inference.kernel.scored import KINDS
+from mirage.allocation.inference.relmas.policies import parameters_of
+from mirage.allocation.inference.scores import Scores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from mirage.allocation.inference.outcome import SystemFigures
+    from mirage.allocation.inference.relmas.artifact import Matching
+    from mirage.allocation.inference.workload.stage import Stage
+
+    Float64 = NDArray[np.float64]
+
+
+class ByConstants(NamedTuple):
+    """What is played."""
+
+    stage: Stage
+    matching: Matching
+    constants: Float64
+    """[M, KINDS] What requests of each model are given."""
+
+
+def worths_of(
+    played: Sequence[ByConstants], seeds: range, figure: Callable[[Sequence[SystemFigures]], float]
+) -> list[float]:
+    """``figure`` of each, from a workload of each seed."""
+    with ThreadPoolExecutor() as pool:
+        runs = [[pool.submit(_figures, each, seed) for seed in seeds] for each in played]
+        return [figure([run.result() for run in each]) for each in runs]
+
+
+def _figures(played: ByConstants, seed: int) -> SystemFigures:
+    coming = np.zeros((len(played.constants), KINDS + len(played.stage.costs.kinds)))
+    coming[:, :KINDS] = played.constants
+    system = played.stage.simulated(seed)
+    nobody = Scores(np.zeros(0, np.int32), coming[:0], coming)
+    system.follow(nobody, parameters_of(played.matching), np.inf)
+    return system.outcome().figures
