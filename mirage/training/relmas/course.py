@@ -135,14 +135,23 @@ class Training:
         Kept is what is better in the mean of the scenarios and worse in none: what only one of them calls for is
         left to the agent, which can tell them apart.
         """
-        best = self._worth_of(self.matching)
+        best = [self._worth_in(stage, self.matching) for stage in self.stages]
         for name, values in TRIED.items():
             for value in values:
                 tried = replace(self.matching, **{name: value})
-                worth = self._worth_of(tried)
-                if worth.mean() > best.mean() and (worth >= best).all():
+                worth = self._unless_worse(tried, best)
+                if sum(worth) > sum(best):
                     best, self.matching = worth, tried
         return self.matching
+
+    def _unless_worse(self, matching: Matching, best: list[float]) -> list[float]:
+        """What it is worth in each scenario; nothing, and no more is played, where that is less in one."""
+        worth: list[float] = []
+        for stage, least in zip(self.stages, best, strict=True):
+            worth.append(self._worth_in(stage, matching))
+            if worth[-1] < least:
+                return []
+        return worth
 
     def find_constants(self) -> Iterator[str]:
         """For one scenario after the other; those that are known already are not looked for again."""
@@ -171,12 +180,10 @@ class Training:
         self.imitated = True
         return missed
 
-    def _worth_of(self, matching: Matching) -> NDArray[np.float64]:
-        """In each scenario."""
+    def _worth_in(self, stage: Stage, matching: Matching) -> float:
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
-        first = TRAINING_FROM + self.course.seed * SEEDS_EACH
-        plain = [ByConstants(stage, matching, np.zeros((len(stage.costs.models), KINDS))) for stage in self.stages]
-        return np.array(worths_of(plain, range(first, first + TRIED_ON), self._figure))
+        plain = ByConstants(stage, matching, np.zeros((len(stage.costs.models), KINDS)))
+        return worths_of([plain], range(first, first + TRIED_ON), self._figure)[0]
 
     def rounds(self) -> Iterator[Report]:
         """Learn round by round to the course's end."""
