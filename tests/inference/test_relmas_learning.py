@@ -189,7 +189,7 @@ def test_constants_are_found_where_they_are_best() -> None:
         assert seeds.start >= 7
         return [-float(((constants - best) ** 2).sum()) for constants in tried]
 
-    found = search(worths, np.array([1, 2]), 3, 60, 7)
+    found = search(worths, np.array([1, 2]), (3, 3), 60, 7)
     np.testing.assert_allclose(found, best, atol=0.05)
 
 
@@ -197,8 +197,8 @@ def test_constants_are_zero_where_nothing_is_to_be_won() -> None:
     def paid(tried: Sequence[np.ndarray], seeds: range) -> list[float]:
         return [-float(np.abs(constants).sum()) for constants in tried]
 
-    assert not search(lambda tried, _: [0.999 for _ in tried], np.array([0]), 2, 5, 0).any()
-    assert not search(paid, np.array([0]), 2, 5, 0).any()
+    assert not search(lambda tried, _: [0.999 for _ in tried], np.array([0]), (2, 3), 5, 0).any()
+    assert not search(paid, np.array([0]), (2, 3), 5, 0).any()
 
 
 def test_an_actor_learns_to_say_what_constants_say() -> None:

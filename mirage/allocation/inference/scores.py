@@ -26,6 +26,11 @@ class Scores:
     coming: Float64
     """[M, KINDS + K] What requests of each model begin with that come before there are other scores."""
 
+    @classmethod
+    def of_coming(cls, coming: Float64) -> Scores:
+        """Nobody's who is there already."""
+        return cls(np.zeros(0, np.int32), coming[:0], coming)
+
 
 @runtime_checkable
 class ScoredPolicy(Protocol):

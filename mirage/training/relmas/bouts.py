@@ -102,8 +102,7 @@ class Bout:
     def _twins_worth(self) -> float:
         if self._twin is None:
             return 0.0
-        nobody = Scores(np.zeros(0, np.int32), self._constants[:0], self._constants)
-        self._twin.follow(nobody, self._parameters, self._tick)
+        self._twin.follow(Scores.of_coming(self._constants), self._parameters, self._tick)
         before, self._twins_tally = self._twins_tally, self._count(self._twin, self._twin.view())
         return self._worth(before, self._twins_tally)
 

@@ -30,15 +30,18 @@ CHECKED, PLAYED = 12, 4
 """Workloads by which beginnings and ends are compared; workloads of one generation."""
 
 
-def search(worths: Worths, used: NDArray[np.intp], models: int, generations: int, first: int) -> Float64:
-    """[M, len(LIMITS)] By what each of some constants is worth on workloads of seeds from ``first`` on.
+def search(
+    worths: Worths, used: NDArray[np.intp], shape: tuple[int, int], generations: int, first: int
+) -> Float64:
+    """By what each of some constants is worth on workloads of seeds from ``first`` on.
 
-    Only models ``used`` come in these. Zeros where nothing better is found.
+    ``shape``: (M, KINDS + K), of which the columns before the affinities are filled for the models ``used``: no
+    others come. Zeros where nothing better is found.
     """
 
     def spread(found: Float64) -> Float64:
-        whole = np.zeros((models, len(LIMITS)))
-        whole[used] = found.reshape(len(used), len(LIMITS)) * LIMITS
+        whole = np.zeros(shape)
+        whole[used, : len(LIMITS)] = found.reshape(len(used), len(LIMITS)) * LIMITS
         return whole
 
     checked = range(first, first + CHECKED)
@@ -63,5 +66,5 @@ def _evolve(worths: Worths, mean: Float64, generations: int, first: int) -> Floa
         seeds = range(first + number * PLAYED, first + (number + 1) * PLAYED)
         tried = [strategy.ask() for _ in range(strategy.population_size)]
         strategy.tell([(x, -value) for x, value in zip(tried, worths(tried, seeds), strict=True)])
-    found: Float64 = np.clip(strategy.mean, -1.0, 1.0)
+    found: Float64 = strategy.mean
     return found

@@ -157,9 +157,7 @@ class Training:
         """For one scenario after the other; those that are known already are not looked for again."""
         for stage, name in zip(self.stages, self.course.scenarios, strict=True):
             if name not in self.constants:
-                found = np.zeros((len(stage.costs.models), KINDS + len(stage.costs.kinds)))
-                found[:, :KINDS] = self._constants_of(stage)
-                self.constants[name] = found
+                self.constants[name] = self._constants_of(stage)
                 yield name
 
     def _constants_of(self, stage: Stage) -> NDArray[np.float64]:
@@ -169,7 +167,7 @@ class Training:
         def worths(tried: Sequence[NDArray[np.float64]], seeds: range) -> list[float]:
             return worths_of([ByConstants(stage, self.matching, each) for each in tried], seeds, self._figure)
 
-        return search(worths, used, len(stage.costs.models), self.course.searched, first)
+        return search(worths, used, _shape_of(stage), self.course.searched, first)
 
     def imitate(self) -> float:
         """Teach the actor to say what the constants of all scenarios say; what was missed."""
@@ -182,7 +180,7 @@ class Training:
 
     def _worth_in(self, stage: Stage, matching: Matching) -> float:
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
-        plain = ByConstants(stage, matching, np.zeros((len(stage.costs.models), KINDS)))
+        plain = ByConstants(stage, matching, np.zeros(_shape_of(stage)))
         return worths_of([plain], range(first, first + TRIED_ON), self._figure)[0]
 
     def rounds(self) -> Iterator[Report]:
@@ -326,6 +324,11 @@ def _parts(learner: Learner) -> tuple[Any, ...]:
         learner.acting,
         learner.judging,
     )
+
+
+def _shape_of(stage: Stage) -> tuple[int, int]:
+    """Of what is said of each model."""
+    return len(stage.costs.models), KINDS + len(stage.costs.kinds)
 
 
 def _short(name: str, seconds: float) -> Stage:

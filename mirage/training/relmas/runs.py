@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.relmas.policies import parameters_of
 from mirage.allocation.inference.scores import Scores
 
@@ -29,7 +28,7 @@ class ByConstants(NamedTuple):
     stage: Stage
     matching: Matching
     constants: Float64
-    """[M, KINDS] What requests of each model are given."""
+    """[M, KINDS + K] What requests of each model are given."""
 
 
 def worths_of(
@@ -42,9 +41,6 @@ def worths_of(
 
 
 def _figures(played: ByConstants, seed: int) -> SystemFigures:
-    coming = np.zeros((len(played.constants), KINDS + len(played.stage.costs.kinds)))
-    coming[:, :KINDS] = played.constants
     system = played.stage.simulated(seed)
-    nobody = Scores(np.zeros(0, np.int32), coming[:0], coming)
-    system.follow(nobody, parameters_of(played.matching), np.inf)
+    system.follow(Scores.of_coming(played.constants), parameters_of(played.matching), np.inf)
     return system.outcome().figures
