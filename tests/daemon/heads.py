@@ -36,7 +36,7 @@ LEASE = 4
 class Head:
     """A daemon of its own name, folders and socket."""
 
-    def __init__(self, site: Site, name: str, url: str, lease: int = LEASE) -> None:
+    def __init__(self, site: Site, name: str, url: str, lease: int) -> None:
         self.site, self.name = site, name
         self.folder = site.folder / name
         self.folder.mkdir()
@@ -105,13 +105,14 @@ class Head:
 class Heads(contextlib.AbstractContextManager["Heads"]):
     """Two of them. ``through``: by which address of the database the first one goes."""
 
-    def __init__(self, folder: Path, url: str, through: str = "") -> None:
+    def __init__(self, folder: Path, url: str, through: str = "", lease: int = LEASE, rate: int = RATE) -> None:
         self.url = url
         self.site = Site(folder)
-        self.site.clock = AcceleratedClock(self.site.clock.t0, RATE)
-        (folder / "clock.json").write_text(f'{{"t0": {self.site.clock.t0}, "rate": {RATE}}}')
+        self.site.clock = AcceleratedClock(self.site.clock.t0, rate)
+        (folder / "clock.json").write_text(f'{{"t0": {self.site.clock.t0}, "rate": {rate}}}')
         self.slurm = self.site.slurm
-        self.first, self.second = Head(self.site, "head1", through or url), Head(self.site, "head2", url)
+        self.first = Head(self.site, "head1", through or url, lease)
+        self.second = Head(self.site, "head2", url, lease)
 
     def __enter__(self) -> Heads:
         self.slurm.__enter__()
