@@ -57,6 +57,12 @@ class Head:
             self.process = subprocess.Popen(argv, env=environment, stderr=log)
         return self
 
+    def mirage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command as a person types it on this head."""
+        environment = os.environ | self.site.slurm.environment(own_user()) | {"MIRAGE_SOCKET": str(self.socket)}
+        argv = [sys.executable, "-c", MAIN, *arguments]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
     def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
@@ -116,6 +122,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
 
     def __enter__(self) -> Heads:
         self.slurm.__enter__()
+        self.store = open_store(self.url)
         self._clock = threading.Thread(target=self.site.run_clock)
         self._clock.start()
         return self
@@ -126,6 +133,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         self.site.stop_clock()
         self._clock.join()
         self.slurm.__exit__(*error)
+        self.store.database.close()
 
     def start_both(self) -> None:
         """The first one leads."""
@@ -138,21 +146,15 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         )
         request = JobRequest("svc", own_user(), hours * 3_600, partition="cpu", batch=script)
         done = DoneCondition(exit_code=None, links=links)
-        store = open_store(self.url)
-        store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done)))
-        store.close()
+        self.store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done)))
 
     def record(self) -> ChainRecord:
-        store = open_store(self.url)
-        (record,) = store.chains.load()
-        store.close()
+        self.store.chains.forget()
+        (record,) = self.store.chains.load()
         return record
 
     def lease(self) -> Lease:
-        store = open_store(self.url)
-        found = SqlLeases(store.database).read()
-        store.close()
-        return found
+        return SqlLeases(self.store.database).read()
 
     def submitted(self) -> int:
         """How often ``sbatch`` was called."""
@@ -165,9 +167,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         jobs = self.slurm.jobs()
         assert [job.tag for job in jobs] == [f"mirage:svc:{n}" for n in range(1, links + 1)], self.first.log
         assert [job.job_id for job in jobs] == [link.job_id for link in record.links]
-        store = open_store(self.url)
-        told = {line.entry.link for line in store.journal.read(ChainId("svc"), limit=1_000)}
-        store.close()
+        told = {line.entry.link for line in self.store.journal.read(ChainId("svc"), limit=1_000)}
         assert told >= set(range(1, links + 1)), "the journal tells of each link"
 
     def finish(self, links: int) -> None:
