@@ -98,10 +98,14 @@ class Oracle:
         """While there are no faults: every active chain has a job, or gets one soon."""
         for record in records:
             chain_id = record.chain.chain_id
-            if record.status is not ChainStatus.ACTIVE or any(self._alive(job.job_id) for job in self.jobs(record)):
+            if record.status is not ChainStatus.ACTIVE or any(
+                self._alive(job.job_id) for job in self.jobs(record)
+            ):
                 self._alone_since.pop(chain_id, None)
             elif self.ctld.now - self._alone_since.setdefault(chain_id, self.ctld.now) > self.patience:
-                self._fail(f"{chain_id} is lost: no job for {self.patience} s without a fault; {record.links[-2:]}")
+                self._fail(
+                    f"{chain_id} is lost: no job for {self.patience} s without a fault; {record.links[-2:]}"
+                )
 
     def check_end(self, records: Sequence[ChainRecord], journal: Sequence[Entry]) -> None:
         """All chains have ended: for reasons that Slurm's accounting bears out, and told as it was."""
@@ -119,8 +123,8 @@ class Oracle:
 
     def jobs(self, record: ChainRecord) -> list[Job]:
         """Every job that Slurm ever took as one of this chain's, in order of links."""
-        mine = [(tag, job_id) for tag, job_id in self._tags.items() if record.chain.bears(tag)]
-        return [self.ctld.last(job_id) for _, job_id in sorted(mine, key=lambda each: int(each[0].rpartition(":")[2]))]
+        mine = sorted((tag for tag in self._tags if record.chain.bears(tag)), key=_index)
+        return [self.ctld.last(self._tags[tag]) for tag in mine]
 
     # How it judges
 
@@ -128,7 +132,7 @@ class Oracle:
         chain_id = tag.split(":")[1]
         if not self._fresh:
             self._fail(f"{tag} is submitted although this cycle has not seen the queue")
-        seen = {int(other.rpartition(":")[2]): job for other, job in self._seen.items() if other.split(":")[1] == chain_id}
+        seen = {_index(other): job for other, job in self._seen.items() if other.split(":")[1] == chain_id}
         running = [n for n, job in seen.items() if job.state is JobState.RUNNING]
         waiting = [n for n, job in seen.items() if job.state is JobState.PENDING and n > max(running, default=0)]
         if waiting:
@@ -191,13 +195,20 @@ class Oracle:
         for link in record.links:
             if link.job_id == NO_JOB:
                 continue
-            named = {f"submitted link {link.index} as job {link.job_id}", f"submitted link {link.index} as job {link.job_id}, held back"}
+            submitted = f"submitted link {link.index} as job {link.job_id}"
             found = any(text.startswith(f"link {link.index} is job {link.job_id},") for _, text in told)
-            if not (named & sent) and not found:
-                self._fail(f"{record.chain.chain_id}: the journal does not tell that link {link.index} is job {link.job_id}")
-            if link.state is LinkState.ENDED and (link.index, _sentence(link)) not in told:
-                ends = [text for index, text in told if index == link.index]
-                self._fail(f"{record.chain.chain_id}: the journal lacks {_sentence(link)!r}: {ends}")
+            if not found and not sent & {submitted, f"{submitted}, held back"}:
+                self._fail(
+                    f"{record.chain.chain_id}: the journal does not tell that link {link.index} is {link.job_id}"
+                )
+            ends = {text for index, text in told if index == link.index}
+            if link.state is LinkState.ENDED and not ends & self._endings(link):
+                self._fail(f"{record.chain.chain_id}: the journal lacks {_sentence(link)!r}: {sorted(ends)}")
+
+    def _endings(self, link: Link) -> set[str]:
+        """What the journal may say of an end."""
+        vanished = f"link {link.index} is not known to the cluster any more"
+        return {_sentence(link)} | ({vanished} if self._excused(self.ctld.last(link.job_id)) else set())
 
     def _excused(self, job: Job) -> bool:
         """Nobody could tell Mirage how it ended."""
@@ -211,10 +222,16 @@ class Oracle:
         self.broken.append(f"at {self.ctld.now}: {text}")
 
 
+def _index(tag: str) -> int:
+    return int(tag.rpartition(":")[2])
+
+
 def _told(which: Link | Job) -> tuple[int, int, JobState, int]:
     state = which.job_state if hasattr(which, "job_state") else which.state
     return which.start, which.end, JobState(state), which.exit_code
 
 
 def _sentence(link: Link) -> str:
-    return f"link {link.index} ended at {spell_instant(link.end)}: {link.job_state.name}, exit code {link.exit_code}"
+    return (
+        f"link {link.index} ended at {spell_instant(link.end)}: {link.job_state.name}, exit code {link.exit_code}"
+    )
