@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 .PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean
+=======
+.PHONY: demo plugins test lint types contract fuzz testbed serving reference openapi package package-test image screens man clean
+>>>>>>> security
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -31,6 +35,11 @@ lint: $(V)/.ready
 
 types: $(V)/.ready
 	$(V)/mypy
+
+# Every parser on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
+SECONDS ?= 60
+fuzz: $(V)/.ready
+	$(V)/python tests/fuzz --seconds $(SECONDS)
 
 contract: $(V)/.ready
 	$(V)/lint-imports
