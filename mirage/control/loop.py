@@ -285,7 +285,6 @@ class ControlLoop:
             return record
         known = len(record.handovers())
         record = machine.apply_all(record, events, now)
-        self._outside.store.save(record)
         for event in events:
             self._hands.write(record, now, EntryKind.EVENT, str(event), getattr(event, "index", 0))
         for link, outcome in record.handovers()[known:]:
@@ -293,6 +292,7 @@ class ControlLoop:
             self._outside.journal.write(
                 Entry(now, record.chain.chain_id, EntryKind.OUTCOME, text, link.index, outcome=outcome)
             )
+        self._outside.store.save(record)  # with its lines: a process that dies here must not forget what it told
         return record
 
     # 8. obtain a permit
