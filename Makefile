@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed serving chaos reference openapi package package-test image screens man clean
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz chaos
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -32,6 +32,11 @@ lint: $(V)/.ready
 types: $(V)/.ready
 	$(V)/mypy
 
+# Every parser on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
+SECONDS ?= 60
+fuzz: $(V)/.ready
+	$(V)/python tests/fuzz --seconds $(SECONDS)
+
 contract: $(V)/.ready
 	$(V)/lint-imports
 
@@ -42,6 +47,10 @@ openapi: $(V)/.ready
 # What is made of the code and kept beside it.
 man: $(V)/.ready
 	$(V)/python -m mirage.cli.man docs/man
+
+# The site of the documents, in dist/docs. What the theme says of mkdocs' future stands in CONTRIBUTING.md.
+docs: $(V)/.ready
+	NO_MKDOCS_2_WARNING=1 $(V)/mkdocs build --clean
 
 testbed:
 	@slurm-testbed/testbed start --speed 60

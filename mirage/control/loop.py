@@ -114,8 +114,15 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
-        chains, protected = outside.store.load(), self._permits.protection()
-        self.status = Status(now, "no cycle yet", self._last, chains, protection=protected)
+        self.status = self._as_stored("no cycle yet")
+
+    def stand_by(self, sentence: str) -> None:
+        """Show the chains as they are stored, and why there is no cycle. Raises ``StoreUnavailable``."""
+        self.status = self._as_stored(sentence)
+
+    def _as_stored(self, sentence: str) -> Status:
+        chains, protected = self._outside.store.load(), self._permits.protection()
+        return Status(self._outside.clock.now(), sentence, self._last, chains, protection=protected)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
