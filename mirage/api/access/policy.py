@@ -70,7 +70,7 @@ class Policy:
             raise ValueError(
                 f"line {line_of(text, key) or 1}: {place}: {_words(first['type'], first['msg'])}"
             ) from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ValueError(f"not TOML: {error}") from None
         _warn_of_strangers(found)
         return cls(
