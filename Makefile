@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz chaos
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -32,6 +32,11 @@ lint: $(V)/.ready
 types: $(V)/.ready
 	$(V)/mypy
 
+# Every parser on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
+SECONDS ?= 60
+fuzz: $(V)/.ready
+	$(V)/python tests/fuzz --seconds $(SECONDS)
+
 contract: $(V)/.ready
 	$(V)/lint-imports
 
@@ -56,6 +61,11 @@ testbed:
 # A gateway on a testbed of its own, asked on and on while one link hands over to the next.
 serving: $(V)/.ready
 	@$(V)/python slurm-testbed/serving
+
+# Faults of all kinds, combined at random: SEEDS=17 plays one again and tells its story.
+SEEDS ?= 0-999
+chaos: $(V)/.ready
+	@PYTHONPATH=tests $(V)/python -m chaos $(SEEDS)
 
 reference: $(V)/.ready
 	$(V)/mirage config reference >deploy/mirage.toml.new

@@ -86,6 +86,10 @@ class StoreUnavailable(MirageError):
     """The store cannot be written or read now; nothing is half-written. The text says where and what to do."""
 
 
+class Deposed(StoreUnavailable):
+    """Another daemon leads by now: nothing of ours is written; the text names it."""
+
+
 class UnknownJob(MirageError):
     """The cluster does not know such a job id, or no longer."""
 
