@@ -7,6 +7,9 @@ import random
 import sys
 import time
 import traceback
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # what tests share
 
 from fuzzing import fuzz_for
 from targets import TARGETS
@@ -21,6 +24,7 @@ def main() -> int:
     asked = parser.parse_args()
     chosen = [target for target in TARGETS if asked.only in target.name]
     sys.stdout.write(f"{len(chosen)} readers, {asked.seconds:.0f} s, seed {asked.seed}\n")
+    sys.stdout.flush()
     begun, read, faulty = time.monotonic(), 0, []
     for place, target in enumerate(chosen):
         share = (asked.seconds - (time.monotonic() - begun)) / (len(chosen) - place)
@@ -32,6 +36,7 @@ def main() -> int:
             faulty.append(target.name)
             sys.stdout.write(f"\n{target.name}: {type(fault).__name__}\n")
             traceback.print_exc(file=sys.stdout)
+            sys.stdout.flush()
     took = time.monotonic() - begun
     sys.stdout.write(f"{read:,} inputs in {took:.0f} s; faults: {', '.join(faulty) or 'none'}\n")
     return 1 if faulty else 0

@@ -48,7 +48,7 @@ SelectTypeParameters=CR_Core_Memory
 PriorityType=priority/multifactor
 PriorityWeightAge=1000 PriorityDecayHalfLife=7-0
 SchedulerParameters=bf_max_job_test=100,bf_window=1440
-NodeName=n[1-4] CPUs=8 RealMemory=64G Sockets=1 CoresPerSocket=8 Gres=gpu:a100:2 Feature=x,y \\
+NodeName=n[1-4] CPUs=8 RealMemory=64000 Sockets=1 CoresPerSocket=8 Gres=gpu:a100:2 Feature=x,y \\
   State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES MaxTime=2-00:00:00 # all
 """

@@ -19,24 +19,26 @@ from typing import TYPE_CHECKING, Any
 import mutation
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
+from hypothesis import strategies as st
 
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from hypothesis.strategies import SearchStrategy
+    from random import Random
 
 LONGEST = 10.0
 """Seconds for one input of at most 64 KiB, on a busy machine: a hang, not slowness."""
-MOST_MEMORY = 1 << 30
+MOST_MEMORY = 1 << 29
 """Bytes that reading one input may add to the process."""
+SHOWN = 2_000
+"""Characters of an input in a report."""
 ROUND = 200
 """Examples between two looks at the clock of a run that is bounded by time."""
 
 
-class Hang(BaseException):
-    """A reader did not come back. No ``Exception``, so that no reader can swallow it."""
+class Exhausts(BaseException):
+    """A reader took too long or too much. No ``Exception``: no reader can swallow it, and nothing is run again."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,13 @@ class Target:
     names: str = ""
     """What the text of every ``MirageError`` must hold: the file's name, where the input is a file."""
 
-    def inputs(self) -> SearchStrategy[Any]:
-        """Changed input: of texts, of bytes or of documents, as the corpus is."""
+    def draw(self, chance: Random) -> Any:
+        """Changed input: a text, bytes or a document, as the corpus is."""
         if all(isinstance(each, str) for each in self.corpus):
-            return mutation.texts(self.corpus, self.words)
+            return mutation.changed_text(chance, self.corpus, self.words)
         if all(isinstance(each, bytes) for each in self.corpus):
-            return mutation.binaries(self.corpus, self.words)
-        return mutation.documents(self.corpus)
+            return mutation.changed_bytes(chance, self.corpus, self.words)
+        return mutation.changed_document(chance, self.corpus)
 
     def check(self, given: Any) -> None:
         """Read one changed input; an ``AssertionError`` or what the reader must not raise is a fault."""
@@ -75,7 +77,7 @@ def bounded() -> Iterator[None]:
     """Within it, time and memory are bounded as ``LONGEST`` and ``MOST_MEMORY`` say."""
 
     def stop(number: int, frame: object) -> None:
-        raise Hang(f"no answer within {LONGEST:.0f} s")
+        raise Exhausts(f"no answer within {LONGEST:.0f} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
@@ -84,6 +86,8 @@ def bounded() -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
     try:
         yield
+    except MemoryError as error:
+        raise Exhausts(f"more than {MOST_MEMORY >> 20} MiB") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -101,11 +105,21 @@ def fuzz(target: Target, examples: int, seed: int) -> None:
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(target.inputs())
-    def run(drawn: Any) -> None:
-        target.check(drawn)
+    @given(st.randoms(use_true_random=False))
+    def run(chance: Random) -> None:
+        drawn = target.draw(chance)
+        try:
+            target.check(drawn)
+        except BaseException as fault:
+            fault.add_note(f"{target.name}, given {_shown(drawn)}")
+            raise
 
     run()
+
+
+def _shown(drawn: Any) -> str:
+    text = repr(drawn)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
 def fuzz_for(target: Target, seconds: float, seed: int) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import strategies as st
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from random import Random
 
 MOST_EDITS = 4
 LONGEST = 1 << 16
@@ -89,41 +88,27 @@ VALUES: tuple[Any, ...] = (
         "1970-01-01",
     ),
 )
-_DEEP = 2_000
+_BYTES = (*(word.encode("utf-8", "surrogatepass") for word in WORDS), b"\xff", b"\xc3", b"\0" * 8, b"\xff" * 8)
+_DEEP = 400
+"""What ``json`` still reads; deeper ones are among the words."""
 
 
-def texts(corpus: Sequence[str], words: Sequence[str] = ()) -> st.SearchStrategy[str]:
+def changed_text(chance: Random, corpus: Sequence[str], words: Sequence[str] = ()) -> str:
     """One of ``corpus`` with a few edits; ``words``: what else to write into it."""
-    return st.randoms(use_true_random=False).map(
-        lambda chance: _edited(
-            chance, chance.choice(corpus), (*WORDS, *words), lambda: chr(chance.randrange(0x110000))
-        )
-    )
+    return _edited(chance, chance.choice(corpus), (*WORDS, *words), lambda: chr(chance.randrange(0x110000)))
 
 
-def binaries(corpus: Sequence[bytes], words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
+def changed_bytes(chance: Random, corpus: Sequence[bytes], words: Sequence[bytes] = ()) -> bytes:
     """The same of bytes."""
-    plain = (
-        *(word.encode("utf-8", "surrogatepass") for word in WORDS),
-        *words,
-        b"\xff",
-        b"\xc3",
-        b"\0" * 8,
-        b"\xff" * 8,
-    )
-    return st.randoms(use_true_random=False).map(
-        lambda chance: _edited(chance, chance.choice(corpus), plain, lambda: bytes((chance.randrange(256),)))
-    )
+    return _edited(chance, chance.choice(corpus), (*_BYTES, *words), lambda: bytes((chance.randrange(256),)))
 
 
-def documents(corpus: Sequence[Any]) -> st.SearchStrategy[Any]:
+def changed_document(chance: Random, corpus: Sequence[Any]) -> Any:
     """A parsed document with a few of its values changed, left out, doubled or nested deeply."""
-    return st.randoms(use_true_random=False).map(
-        lambda chance: _altered(chance, copy.deepcopy(chance.choice(corpus)))
-    )
+    return _altered(chance, copy.deepcopy(chance.choice(corpus)))
 
 
-def _edited(chance: Any, whole: Any, words: Sequence[Any], letter: Callable[[], Any]) -> Any:
+def _edited(chance: Random, whole: Any, words: Sequence[Any], letter: Callable[[], Any]) -> Any:
     for _ in range(chance.randint(1, MOST_EDITS)):
         start = chance.randint(0, len(whole))
         end = min(len(whole), start + chance.choice((0, 1, 1, 2, 4, 16, 64, len(whole))))
@@ -143,11 +128,11 @@ def _edited(chance: Any, whole: Any, words: Sequence[Any], letter: Callable[[], 
     return whole
 
 
-def _altered(chance: Any, document: Any) -> Any:
+def _altered(chance: Random, document: Any) -> Any:
     for _ in range(chance.randint(1, MOST_EDITS)):
         places = list(_places(document))
         if not places:
-            return chance.choice(VALUES)
+            return copy.deepcopy(chance.choice(VALUES))
         parent, key = chance.choice(places)
         match chance.randrange(8):
             case 0:
@@ -162,7 +147,7 @@ def _altered(chance: Any, document: Any) -> Any:
             case 4 if chance.random() < 0.1:
                 parent[key] = _nested(_DEEP)
             case _:
-                parent[key] = chance.choice(VALUES)
+                parent[key] = copy.deepcopy(chance.choice(VALUES))
     return document
 
 

@@ -42,7 +42,7 @@ def daemon_registry() -> CollectorRegistry:
     """All that a daemon registers, of one that has seen nothing yet."""
     registry = Meters().registry
     status = Status(0, "", Snapshot.unseen(0))
-    registry.register(Standing(Sources(status=lambda: status, now=lambda: 0, unsaved=lambda: 0)))
+    registry.register(Standing(Sources(status=lambda: status, now=lambda: 0, unsaved=lambda: 0, impediment=str)))
     return registry
 
 

@@ -67,7 +67,7 @@ class Policy:
         except ValidationError as error:
             first = faults_of(error)[0]
             raise ValueError(f"line {line_of(text, first.path) or 1}: {first.key}: {_words(first)}") from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ValueError(f"not TOML: {error}") from None
         _warn_of_strangers(found)
         return cls(
