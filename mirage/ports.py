@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
+    from mirage.domain.lease import Lease
     from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
     from mirage.domain.task import TaskTable
@@ -153,8 +154,21 @@ class ChainStore(Protocol):
         """Add or replace the record of one chain; durable when it returns."""
 
 
+class Leases(Protocol):
+    """Where it stands which of several daemons leads. Dumb: ``control/election.py`` has the rules."""
+
+    def read(self) -> Lease:
+        """The lease now. Raises ``StoreUnavailable``."""
+
+    def swap(self, old: Lease, new: Lease) -> bool:
+        """Put ``new`` where ``old`` is, at once or not at all; ``False``: something else is there, and stays.
+
+        Durable when it returns. Raises ``StoreUnavailable``: ``new`` may be there or not.
+        """
+
+
 class Journal(Protocol):
-    """Where the sentences go."""
+    """Where the sentences go: durable with the next record that is saved, or by the end of the cycle."""
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""

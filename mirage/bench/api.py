@@ -130,6 +130,7 @@ def _heard(other: Connection) -> Any:
 def _daemon(folder: Path, now: int, parent: Connection) -> None:
     from mirage.bootstrap.assembly import build
     from mirage.config.model import Config
+    from mirage.control.campaign import SOLE
     from mirage.daemon.settling import settle
 
     logging.basicConfig(filename=folder / "log", level=logging.WARNING)
@@ -142,7 +143,7 @@ def _daemon(folder: Path, now: int, parent: Connection) -> None:
             "api": {"socket": str(folder / "api.sock")},
         }
     )
-    service = build(config, lambda: None)
+    service = build(config, lambda: None, SOLE)
     for record in records(SIZE.chains, now):
         service.store.chains.save(record)
     interface = service.interface

@@ -16,7 +16,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
+        help="simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
     ),
 ]
 Traces = Annotated[
@@ -33,6 +33,15 @@ Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
 ]
 
+Peers = Annotated[
+    list[str],
+    typer.Option(
+        "--peer",
+        metavar="NAME=COMMAND",
+        help="peers: another simulator; {swf}, {processors} and {schedule} in its command are filled in.",
+    ),
+]
+
 
 def bench_command(
     name: Name,
@@ -40,10 +49,11 @@ def bench_command(
     traces: Traces = "../shared/traces",
     models: Models = "",
     muri: Muri = "",
+    peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri)
+    sections = _measure(name, traces, models, muri, peers)
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -54,7 +64,9 @@ def bench_command(
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:  # noqa: PLR0911 (one for each)
+def _measure(  # noqa: PLR0911 (one for each)
+    name: str, traces: str, models: str, muri: str, peers: list[str]
+) -> tuple[Section, ...]:
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -64,6 +76,11 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.simulator import measure_simulator
 
             return measure_simulator(Path(traces), _say)
+        case "peers":
+            from mirage.bench.peers.comparison import measure_peers
+            from mirage.bench.peers.program import parse_program
+
+            return measure_peers(Path(traces), tuple(map(parse_program, peers)), _say)
         case "daemon":
             from mirage.bench.daemon import measure_daemon
 
@@ -103,8 +120,8 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             return measure_requests(Path(models) if models else None, _say)
     raise ConfigError(
         "bench",
-        f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
+        f"{name!r} is not a benchmark; there are: "
+        "simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests and serving",
     )
 
 

@@ -81,6 +81,8 @@ class ServiceSection(Section):
     that is on a network file system /var/tmp/mirage-USER."""
     runtime: str = ""
     """Folder for the socket; empty: systemd's, or the state folder."""
+    name: str = ""
+    """How people call this daemon among several on one database; empty: the machine's name."""
 
 
 class RestSection(Section):
@@ -247,6 +249,8 @@ class StoreSection(Section):
 
     url: str = ""
     """sqlite:///FILE or postgresql://USER@HOST/NAME; empty: mirage.db in the state folder."""
+    lease: Annotated[int, Field(ge=3, le=3_600), BeforeValidator(_duration)] = 45
+    """Real seconds after which another daemon on the same database takes over from one that is silent."""
     snapshot_every: Duration = 600
     """Between snapshots that are kept for later evaluation; 0: none are."""
     history: Duration = 60 * _DAY

@@ -58,10 +58,10 @@ class Hands:
             return self._unable(record, link, str(error), now)
         except ClusterUnavailable as error:
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
-        self.store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
         held = ", held back" if behind is not None else ""
         text = f"submitted link {link.index} as job {job_id}{held}: {link.reason}"
         self.write(record, now, EntryKind.ACTION, text, link.index)
+        self.store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
         return Act(text, done=True)
 
     def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> None:
@@ -126,8 +126,8 @@ class Hands:
     def _retire(self, record: ChainRecord, link: Link, reason: str, now: Seconds) -> ChainRecord:
         event = LinkRetired(link.index, reason)
         record = machine.apply(record, event, now)
-        self.store.save(record)
         self.write(record, now, EntryKind.ACTION, str(event), link.index)
+        self.store.save(record)
         return record
 
     def _cancel(self, record: ChainRecord, link: Link, now: Seconds) -> None:

@@ -114,8 +114,15 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
-        chains, protected = outside.store.load(), self._permits.protection()
-        self.status = Status(now, "no cycle yet", self._last, chains, protection=protected)
+        self.status = self._as_stored("no cycle yet")
+
+    def stand_by(self, sentence: str) -> None:
+        """Show the chains as they are stored, and why there is no cycle. Raises ``StoreUnavailable``."""
+        self.status = self._as_stored(sentence)
+
+    def _as_stored(self, sentence: str) -> Status:
+        chains, protected = self._outside.store.load(), self._permits.protection()
+        return Status(self._outside.clock.now(), sentence, self._last, chains, protection=protected)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
@@ -285,7 +292,6 @@ class ControlLoop:
             return record
         known = len(record.handovers())
         record = machine.apply_all(record, events, now)
-        self._outside.store.save(record)
         for event in events:
             self._hands.write(record, now, EntryKind.EVENT, str(event), getattr(event, "index", 0))
         for link, outcome in record.handovers()[known:]:
@@ -293,6 +299,7 @@ class ControlLoop:
             self._outside.journal.write(
                 Entry(now, record.chain.chain_id, EntryKind.OUTCOME, text, link.index, outcome=outcome)
             )
+        self._outside.store.save(record)  # with its lines: a process that dies here must not forget what it told
         return record
 
     # 8. obtain a permit

@@ -62,6 +62,11 @@ class SqlChainStore:
                 raise
             known[record.chain.chain_id] = record
 
+    def forget(self) -> None:
+        """Read anew at the next question: another process may have written meanwhile."""
+        with self._lock:
+            self._records = None
+
     def prune(self, before: Seconds) -> int:
         """Forget chains that are over and whose last link was planned and ended before this; returns how many.
 
