@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mirage.backends.wholefile import write_anew
 from mirage.control.campaign import SOLE, Campaign
 from mirage.control.election import Candidate, LeaseTerms
 from mirage.domain.errors import ConfigError
 from mirage.store.leases import SqlLeases, fence, no_entry
 from mirage.store.opening import open_database
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

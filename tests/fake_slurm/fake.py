@@ -192,6 +192,14 @@ class FakeSlurm:
         """Those that pend or run."""
         return [job for job in self.jobs() if not job.state.finished]
 
+    def accounted(self) -> list[Job]:
+        """Every job as accounting knows it."""
+        return self.simulation.jobs()
+
+    def state_word(self, job: Job) -> str:
+        """As squeue spells it."""
+        return job.state.name
+
     def set_comment(self, job_id: int, comment: str) -> None:
         """As ``scontrol update Comment=`` by the owner."""
         self.comments[job_id] = comment
