@@ -16,7 +16,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
+        help="simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
     ),
 ]
 Traces = Annotated[
@@ -33,6 +33,23 @@ Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
 ]
 
+Peers = Annotated[
+    list[str],
+    typer.Option(
+        "--peer",
+        metavar="NAME=COMMAND",
+        help="peers: another simulator; {swf}, {processors} and {schedule} in its command are filled in.",
+    ),
+]
+
+Size = Annotated[
+    str,
+    typer.Option(
+        metavar="PENDING,NODES,CHAINS",
+        help="daemon, api: so many pending jobs, nodes and chains; by default those of the README.",
+    ),
+]
+
 
 def bench_command(
     name: Name,
@@ -40,10 +57,12 @@ def bench_command(
     traces: Traces = "../shared/traces",
     models: Models = "",
     muri: Muri = "",
+    peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
+    size: Size = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri)
+    sections = _measure(name, traces, models, muri, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -54,7 +73,9 @@ def bench_command(
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:  # noqa: PLR0911 (one for each)
+def _measure(  # noqa: PLR0911 (one for each)
+    name: str, traces: str, models: str, muri: str, peers: list[str], size: tuple[int, int, int] | None
+) -> tuple[Section, ...]:
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -64,14 +85,21 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.simulator import measure_simulator
 
             return measure_simulator(Path(traces), _say)
+        case "peers":
+            from mirage.bench.peers.comparison import measure_peers
+            from mirage.bench.peers.program import parse_program
+
+            return measure_peers(Path(traces), tuple(map(parse_program, peers)), _say)
         case "daemon":
             from mirage.bench.daemon import measure_daemon
+            from mirage.bench.standin import sized
 
-            return measure_daemon(_say)
+            return measure_daemon(_say, *([(sized(*size),)] if size else ()))
         case "api":
             from mirage.bench.api import measure_api
+            from mirage.bench.standin import sized
 
-            return measure_api(_say)
+            return measure_api(_say, *([sized(*size)] if size else ()))
         case "lookahead":
             from mirage.bench.lookahead import measure_lookahead
 
@@ -103,9 +131,21 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             return measure_requests(Path(models) if models else None, _say)
     raise ConfigError(
         "bench",
-        f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
+        f"{name!r} is not a benchmark; there are: "
+        "simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests and serving",
     )
+
+
+def _size(text: str) -> tuple[int, int, int] | None:
+    from mirage.cli.arguments import numbers
+    from mirage.domain.errors import ConfigError
+
+    if not text:
+        return None
+    found = numbers("--size", text, least=1)
+    if len(found) != 3:
+        raise ConfigError("--size", f"must be three numbers, PENDING,NODES,CHAINS, not {text!r}")
+    return found[0], found[1], found[2]
 
 
 def _say(step: str) -> None:
