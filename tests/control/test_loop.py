@@ -12,7 +12,15 @@ from loops import Service, waiting
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.chain import (
+    ChainRecord,
+    ChainStatus,
+    DoneCondition,
+    Handover,
+    HandoverPolicy,
+    LinkState,
+    Steering,
+)
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import JobState
 from mirage.domain.journal import EntryKind
@@ -135,6 +143,42 @@ def test_a_crash_around_a_submission_leaves_exactly_one_successor(dies: str, lin
     record = service.run(500 * HOUR)
     assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1", "mirage:svc:2"]
     assert record.status is ChainStatus.DONE
+
+
+def test_what_is_stored_of_a_link_is_told_before() -> None:
+    """The lines go to disk with the record: a process that dies there may tell twice, and never not at all."""
+    service = Service(waiting(1))
+    save, told = service.store.save, []
+
+    def watched(record: ChainRecord) -> None:
+        texts = service.journal.texts(EntryKind.EVENT) + service.journal.texts(EntryKind.ACTION)
+        told.append([any(f"link {ln.index} ended" in text for text in texts) for ln in record.links if ln.final])
+        told.append([any(f"as job {ln.job_id}" in text for text in texts) for ln in record.links if ln.job_id])
+        save(record)
+
+    service.store.save = watched
+    service.run(500 * HOUR)
+    assert [True, True] in told
+    assert all(all(each) for each in told)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"steering": Steering.NICE}])
+def test_a_forecast_beyond_the_limit_has_two_links_run_at_once_and_no_more(chosen) -> None:
+    """An idle cluster, and a predictor that thinks every wait longer than a link."""
+    cluster = FakeCluster()
+    cluster.update = lambda *_: None  # a nice value does not keep it from a node that is idle
+    service = Service(cluster, "fixed:60h", chain_=chain(done=DoneCondition(links=5), **chosen))
+    together = []
+    ticks = SimulatedTicks(cluster, MIN, 500 * HOUR)
+    cycle = service.loop.cycle()
+    while ticks.wait(cycle.wake, deciding=True) and not service.record.over:
+        cycle = service.loop.cycle()
+        for job in cluster.live():
+            cluster.jobs[job.job_id] = replace(job, nice=0)
+        cluster.advance(cluster.time)
+        together.append(len(cluster.live()))
+    assert service.record.status is ChainStatus.DONE
+    assert max(together) == 2
 
 
 def test_jobs_of_a_lost_store_are_adopted() -> None:
