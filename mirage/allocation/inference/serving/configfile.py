@@ -21,6 +21,7 @@ from mirage.allocation.inference.serving.plan import (
     UnitPlan,
     WorkersPlan,
 )
+from mirage.documentfaults import Fault, faults_of
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_human
 
@@ -234,15 +235,12 @@ def _document(path: Path) -> ServingDocument:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(path), f"is not TOML: {error}") from error
     except ValidationError as error:
-        raise ConfigError(str(path), _summary([_mistake(fault) for fault in error.errors()])) from None
+        raise ConfigError(str(path), _summary([_mistake(fault) for fault in faults_of(error)])) from None
 
 
-def _mistake(fault: object) -> str:
-    assert isinstance(fault, dict)
-    key = ".".join(f"{part + 1}" if isinstance(part, int) else str(part) for part in fault["loc"])
-    said = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
-        said = "there is no such key"
+def _mistake(fault: Fault) -> str:
+    key = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in fault.path)
+    said = "there is no such key" if fault.kind == "extra_forbidden" else fault.said
     return f"{key}: {said}" if key else said
 
 
