@@ -161,9 +161,9 @@ def test_a_death_at_each_instant(instants: int, tmp_path: Path) -> None:
         check(found, f"death {reaper.where[-1]}, the {at}th instant")
 
 
-def test_a_daemon_that_dies_at_every_seventh_instant_gets_on_all_the_same(tmp_path: Path) -> None:
+def test_a_daemon_that_dies_at_every_fourth_instant_gets_on_all_the_same(tmp_path: Path) -> None:
     found, lives = world(tmp_path), 1
-    while not found.life(Reaper(7)):
+    while not found.life(Reaper(4)):
         lives += 1
         assert lives < 500, "it gets nowhere"
     check(found, f"{lives} lives")

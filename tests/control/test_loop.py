@@ -23,7 +23,7 @@ from mirage.domain.chain import (
 )
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import JobState
-from mirage.domain.journal import EntryKind
+from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.objective import Aim, AimKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
@@ -145,16 +145,17 @@ def test_a_crash_around_a_submission_leaves_exactly_one_successor(dies: str, lin
     assert record.status is ChainStatus.DONE
 
 
-def test_what_is_stored_of_a_link_is_told_before() -> None:
-    """The lines go to disk with the record: a process that dies there may tell twice, and never not at all."""
+def test_what_is_stored_of_a_link_is_told_with_it() -> None:
+    """The lines go to disk with the record, or were there before: a process that dies never forgets to tell."""
     service = Service(waiting(1))
     save, told = service.store.save, []
 
-    def watched(record: ChainRecord) -> None:
-        texts = service.journal.texts(EntryKind.EVENT) + service.journal.texts(EntryKind.ACTION)
+    def watched(record: ChainRecord, *entries: Entry) -> None:
+        before = service.journal.texts(EntryKind.EVENT) + service.journal.texts(EntryKind.ACTION)
+        texts = [*before, *(entry.text for entry in entries)]
         told.append([any(f"link {ln.index} ended" in text for text in texts) for ln in record.links if ln.final])
         told.append([any(f"as job {ln.job_id}" in text for text in texts) for ln in record.links if ln.job_id])
-        save(record)
+        save(record, *entries)
 
     service.store.save = watched
     service.run(500 * HOUR)
