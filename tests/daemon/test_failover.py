@@ -40,8 +40,8 @@ def test_a_leader_killed_in_the_middle_of_a_submission(heads: Heads, kind: Fault
     """The submission never arrives, arrives when another leads, or has arrived and nobody heard the answer."""
     heads.slurm.slowness = 2.0 * LEASE
     heads.slurm.fault("sbatch", kind)
-    heads.start_both()
     heads.add_chain(links=2)
+    heads.start_both()
     wait_until(heads.submitted, "the first submission")
     heads.first.kill()
     heads.second.wait_to_lead()
