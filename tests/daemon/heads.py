@@ -36,7 +36,7 @@ LEASE = 4
 class Head:
     """A daemon of its own name, folders and socket."""
 
-    def __init__(self, site: Site, name: str, url: str, lease: int = LEASE) -> None:
+    def __init__(self, site: Site, name: str, url: str, lease: int) -> None:
         self.site, self.name = site, name
         self.folder = site.folder / name
         self.folder.mkdir()
@@ -56,6 +56,12 @@ class Head:
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(argv, env=environment, stderr=log)
         return self
+
+    def mirage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command as a person types it on this head."""
+        environment = os.environ | self.site.slurm.environment(own_user()) | {"MIRAGE_SOCKET": str(self.socket)}
+        argv = [sys.executable, "-c", MAIN, *arguments]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -105,16 +111,18 @@ class Head:
 class Heads(contextlib.AbstractContextManager["Heads"]):
     """Two of them. ``through``: by which address of the database the first one goes."""
 
-    def __init__(self, folder: Path, url: str, through: str = "") -> None:
+    def __init__(self, folder: Path, url: str, through: str = "", lease: int = LEASE, rate: int = RATE) -> None:
         self.url = url
         self.site = Site(folder)
-        self.site.clock = AcceleratedClock(self.site.clock.t0, RATE)
-        (folder / "clock.json").write_text(f'{{"t0": {self.site.clock.t0}, "rate": {RATE}}}')
+        self.site.clock = AcceleratedClock(self.site.clock.t0, rate)
+        (folder / "clock.json").write_text(f'{{"t0": {self.site.clock.t0}, "rate": {rate}}}')
         self.slurm = self.site.slurm
-        self.first, self.second = Head(self.site, "head1", through or url), Head(self.site, "head2", url)
+        self.first = Head(self.site, "head1", through or url, lease)
+        self.second = Head(self.site, "head2", url, lease)
 
     def __enter__(self) -> Heads:
         self.slurm.__enter__()
+        self.store = open_store(self.url)
         self._clock = threading.Thread(target=self.site.run_clock)
         self._clock.start()
         return self
@@ -125,6 +133,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         self.site.stop_clock()
         self._clock.join()
         self.slurm.__exit__(*error)
+        self.store.database.close()
 
     def start_both(self) -> None:
         """The first one leads."""
@@ -137,21 +146,15 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         )
         request = JobRequest("svc", own_user(), hours * 3_600, partition="cpu", batch=script)
         done = DoneCondition(exit_code=None, links=links)
-        store = open_store(self.url)
-        store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done)))
-        store.close()
+        self.store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done)))
 
     def record(self) -> ChainRecord:
-        store = open_store(self.url)
-        (record,) = store.chains.load()
-        store.close()
+        self.store.chains.forget()
+        (record,) = self.store.chains.load()
         return record
 
     def lease(self) -> Lease:
-        store = open_store(self.url)
-        found = SqlLeases(store.database).read()
-        store.close()
-        return found
+        return SqlLeases(self.store.database).read()
 
     def submitted(self) -> int:
         """How often ``sbatch`` was called."""
@@ -164,9 +167,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         jobs = self.slurm.jobs()
         assert [job.tag for job in jobs] == [f"mirage:svc:{n}" for n in range(1, links + 1)], self.first.log
         assert [job.job_id for job in jobs] == [link.job_id for link in record.links]
-        store = open_store(self.url)
-        told = {line.entry.link for line in store.journal.read(ChainId("svc"), limit=1_000)}
-        store.close()
+        told = {line.entry.link for line in self.store.journal.read(ChainId("svc"), limit=1_000)}
         assert told >= set(range(1, links + 1)), "the journal tells of each link"
 
     def finish(self, links: int) -> None:

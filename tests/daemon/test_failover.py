@@ -119,6 +119,8 @@ def test_one_that_stands_by_shows_everything_and_changes_nothing(heads: Heads) -
     status, refusal = heads.second.call("POST", "/api/v1/chains/svc/pause")
     assert status == 503
     assert "head1 leads" in refusal["detail"]
+    examined = heads.second.mirage("doctor", "--config", str(heads.second.config))
+    assert "head1 has the lease, in term 1" in examined.stdout
     assert heads.second.call("GET", "/readyz")[0] == 503
     assert heads.first.call("GET", "/readyz")[0] == 200
     assert heads.first.call("POST", "/api/v1/chains/svc/pause")[0] == 200
