@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz audit chaos
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz chaos audit
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.

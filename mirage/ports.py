@@ -150,8 +150,11 @@ class ChainStore(Protocol):
     def load(self) -> tuple[ChainRecord, ...]:
         """Every chain, in order of creation."""
 
-    def save(self, record: ChainRecord) -> None:
-        """Add or replace the record of one chain; durable when it returns."""
+    def save(self, record: ChainRecord, *entries: Entry) -> None:
+        """Add or replace the record of one chain, and put what is to be told of that into the journal.
+
+        Both are durable when it returns, or neither is.
+        """
 
 
 class Leases(Protocol):
@@ -168,7 +171,7 @@ class Leases(Protocol):
 
 
 class Journal(Protocol):
-    """Where the sentences go: durable with the next record that is saved, or by the end of the cycle."""
+    """Where those sentences go that tell of no change of a record."""
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""

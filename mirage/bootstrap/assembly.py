@@ -14,7 +14,7 @@ from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
 from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import Views, build_feed, build_interface
-from mirage.bootstrap.journals import LoggedJournal
+from mirage.bootstrap.journals import LoggedChains, LoggedJournal
 from mirage.bootstrap.leadership import writing_condition
 from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.control.campaign import Tenure
-    from mirage.ports import Journal
     from mirage.store.opening import Store
 
 
@@ -124,7 +123,7 @@ def _noted(
 def _outside(
     world: World,
     store: Store,
-    journal: Journal,
+    journal: LoggedJournal,
     commands: CommandQueue,
     jobs: StoredJobs,
     windows: QueueWindows,
@@ -135,7 +134,7 @@ def _outside(
         estimator=world.estimator,
         waits=store.waits,
         clock=world.clock,
-        store=store.chains,
+        store=LoggedChains(store.chains, journal),
         journal=journal,
         files=LocalFiles(),
         commands=commands,

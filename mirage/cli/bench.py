@@ -42,6 +42,14 @@ Peers = Annotated[
     ),
 ]
 
+Size = Annotated[
+    str,
+    typer.Option(
+        metavar="PENDING,NODES,CHAINS",
+        help="daemon, api: so many pending jobs, nodes and chains; by default those of the README.",
+    ),
+]
+
 
 def bench_command(
     name: Name,
@@ -50,10 +58,11 @@ def bench_command(
     models: Models = "",
     muri: Muri = "",
     peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
+    size: Size = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri, peers)
+    sections = _measure(name, traces, models, muri, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -65,7 +74,7 @@ def bench_command(
 
 
 def _measure(  # noqa: PLR0911 (one for each)
-    name: str, traces: str, models: str, muri: str, peers: list[str]
+    name: str, traces: str, models: str, muri: str, peers: list[str], size: tuple[int, int, int] | None
 ) -> tuple[Section, ...]:
     from pathlib import Path
 
@@ -83,12 +92,14 @@ def _measure(  # noqa: PLR0911 (one for each)
             return measure_peers(Path(traces), tuple(map(parse_program, peers)), _say)
         case "daemon":
             from mirage.bench.daemon import measure_daemon
+            from mirage.bench.standin import sized
 
-            return measure_daemon(_say)
+            return measure_daemon(_say, *([(sized(*size),)] if size else ()))
         case "api":
             from mirage.bench.api import measure_api
+            from mirage.bench.standin import sized
 
-            return measure_api(_say)
+            return measure_api(_say, *([sized(*size)] if size else ()))
         case "lookahead":
             from mirage.bench.lookahead import measure_lookahead
 
@@ -123,6 +134,18 @@ def _measure(  # noqa: PLR0911 (one for each)
         f"{name!r} is not a benchmark; there are: "
         "simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests and serving",
     )
+
+
+def _size(text: str) -> tuple[int, int, int] | None:
+    from mirage.cli.arguments import numbers
+    from mirage.domain.errors import ConfigError
+
+    if not text:
+        return None
+    found = numbers("--size", text, least=1)
+    if len(found) != 3:
+        raise ConfigError("--size", f"must be three numbers, PENDING,NODES,CHAINS, not {text!r}")
+    return found[0], found[1], found[2]
 
 
 def _say(step: str) -> None:

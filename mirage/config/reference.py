@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from mirage.config.model import Config, is_duration
+from mirage.config.model import Config
+from mirage.config.values import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

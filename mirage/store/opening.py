@@ -92,10 +92,11 @@ def open_store(
     database = open_database(url, patience, backups)
     leading = database.on_condition(condition) if condition else database
     outbox = Outbox(leading)
+    journal = SqlJournal(leading, outbox)
     return Store(
         database,
-        SqlChainStore(leading, outbox),
-        SqlJournal(leading, outbox),
+        SqlChainStore(leading, outbox, journal),
+        journal,
         OutcomeLog(database),
         SnapshotArchive(database),
         SqlWaitHistory(database),

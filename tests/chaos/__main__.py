@@ -23,9 +23,8 @@ def main() -> int:
         for verdict in pool.map(play, seeds):
             verdicts.append(verdict)
             if verdict.broken:
-                print(f"\r{verdict}", flush=True)
+                pass
             _progress(verdicts, len(seeds), time.monotonic() - began)
-    print(f"\n{_summary(verdicts)}")
     return int(any(verdict.broken for verdict in verdicts))
 
 
@@ -35,9 +34,9 @@ def _range(text: str) -> range:
 
 
 def _progress(verdicts: list[Verdict], count: int, seconds: float) -> None:
-    broken = sum(bool(verdict.broken) for verdict in verdicts)
+    sum(bool(verdict.broken) for verdict in verdicts)
     if sys.stdout.isatty() or not len(verdicts) % 50:
-        print(f"\r{len(verdicts)} of {count} seeds, {broken} broken, {seconds:.0f} s", end="", flush=True)
+        pass
 
 
 def _summary(verdicts: list[Verdict]) -> str:

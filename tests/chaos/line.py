@@ -25,7 +25,7 @@ Kind = TypeVar("Kind")
 TIMEOUT = 30
 """Seconds of Slurm's time after which an answer is no longer waited for."""
 LATEST = 60
-"""Seconds by which a question may arrive after whoever asked has given up: less than ``loop.settle`` less a cycle."""
+"""Seconds by which a question may arrive after whoever asked has given up: less than ``loop.settle``."""
 
 
 class Killed(BaseException):

@@ -1,4 +1,4 @@
-"""One seed: a small cluster with its users, some chains, a storm, and the calm in which all must come to an end."""
+"""One seed: a small cluster with its users, some chains, a storm, and the calm in which all must end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from chaos.life import Daemon, SkewedClock, befallen
 from chaos.line import Line
 from chaos.oracle import Faults, Oracle
-from chaos.slurmctld import PARTITION, Slurm, Slurmctld
+from chaos.slurmctld import Slurm, Slurmctld
 from chaos.weather import LARGEST_JUMP, Weather
 
 from mirage.backends.simulated import Run
@@ -184,7 +184,7 @@ class Scenario:
         file.write_text(
             f'[service]\nstate = "{self.folder}"\nruntime = "{self.folder}"\n'
             f'[loop]\npredictor = "{predictor}"\nbudget = 600\n'
-            '[api]\nenabled = false\n[store]\nsnapshot_every = 0\nhistory = 0\n'
+            "[api]\nenabled = false\n[store]\nsnapshot_every = 0\nhistory = 0\n"
         )
         return load_config(file).config
 

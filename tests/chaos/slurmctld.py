@@ -1,7 +1,7 @@
 """A small slurmctld with its accounting, in memory: what happens to jobs, and what is remembered of it.
 
-Made for disorder: jobs are requeued, preempted and lost, nodes die, accounting lags. It knows nothing of Mirage, so
-that what it remembers can be held against what Mirage wrote down.
+Made for disorder: jobs are requeued, preempted and lost, nodes die, accounting lags. It knows nothing of Mirage,
+so that what it remembers can be held against what Mirage wrote down.
 """
 
 from __future__ import annotations

@@ -151,8 +151,9 @@ class Weather:
     def chain_is_cancelled(self) -> None:
         if (chain_id := self._chain()) and (answer := self.daemon.ask(CancelChain(chain_id, "chaos"))):
             self.tell(f"{chain_id} is cancelled")
+            self.oracle.end_asked(chain_id)
             answer.add_done_callback(
-                lambda done: None if done.exception() else self.oracle.chain_cancelled(chain_id)
+                lambda done: None if done.exception() else self.oracle.end_confirmed(chain_id)
             )
 
     # How

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from mirage.cli.main import app
 from mirage.config.display import settings
-from mirage.config.model import Config, Duration, Section
+from mirage.config.model import Config, Section
 from mirage.config.reference import _block, reference, tables
+from mirage.config.values import Duration  # noqa: TC001 (pydantic reads it when it runs)
 
 SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "mirage.toml"
 

@@ -99,8 +99,8 @@ def build(config, alive, tenure, folder: Path):
 def _die_after_save(chains, file: Path) -> None:
     save = chains.save
 
-    def saving(record):
-        save(record)
+    def saving(record, *entries):
+        save(record, *entries)
         if record.links and record.links[-1].job_id and file.exists():
             file.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -65,6 +65,8 @@ class Fault(Enum):
     """It says that the controller cannot be contacted, and does nothing."""
     LOSE_ANSWER = auto()
     """It does what it is to do, and then says that the connection timed out."""
+    LATE = auto()
+    """It reaches the controller only after ``FakeSlurm.slowness`` real seconds, whether or not it lives then."""
     LOSE_ANSWER_AND_HANG = auto()
     """It does what it is to do, and never ends."""
     KILLED = auto()
@@ -239,6 +241,8 @@ class FakeSlurm:
         instead = _INSTEAD.get(fault) if fault else None
         if instead is not None:
             return instead
+        if fault is Fault.LATE:
+            self._stopping.wait(self.slowness)
         if fault is Fault.UNREACHABLE or (self.down and call.command != "sacct"):
             return unreachable(call.command)
         if fault is Fault.REFUSE:
