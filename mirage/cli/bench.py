@@ -16,7 +16,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
+        help="simulator, fidelity, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
     ),
 ]
 Traces = Annotated[
@@ -32,6 +32,10 @@ Models = Annotated[
 Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
 ]
+Recordings = Annotated[
+    str,
+    typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a folder of them."),
+]
 
 
 def bench_command(
@@ -40,10 +44,11 @@ def bench_command(
     traces: Traces = "../shared/traces",
     models: Models = "",
     muri: Muri = "",
+    recordings: Recordings = "tests/simulator/recordings",
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri)
+    sections = _measure(name, traces, models, muri, recordings)
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -54,7 +59,9 @@ def bench_command(
             typer.echo(f"  {label:<{width}}  {value}")
 
 
-def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, ...]:  # noqa: PLR0911 (one for each)
+def _measure(  # noqa: PLR0911 (one for each)
+    name: str, traces: str, models: str, muri: str, recordings: str
+) -> tuple[Section, ...]:
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -101,10 +108,14 @@ def _measure(name: str, traces: str, models: str, muri: str) -> tuple[Section, .
             from mirage.bench.requests import measure_requests
 
             return measure_requests(Path(models) if models else None, _say)
+        case "fidelity":
+            from mirage.bench.fidelity.report import measure_fidelity
+
+            return measure_fidelity(Path(recordings), _say)
     raise ConfigError(
         "bench",
-        f"{name!r} is not a benchmark; "
-        "there are: simulator, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
+        f"{name!r} is not a benchmark; there are: simulator, fidelity, daemon, api, lookahead, predictors, train, "
+        "allocation, das, requests, serving",
     )
 
 
