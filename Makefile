@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man clean
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz chaos audit
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -32,6 +32,15 @@ lint: $(V)/.ready
 types: $(V)/.ready
 	$(V)/mypy
 
+# Every parser on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
+SECONDS ?= 60
+fuzz: $(V)/.ready
+	$(V)/python tests/fuzz --seconds $(SECONDS)
+
+# Known faults of the installed packages; 75: the database that knows them is out of reach.
+audit: $(V)/.ready
+	.ci/audit
+
 contract: $(V)/.ready
 	$(V)/lint-imports
 
@@ -43,6 +52,10 @@ openapi: $(V)/.ready
 man: $(V)/.ready
 	$(V)/python -m mirage.cli.man docs/man
 
+# The site of the documents, in dist/docs. What the theme says of mkdocs' future stands in CONTRIBUTING.md.
+docs: $(V)/.ready
+	NO_MKDOCS_2_WARNING=1 $(V)/mkdocs build --clean
+
 testbed:
 	@slurm-testbed/testbed start --speed 60
 	@echo 'A shell with Slurm'"'"'s clock:   . <(slurm-testbed/testbed env)          then sinfo, sbatch ...'
@@ -52,6 +65,11 @@ testbed:
 # A gateway on a testbed of its own, asked on and on while one link hands over to the next.
 serving: $(V)/.ready
 	@$(V)/python slurm-testbed/serving
+
+# Faults of all kinds, combined at random: SEEDS=17 plays one again and tells its story.
+SEEDS ?= 0-999
+chaos: $(V)/.ready
+	@PYTHONPATH=tests $(V)/python -m chaos $(SEEDS)
 
 reference: $(V)/.ready
 	$(V)/mirage config reference >deploy/mirage.toml.new

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
+    from mirage.domain.lease import Lease
     from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
     from mirage.domain.task import TaskTable
@@ -149,12 +150,28 @@ class ChainStore(Protocol):
     def load(self) -> tuple[ChainRecord, ...]:
         """Every chain, in order of creation."""
 
-    def save(self, record: ChainRecord) -> None:
-        """Add or replace the record of one chain; durable when it returns."""
+    def save(self, record: ChainRecord, *entries: Entry) -> None:
+        """Add or replace the record of one chain, and put what is to be told of that into the journal.
+
+        Both are durable when it returns, or neither is.
+        """
+
+
+class Leases(Protocol):
+    """Where it stands which of several daemons leads. Dumb: ``control/election.py`` has the rules."""
+
+    def read(self) -> Lease:
+        """The lease now. Raises ``StoreUnavailable``."""
+
+    def swap(self, old: Lease, new: Lease) -> bool:
+        """Put ``new`` where ``old`` is, at once or not at all; ``False``: something else is there, and stays.
+
+        Durable when it returns. Raises ``StoreUnavailable``: ``new`` may be there or not.
+        """
 
 
 class Journal(Protocol):
-    """Where the sentences go."""
+    """Where those sentences go that tell of no change of a record."""
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""

@@ -15,6 +15,7 @@ from mirage.api.conventions.problems import install_problems
 from mirage.api.conventions.ready import ReadyAnswers, ReadyLayer
 from mirage.api.conventions.repeats import Repeats
 from mirage.api.conventions.requestlog import RequestLog
+from mirage.api.conventions.standingby import StandingBy
 from mirage.api.routes.about import about_routes
 from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.allocation import allocation_routes
@@ -79,6 +80,7 @@ def _install_conventions(app: FastAPI, service: ApiService, ready: ReadyAnswers)
         app.add_middleware(Auditing, log=service.audit, now=service.now)
     if service.answers is not None:
         app.add_middleware(Repeats, storage=service.answers)
+    app.add_middleware(StandingBy, impediment=service.impediment)
     app.add_middleware(Bounds)
     app.add_middleware(RequestLog)
     app.add_middleware(Faults, frame_ancestors=service.frame_ancestors)

@@ -146,5 +146,7 @@ class ApiService:
     tasks: TaskWatch = field(default_factory=TaskWatch)
     """How tasks within links stand."""
     telemetry: Telemetry = field(default_factory=Telemetry)
+    impediment: Callable[[], str] = str
+    """Why this daemon may change nothing, such as that another leads; empty: it leads. Waits for nothing."""
     readiness: Callable[[], Mapping[str, str]] = dict
     """What is wrong with each part of the daemon; empty: nothing."""

@@ -63,22 +63,22 @@ class Pairs:
     loads: list[Load]
 
 
-def measure_api(say: Callable[[str], None]) -> tuple[Section, ...]:
+def measure_api(say: Callable[[str], None], size: standin.Size = SIZE) -> tuple[Section, ...]:
     """``say`` is told what is measured next."""
     sections: list[Section] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         now = int(time.time())
-        standin.install(folder, SIZE, records(SIZE.chains, now), now, SEED)
+        standin.install(folder, size, records(size.chains, now), now, SEED)
         with (
-            _process(_daemon, folder, now) as daemon,
+            _process(_daemon, folder, size.chains, now) as daemon,
             _process(run_load, str(folder / "api.sock"), RATE) as client,
         ):
             _heard(daemon)  # it answers
             for title, target, count in _TARGETS:
                 say(f"{title}: {count} pairs of slices, {RATE} requests/s in one of each")
                 pairs = _measured(daemon, client, target, count)
-                sections += [_answers(title, pairs.loads), _cycles(pairs)]
+                sections += [_answers(title, size, pairs.loads), _cycles(pairs)]
             for process in (daemon, client):
                 process.send("")
     return tuple(sections)
@@ -127,9 +127,10 @@ def _heard(other: Connection) -> Any:
     raise MirageError("bench api: one of the processes has ended before its time")
 
 
-def _daemon(folder: Path, now: int, parent: Connection) -> None:
+def _daemon(folder: Path, chains: int, now: int, parent: Connection) -> None:
     from mirage.bootstrap.assembly import build
     from mirage.config.model import Config
+    from mirage.control.campaign import SOLE
     from mirage.daemon.settling import settle
 
     logging.basicConfig(filename=folder / "log", level=logging.WARNING)
@@ -142,8 +143,8 @@ def _daemon(folder: Path, now: int, parent: Connection) -> None:
             "api": {"socket": str(folder / "api.sock")},
         }
     )
-    service = build(config, lambda: None)
-    for record in records(SIZE.chains, now):
+    service = build(config, lambda: None, SOLE)
+    for record in records(chains, now):
         service.store.chains.save(record)
     interface = service.interface
     assert interface is not None
@@ -171,11 +172,11 @@ def _delay() -> float:
     return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
-def _answers(title: str, loads: list[Load]) -> Section:
+def _answers(title: str, size: standin.Size, loads: list[Load]) -> Section:
     times = sorted(seconds for load in loads for seconds in load.seconds)
     length = sum(load.length for load in loads)
     return Section(
-        f"{title}: {SIZE.chains} chains, {RATE} requests/s, while the loop cycles on the same machine",
+        f"{title}: {size.chains:,} chains, {size.pending:,} pending jobs, {RATE} requests/s beside the loop",
         (
             ("requests", f"{len(times):,} in {length:.0f} s ({len(times) / length:.0f}/s)"),
             ("not answered with 200", f"{sum(load.failed for load in loads)}"),

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
+    from mirage.bootstrap.world import World
+    from mirage.config.model import Config
+
 SEED = 1
 HOUR = 3_600
 CYCLES = 9
 """The first reads everything for the first time and is told apart."""
+POLL = 60
+"""Seconds between two cycles by default (``loop.interval``)."""
+SIZES = (standin.Size(5_000, 500, 500, 50, 20), standin.Size(), standin.Size(100_000, 10_000, 10_000, 1_000, 400))
 _FIRST_LINK_ID = 5_000_000
 
 
@@ -35,35 +41,39 @@ class Cost:
 
     cycles: tuple[float, ...]
     """Real seconds of each, the commands' own time included."""
+    worked: tuple[float, ...]
+    """Processor seconds of each, the commands' included."""
     answers: tuple[float, ...]
     """Of that, seconds until the commands' text was read into columns."""
     peak_mb: float
     """Largest resident size of the process."""
-    calls: float
-    """Questions to Slurm a cycle."""
     decisions: int
     """Predictions asked for in the last cycle."""
+    calls: float = 0.0
+    """Questions to Slurm a cycle."""
 
 
-def measure_daemon(say: Callable[[str], None]) -> tuple[Section, ...]:
-    """The sections in the order of size. ``say`` is told what is measured next."""
+def measure_daemon(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = SIZES) -> tuple[Section, ...]:
+    """For each size the cycle on Slurm's commands, and on the simulated cluster. ``say`` is told what is next."""
     sections = []
-    for size in (standin.Size(5_000, 500, 500, 50, 20), standin.Size()):
-        say(f"{size.pending} pending and {size.running} running jobs, {size.chains} chains")
-        sections.append(_section(size, _measured(size)))
+    for size in sizes:
+        for cluster, measured in _BEHIND.items():
+            say(f"{cluster}: {size.pending} pending jobs, {size.nodes} nodes, {size.chains} chains")
+            sections.append(_section(f"One cycle on {cluster}", size, measured(size)))
     return tuple(sections)
 
 
-def _section(size: standin.Size, cost: Cost) -> Section:
-    later, answers = cost.cycles[1:], cost.answers[1:]
-    title = ", ".join(f"{count:,} {name}" for name, count in asdict(size).items() if name != "started")
+def _section(title: str, size: standin.Size, cost: Cost) -> Section:
+    later, worked, answers = cost.cycles[1:], cost.worked[1:], cost.answers[1:]
+    of_size = ", ".join(f"{count:,} {name}" for name, count in asdict(size).items() if name != "started")
     return Section(
-        f"One cycle: {title}",
+        f"{title}: {of_size}",
         (
             ("first cycle", f"{cost.cycles[0]:.2f} s"),
             (f"later cycles, median of {len(later)}", f"{statistics.median(later):.2f} s"),
             ("later cycles, longest", f"{max(later):.2f} s"),
-            ("of that: squeue and sinfo, text into columns", f"{statistics.median(answers):.2f} s"),
+            ("later cycles, processor time, commands included", _spread(worked)),
+            ("of the real time: until the snapshot is there", f"{statistics.median(answers):.2f} s"),
             ("predictions a cycle", f"{cost.decisions}"),
             ("questions to Slurm a cycle", f"{cost.calls:.1f}"),
             ("peak resident memory", f"{cost.peak_mb:.0f} MB"),
@@ -71,21 +81,38 @@ def _section(size: standin.Size, cost: Cost) -> Section:
     )
 
 
-def _measured(size: standin.Size) -> Cost:
-    """In a process of its own, whose memory is the daemon's alone."""
+def _spread(seconds: tuple[float, ...]) -> str:
+    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
+
+
+def _behind_commands(size: standin.Size) -> Cost:
     now = int(time.time())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         standin.install(folder, size, records(size.chains, now), now, SEED)
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(folder, size.chains, now, theirs))
-        process.start()
-        theirs.close()
-        try:
-            cost: Cost = ours.recv()
-        finally:
-            process.join()
+        cost = _apart(_on_commands, folder, size, now)
+        return replace(cost, calls=standin.calls(folder) / CYCLES)
+
+
+def _behind_simulation(size: standin.Size) -> Cost:
+    with tempfile.TemporaryDirectory() as name:
+        return _apart(_on_simulation, Path(name), size, int(time.time()))
+
+
+_BEHIND = {"Slurm's commands": _behind_commands, "the simulated cluster": _behind_simulation}
+
+
+def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> Cost:
+    """In a process of its own, whose memory is the daemon's (and a simulated cluster's) alone."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(*arguments, theirs))
+    process.start()
+    theirs.close()
+    try:
+        cost: Cost = ours.recv()
+    finally:
+        process.join()
     return cost
 
 
@@ -118,35 +145,63 @@ def records(count: int, now: int) -> tuple[ChainRecord, ...]:
     return tuple(made)
 
 
-def _run(folder: Path, chains: int, now: int, to: Connection) -> None:
+def _on_commands(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
+    """A daemon on stand-ins for Slurm's commands."""
+    from mirage.bootstrap.worlds import build_world
+
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+    to.send(_cycled(folder, build_world(_config(folder)), records(size.chains, now), lambda: None))
+
+
+def _on_simulation(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
+    """A daemon on a simulated cluster of that size, which moves on between two cycles."""
+    from mirage.bench.crowd import crowded_cluster
+
+    crowd = crowded_cluster(size, records(size.chains, now), SEED)
+    to.send(
+        _cycled(folder, crowd.world(), crowd.chains, lambda: crowd.cluster.advance(crowd.cluster.now() + POLL))
+    )
+
+
+def _config(folder: Path) -> Config:
+    from mirage.config.model import Config
+
+    url, state = f"sqlite:///{folder}/mirage.db", str(folder)
+    return Config.model_validate({"store": {"url": url}, "service": {"state": state, "runtime": state}})
+
+
+def _cycled(folder: Path, world: World, chains: tuple[ChainRecord, ...], move_on: Callable[[], None]) -> Cost:
+    """The loop of a daemon, ``CYCLES`` times."""
     from mirage.backends.recording import RecordingCluster
     from mirage.bootstrap.assembly import assemble
-    from mirage.bootstrap.worlds import build_world
-    from mirage.config.model import Config
     from mirage.domain.journal import EntryKind
 
     logging.basicConfig(filename=folder / "log", level=logging.INFO)
-    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
-    url, state = f"sqlite:///{folder}/mirage.db", str(folder)
-    config = Config.model_validate({"store": {"url": url}, "service": {"state": state, "runtime": state}})
-    world = build_world(config)
     answers: list[float] = []
     timed = replace(world, cluster=RecordingCluster(world.cluster, _ignore, answers.append))
-    service = assemble(config, timed, lambda: None)
-    for record in records(chains, now):
+    service = assemble(_config(folder), timed, lambda: None)
+    for record in chains:
         service.store.chains.save(record)
-    cycles = []
+    cycles, worked = [], []
     for _ in range(CYCLES):
-        began = time.perf_counter()
+        began, work = time.perf_counter(), _work()
         service.loop.cycle()
         service.store.journal.flush()
         cycles.append(time.perf_counter() - began)
+        worked.append(_work() - work)
+        move_on()
     last = service.loop.status.time
-    lines = service.store.journal.read(kinds=(EntryKind.DECISION,), limit=chains)
+    lines = service.store.journal.read(kinds=(EntryKind.DECISION,), limit=len(chains))
     decisions = sum(line.entry.time == last and line.entry.prediction is not None for line in lines)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
-    to.send(Cost(tuple(cycles), tuple(answers), peak, standin.calls(folder) / CYCLES, decisions))
     service.close()
+    return Cost(tuple(cycles), tuple(worked), tuple(answers), peak, decisions)
+
+
+def _work() -> float:
+    """Processor seconds of this process and of the commands that it has run."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _ignore(previous: object, current: object) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.inference.registry import POLICIES, request_policy
+from mirage.allocation.inference.relmas.artifact import policy_name
 from mirage.allocation.inference.simulation import SimulatedSystem
 from mirage.allocation.inference.workload.scenariofile import find_scenario
 from mirage.allocation.inference.workload.stage import set_stage
@@ -35,7 +36,7 @@ DECISIONS = 200
 
 
 def measure_requests(models: Path | None, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """Whole runs and decisions. ``models``: folder of a trained agent, to be measured beside the others."""
+    """Whole runs and decisions. ``models``: folder of a trained agent, measured beside the others."""
     say("compiling, or reading the compiled kernel")
     stage = set_stage(find_scenario("medium"))
     stage.simulated(0).play(request_policy("fcfs"))
@@ -44,7 +45,7 @@ def measure_requests(models: Path | None, say: Callable[[str], None]) -> tuple[S
         say(f"whole runs: {name}")
         sections.append(_whole_runs(name))
     say("one decision")
-    agents = (f"relmas:{models}",) if models else ()
+    agents = (policy_name(models),) if models else ()
     sections.append(_decisions(stage, (*(name for name in sorted(POLICIES) if not name.endswith(":")), *agents)))
     return tuple(sections)
 

@@ -45,6 +45,11 @@ class Size:
     """Pending jobs that run in every other answer."""
 
 
+def sized(pending: int, nodes: int, chains: int) -> Size:
+    """As large as asked for, with a running job for each node."""
+    return Size(pending, nodes, nodes, chains, max(1, pending // 250))
+
+
 def install(folder: Path, size: Size, records: tuple[ChainRecord, ...], now: int, seed: int) -> None:
     """Write ``squeue`` and ``sinfo`` into ``folder``, and what they answer; each call is noted in ``calls``."""
     for turn in range(2):

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.backends.acting.audit import Audited
+from mirage.backends.leading import Leading
 from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
 from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import Views, build_feed, build_interface
-from mirage.bootstrap.journals import LoggedJournal
+from mirage.bootstrap.journals import LoggedChains, LoggedJournal
+from mirage.bootstrap.leadership import writing_condition
 from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.readiness import Readiness
 from mirage.bootstrap.replays import build_replays
 from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
+from mirage.control.campaign import SOLE
 from mirage.control.commands import CommandQueue
 from mirage.control.loop import ControlLoop, Outside
 from mirage.control.pace import Pace
@@ -37,38 +40,41 @@ if TYPE_CHECKING:
     from mirage.backends.acting.orders import OrderDesk
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
-    from mirage.ports import Journal
+    from mirage.control.campaign import Tenure
     from mirage.store.opening import Store
 
 
 from mirage.bootstrap.service import Service
 
 
-def build(config: Config, alive: Callable[[], None]) -> Service:
+def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
     """The service that ``config`` describes. ``alive`` is called whenever the loop has got on within a cycle.
 
     Raises ``ConfigError``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
     """
-    return assemble(config, build_world(config), alive)
+    return assemble(config, build_world(config), alive, tenure)
 
 
-def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service:
+def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Tenure = SOLE) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
     watching, channels = Observability(), tuple(build_channels(config.notifications))
     guards = build_guards(config, world.lore, watching.meters.predicted)
     watching.know(guards)
     policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
-    store = open_store(config.store.url, backups=Path(config.service.state))
+    store = open_store(config.store.url, backups=Path(config.service.state), condition=writing_condition(tenure))
     jobs, windows = StoredJobs(store.jobs, world.clock), QueueWindows()
     refill(windows, store.snapshots, world.clock.now())
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
     journal = LoggedJournal(store.journal, alive, [watching.hear])
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
-    noted = _noted(world, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
+    led = replace(world, actuator=Leading(world.actuator, tenure.impediment))
+    noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
     loop = ControlLoop(_outside(noted, store, journal, commands, jobs, windows), guards, policy)
     watching.watch(config.notifications, channels, loop.status)
-    watching.stand_on(Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved))
+    watching.stand_on(
+        Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved, tenure.impediment)
+    )
     service = Service(
         config=config,
         loop=loop,
@@ -83,6 +89,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None]) -> Service
         windows=windows,
         watchers=(watching.seen,),
         watching=watching,
+        tenure=tenure,
     )
     if config.api.enabled:
         _add_interface(service, world.desk)
@@ -116,7 +123,7 @@ def _noted(
 def _outside(
     world: World,
     store: Store,
-    journal: Journal,
+    journal: LoggedJournal,
     commands: CommandQueue,
     jobs: StoredJobs,
     windows: QueueWindows,
@@ -127,7 +134,7 @@ def _outside(
         estimator=world.estimator,
         waits=store.waits,
         clock=world.clock,
-        store=store.chains,
+        store=LoggedChains(store.chains, journal),
         journal=journal,
         files=LocalFiles(),
         commands=commands,
@@ -141,7 +148,9 @@ def _add_interface(service: Service, desk: OrderDesk | None) -> None:
     config, store = service.config, service.store
     feed = build_feed(store)
     service.watchers = (feed.cycled, *service.watchers)
-    readiness = Readiness(lambda: service.loop.status, service.clock.now, service.pace, store)
+    readiness = Readiness(
+        lambda: service.loop.status, service.clock.now, service.pace, store, service.tenure.impediment
+    )
     views = Views(feed, readiness, service.watching.telemetry(config.metrics.anonymous))
     service.replays = build_replays(service) if config.replays.most else None
     service.interface = build_interface(service, desk, views)

@@ -61,6 +61,7 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         audit=store.audit,
         answers=store.answers,
         now=views.readiness.now,
+        impediment=service.tenure.impediment,
         readiness=views.readiness,
         telemetry=views.telemetry,
         inquiries=Inquiries(

@@ -11,14 +11,32 @@ from mirage.domain.journal import EntryKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirage.domain.chain import ChainId
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.journal import Entry
-    from mirage.ports import Journal
+    from mirage.ports import ChainStore, Journal
 
 _LOG = logging.getLogger("mirage.journal")
 
 Listener = Callable[["Entry"], None]
 """Is told each entry, by the loop's thread as it is written: must be quick and wait for nothing."""
+
+
+class LoggedChains:
+    """A ``ChainStore`` of which the entries saved with a record are told as those of the journal are."""
+
+    def __init__(self, chains: ChainStore, journal: LoggedJournal) -> None:
+        self._chains = chains
+        self._journal = journal
+
+    def load(self) -> tuple[ChainRecord, ...]:
+        """As the store behind."""
+        return self._chains.load()
+
+    def save(self, record: ChainRecord, *entries: Entry) -> None:
+        """As the store behind; what could not be saved is not told."""
+        self._chains.save(record, *entries)
+        for entry in entries:
+            self._journal.announce(entry)
 
 
 class LoggedJournal:
@@ -40,6 +58,11 @@ class LoggedJournal:
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""
+        self._journal.write(entry)
+        self.announce(entry)
+
+    def announce(self, entry: Entry) -> None:
+        """Log and tell one that is written already."""
         fields: dict[str, object] = {"kind": str(entry.kind), "id": entry.key, "at": entry.time}
         if entry.chain is not None:
             fields["chain"] = entry.chain
@@ -49,7 +72,6 @@ class LoggedJournal:
             if said := getattr(entry, name):
                 fields[name] = said
         _LOG.log(self._level(entry), "%s", entry.text, extra={"fields": fields})
-        self._journal.write(entry)
         self._tell(entry)
         self._written()
 

@@ -27,15 +27,30 @@ _NOTHING = text("DELETE FROM answers WHERE time < 0")
 class Readiness:
     """Any thread may ask."""
 
-    def __init__(self, status: Callable[[], Status], now: Callable[[], Seconds], pace: Pace, store: Store) -> None:
+    def __init__(
+        self,
+        status: Callable[[], Status],
+        now: Callable[[], Seconds],
+        pace: Pace,
+        store: Store,
+        impediment: Callable[[], str],
+    ) -> None:
+        """``impediment``: why this daemon may not act; empty: it leads."""
         self._status, self.now, self._pace, self._store = status, now, pace, store
+        self._impediment = impediment
         self._known: tuple[float, Mapping[str, str]] = (-_HOLDS, {})
 
     def __call__(self) -> Mapping[str, str]:
         """What is wrong with each part; empty: nothing."""
         if time.monotonic() - self._known[0] > _HOLDS:
-            self._known = (time.monotonic(), {"snapshot": self._snapshot(), "store": self._writable()})
+            self._known = (time.monotonic(), self._looked())
         return self._known[1]
+
+    def _looked(self) -> Mapping[str, str]:
+        if impediment := self._impediment():
+            # Who stands by looks at no cluster.
+            return {"leadership": impediment, "store": self._writable()}
+        return {"leadership": "", "snapshot": self._snapshot(), "store": self._writable()}
 
     def _snapshot(self) -> str:
         status, now = self._status(), self.now()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.bootstrap.observability import Observability
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.windows import refill
+from mirage.control.campaign import SOLE
 from mirage.store.retention import Retention
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mirage.api.server import ApiServer
     from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
+    from mirage.control.campaign import Tenure
     from mirage.control.commands import CommandQueue
     from mirage.control.guard import Guards
     from mirage.control.loop import ControlLoop
@@ -69,6 +71,8 @@ class Service:
     """Real seconds that the last cycle took."""
     replays: ReplayRuns | None = None
     """Those that people ask for; ``None``: none."""
+    tenure: Tenure = SOLE
+    """Whether it leads."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
         """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
@@ -93,6 +97,13 @@ class Service:
         self.guards.close()
         self.pace.pacing = build_pacing(config)
         self.guards, self.config = guards, config
+
+    def stand_by(self, sentence: str) -> None:
+        """Show what the leader has stored until now; for one that does not lead. Raises ``StoreUnavailable``."""
+        self.store.chains.forget()
+        self.loop.stand_by(sentence)
+        if self.interface is not None:
+            self.interface.service.gate.tokens.forget()
 
     def prune(self) -> dict[str, int]:
         """Delete what is too old; how many of what. Any thread. Raises ``StoreUnavailable``."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from mirage.backends.paced import PacedCluster
 from mirage.backends.simulated import SimulatedCluster
-from mirage.backends.wholefile import write_anew
 from mirage.bootstrap.world import Lore, World
 from mirage.control.wallclock import AcceleratedClock, read_clock
 from mirage.domain.errors import ConfigError, TraceError
@@ -21,6 +20,7 @@ from mirage.simulator.configuration.clusterfile import read_cluster
 from mirage.simulator.simulation import Simulation
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from mirage.config.model import SimulatedSection

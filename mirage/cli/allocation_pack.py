@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.allocation_replay import Seeds
+from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.sidebyside import Workers, parse_seeds
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def pack_command(
     from mirage.allocation.ddl.formats.openb import read_openb
     from mirage.allocation.ddl.packing import document, pack_all
     from mirage.allocation.ddl.registry import placer
-    from mirage.cli.arguments import check_writable
 
     check_writable("--json", json_out)
     names = [name.strip() for name in placers.split(",")]
@@ -54,8 +53,7 @@ def pack_command(
     trace = read_openb(pods, nodes)
     packed = pack_all(trace.tasks, trace.pool, names, parse_seeds(seeds), fill, workers or os.cpu_count() or 1)
     if json_out:
-        text = json.dumps(document(packed, fill), indent=1)
-        typer.echo(text) if json_out == "-" else Path(json_out).write_text(text + "\n", encoding="utf-8")
+        write_json(json_out, document(packed, fill))
     if json_out != "-":
         Console().print(_table(packed, fill))
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.sidebyside import Workers, parse_seeds, run_progress, write_text
+from mirage.cli.outputs import Report
+from mirage.cli.sidebyside import Workers, parse_seeds, run_progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.table import Table
 
@@ -84,16 +85,16 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     from mirage.allocation.ddl.dispatch import Rules
     from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource
     from mirage.allocation.ddl.replay import TaskReplay
-    from mirage.cli.arguments import check_writable, parse_choice
+    from mirage.cli.arguments import parse_choice
 
     source = TaskSource(trace, parse_choice(TaskFormat, format_name, "--format"), pool, speeds)
-    for option, name in (("--json", json_out), ("--markdown", markdown_out), ("--html", html_out)):
-        check_writable(option, name)
+    report = Report(json_out, markdown_out, html_out)
+    report.check()
     rules = Rules(strict=strict, preempt=preempt, move=move, quantum=quantum or float("inf"))
     pairs = _pairs(compare or f"{ordering}+{placer}")
     compared = _play(TaskReplay(source, pairs, rules, parse_seeds(seeds)), workers or os.cpu_count() or 1)
-    _write_files(compared, json_out, markdown_out, html_out)
-    if "-" not in {json_out, markdown_out}:
+    _write(report, compared)
+    if not report.takes_stdout:
         _show(Console(), compared)
 
 
@@ -110,17 +111,15 @@ def _play(replay: TaskReplay, workers: int) -> Compared:
         return play_all(replay, workers, advance)
 
 
-def _write_files(compared: Compared, json_out: str, markdown_out: str, html_out: str) -> None:
+def _write(report: Report, compared: Compared) -> None:
     from mirage.allocation.ddl.comparison import document, markdown
 
-    if json_out:
-        write_text(json_out, json.dumps(document(compared), indent=1) + "\n")
-    if markdown_out:
-        write_text(markdown_out, markdown(compared))
-    if html_out:
+    def page(path: Path) -> None:
         from mirage.replay.taskpage import write_task_page
 
-        write_task_page(Path(html_out), compared)
+        write_task_page(path, compared)
+
+    report.write(lambda: document(compared), lambda: markdown(compared), page)
 
 
 def _show(console: Console, compared: Compared) -> None:

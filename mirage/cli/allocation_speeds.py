@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirage.cli.asking import AsJson
+from mirage.cli.outputs import check_writable, write_json
 
 if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measurements
@@ -29,14 +30,13 @@ def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) ->
     from mirage.allocation.ddl.formats.measured import document
     from mirage.allocation.engine.run import default_state
     from mirage.allocation.engine.status import read_ledger
-    from mirage.cli.arguments import check_writable
 
     check_writable("--out", out)
     evidence = read_ledger(default_state(folder, os.environ) if folder.is_file() else folder).evidence
     measured = estimate(evidence)
     content = document(measured, evidence)
     if out:
-        Path(out).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(out, content)
     if as_json:
         typer.echo(json.dumps(content))
     elif not out:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -108,16 +107,3 @@ def numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
     if not all(piece.isascii() and piece.isdigit() and int(piece) >= least for piece in found):
         raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
     return tuple(int(piece) for piece in found)
-
-
-def check_writable(option: str, name: str) -> None:
-    """Raise ``ConfigError`` where ``name`` cannot become a file: better now than after the work."""
-    if name in {"", "-"}:
-        return
-    path = Path(name)
-    if path.is_dir():
-        raise ConfigError(option, f"{name} is a folder")
-    if not path.parent.is_dir():
-        raise ConfigError(option, f"there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(option, f"{name} may not be written")

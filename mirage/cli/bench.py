@@ -16,7 +16,8 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, fidelity, daemon, api, lookahead, predictors, train, allocation, das, requests, serving",
+        help="simulator, fidelity, peers, daemon, api, lookahead, predictors, train, allocation, das, requests, "
+        "serving",
     ),
 ]
 Traces = Annotated[
@@ -37,18 +38,37 @@ Recordings = Annotated[
     typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a folder of them."),
 ]
 
+Peers = Annotated[
+    list[str],
+    typer.Option(
+        "--peer",
+        metavar="NAME=COMMAND",
+        help="peers: another simulator; {swf}, {processors} and {schedule} in its command are filled in.",
+    ),
+]
 
-def bench_command(
+Size = Annotated[
+    str,
+    typer.Option(
+        metavar="PENDING,NODES,CHAINS",
+        help="daemon, api: so many pending jobs, nodes and chains; by default those of the README.",
+    ),
+]
+
+
+def bench_command(  # noqa: PLR0913 (an option for each kind of benchmark)
     name: Name,
     *,
     traces: Traces = "../shared/traces",
     models: Models = "",
     muri: Muri = "",
     recordings: Recordings = "tests/simulator/recordings",
+    peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
+    size: Size = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri, recordings)
+    sections = _measure(name, traces, models, muri, recordings, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -60,7 +80,13 @@ def bench_command(
 
 
 def _measure(  # noqa: PLR0911 (one for each)
-    name: str, traces: str, models: str, muri: str, recordings: str
+    name: str,
+    traces: str,
+    models: str,
+    muri: str,
+    recordings: str,
+    peers: list[str],
+    size: tuple[int, int, int] | None,
 ) -> tuple[Section, ...]:
     from pathlib import Path
 
@@ -71,14 +97,21 @@ def _measure(  # noqa: PLR0911 (one for each)
             from mirage.bench.simulator import measure_simulator
 
             return measure_simulator(Path(traces), _say)
+        case "peers":
+            from mirage.bench.peers.comparison import measure_peers
+            from mirage.bench.peers.program import parse_program
+
+            return measure_peers(Path(traces), tuple(map(parse_program, peers)), _say)
         case "daemon":
             from mirage.bench.daemon import measure_daemon
+            from mirage.bench.standin import sized
 
-            return measure_daemon(_say)
+            return measure_daemon(_say, *([(sized(*size),)] if size else ()))
         case "api":
             from mirage.bench.api import measure_api
+            from mirage.bench.standin import sized
 
-            return measure_api(_say)
+            return measure_api(_say, *([sized(*size)] if size else ()))
         case "lookahead":
             from mirage.bench.lookahead import measure_lookahead
 
@@ -114,9 +147,21 @@ def _measure(  # noqa: PLR0911 (one for each)
             return measure_fidelity(Path(recordings), _say)
     raise ConfigError(
         "bench",
-        f"{name!r} is not a benchmark; there are: simulator, fidelity, daemon, api, lookahead, predictors, train, "
-        "allocation, das, requests, serving",
+        f"{name!r} is not a benchmark; there are: simulator, fidelity, peers, daemon, api, lookahead, predictors, "
+        "train, allocation, das, requests, serving",
     )
+
+
+def _size(text: str) -> tuple[int, int, int] | None:
+    from mirage.cli.arguments import numbers
+    from mirage.domain.errors import ConfigError
+
+    if not text:
+        return None
+    found = numbers("--size", text, least=1)
+    if len(found) != 3:
+        raise ConfigError("--size", f"must be three numbers, PENDING,NODES,CHAINS, not {text!r}")
+    return found[0], found[1], found[2]
 
 
 def _say(step: str) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from mirage.cli.columns import Row
     from mirage.client.documents import Chain, Link
 
+    _Shown = tuple[Callable[[Chain], str], Callable[[Chain], Any]]
+    """As it is printed, and as it is sorted."""
+
 WAITING = ("planned", "submitted", "pending")
 
 
@@ -27,59 +30,66 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
     def used(chain: Chain) -> int | None:
         return between(chain.running.start, now) if chain.running else None
 
-    def time(which: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
-        def of(chain: Chain) -> Any:
-            return getattr(chain.running, which) if chain.running else None
-
-        return (lambda chain: clock(of(chain))), of
-
-    def text(name: str) -> Callable[[Chain], str]:
-        return lambda chain: str(getattr(chain, name) or NOTHING)
-
-    def asked(name: str) -> Callable[[Chain], str]:
-        return lambda chain: str(getattr(chain.request, name) or NOTHING)
-
-    def number(name: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
-        return (lambda chain: str(getattr(chain, name))), (lambda chain: getattr(chain, name))
-
-    def seconds(name: str) -> tuple[Callable[[Chain], str], Callable[[Chain], Any]]:
-        return (lambda chain: span(getattr(chain, name))), (lambda chain: getattr(chain, name))
-
     return Columns(
         (
-            Column("chain", "i", "CHAIN", text("id")),
-            Column("name", "j", "NAME", text("name")),
-            Column("user", "u", "USER", text("owner")),
+            Column("chain", "i", "CHAIN", _text("id")),
+            Column("name", "j", "NAME", _text("name")),
+            Column("user", "u", "USER", _text("owner")),
             Column("state", "T", "STATE", lambda chain: chain.status.upper()),
             Column("statecompact", "t", "ST", lambda chain: chain.status.upper()[:2]),
-            Column("partition", "P", "PARTITION", asked("partition")),
-            Column("account", "a", "ACCOUNT", asked("account")),
-            Column("qos", "q", "QOS", asked("qos")),
-            Column("nodes", "D", "NODES", asked("nodes"), lambda chain: chain.request.nodes),
+            Column("partition", "P", "PARTITION", _asked("partition")),
+            Column("account", "a", "ACCOUNT", _asked("account")),
+            Column("qos", "q", "QOS", _asked("qos")),
+            Column("nodes", "D", "NODES", _asked("nodes"), lambda chain: chain.request.nodes),
             Column("gres", "b", "TRES_PER_NODE", _gres),
-            Column("workdir", "Z", "WORK_DIR", asked("directory")),
+            Column("workdir", "Z", "WORK_DIR", _asked("directory")),
             Column("timelimit", "l", "TIME_LIMIT", lambda chain: span(chain.request.limit), _limit),
             Column("jobid", "A", "JOBID", _job_of_head, lambda chain: chain.running and chain.running.job_id),
             Column("timeused", "M", "TIME", lambda chain: span(used(chain)), used),
             Column("time_left", "L", "TIME_LEFT", lambda chain: span(left(chain)), left),
-            Column("submittime", "V", "SUBMIT_TIME", *time("submit")),
-            Column("starttime", "S", "START_TIME", *time("start")),
-            Column("endtime", "e", "END_TIME", *time("end")),
+            Column("submittime", "V", "SUBMIT_TIME", *_time("submit")),
+            Column("starttime", "S", "START_TIME", *_time("start")),
+            Column("endtime", "e", "END_TIME", *_time("end")),
             Column("reason", "r", "REASON", lambda chain: chain.reason or chain.sentence or NOTHING),
             Column("links", "", "LINKS", lambda chain: str(len(chain.links)), lambda chain: len(chain.links)),
             Column("next", "", "NEXT", _next_job),
-            Column("handovers", "", "HANDOVERS", *number("handovers")),
-            Column("gaps", "", "GAPS", *seconds("interruption")),
-            Column("overlap", "", "OVERLAP", *seconds("overlap")),
-            Column("predictor", "", "PREDICTOR", text("predictor")),
-            Column("aim", "", "AIM", text("aim")),
-            Column("steering", "", "STEERING", text("steering")),
-            Column("handover", "", "HANDOVER", text("handover")),
-            Column("failures", "", "FAILURES", *number("failures")),
-            Column("refusals", "", "REFUSALS", *number("refusals")),
+            Column("handovers", "", "HANDOVERS", *_number("handovers")),
+            Column("gaps", "", "GAPS", *_seconds("interruption")),
+            Column("overlap", "", "OVERLAP", *_seconds("overlap")),
+            Column("predictor", "", "PREDICTOR", _text("predictor")),
+            Column("aim", "", "AIM", _text("aim")),
+            Column("steering", "", "STEERING", _text("steering")),
+            Column("handover", "", "HANDOVER", _text("handover")),
+            Column("failures", "", "FAILURES", *_number("failures")),
+            Column("refusals", "", "REFUSALS", *_number("refusals")),
         ),
         "chain,user,state,links,jobid,time_left,next,gaps,overlap,reason",
     )
+
+
+def _text(name: str) -> Callable[[Chain], str]:
+    return lambda chain: str(getattr(chain, name) or NOTHING)
+
+
+def _asked(name: str) -> Callable[[Chain], str]:
+    return lambda chain: str(getattr(chain.request, name) or NOTHING)
+
+
+def _number(name: str) -> _Shown:
+    return (lambda chain: str(getattr(chain, name))), (lambda chain: getattr(chain, name))
+
+
+def _seconds(name: str) -> _Shown:
+    return (lambda chain: span(getattr(chain, name))), (lambda chain: getattr(chain, name))
+
+
+def _time(name: str) -> _Shown:
+    """Of the link that runs."""
+
+    def of(chain: Chain) -> Any:
+        return getattr(chain.running, name) if chain.running else None
+
+    return (lambda chain: clock(of(chain))), of
 
 
 def goes_on(chain: Chain) -> bool:

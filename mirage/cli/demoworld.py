@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
     from mirage.config.loading import Loaded
     from mirage.config.model import Config
+    from mirage.control.campaign import Tenure
 
 _PREFERRED_PORT = 8_642
 _HISTORY = 9 * 86_400
@@ -97,7 +98,7 @@ class DemoWorld:
             level="info" if self.verbose else "error",
         )
 
-    def _build(self, config: Config, alive: Callable[[], None]) -> Service:
+    def _build(self, config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
         """The daemon's service, which knows of the days before it began and has the chains to see to."""
         from mirage.api.access.scope import Scope
         from mirage.bootstrap.assembly import build
@@ -106,7 +107,7 @@ class DemoWorld:
         from mirage.daemon.history import started_jobs
         from mirage.domain.command import AddChain
 
-        service = build(config, alive)
+        service = build(config, alive, tenure)
         assert service.lore.jobs is not None, "a simulated cluster knows its past"
         service.store.waits.add(started_jobs(service.lore.jobs.jobs(_HISTORY)))
         for chain in demo_chains(own_user(), str(Path(config.service.state).parent)):

@@ -16,7 +16,7 @@ from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, S
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.training.evaluation.plan import EvaluationPlan
+    from mirage.training.evaluation.plan import EvaluationPlan, Setting
     from mirage.training.evaluation.schedule import Found
 
 METHODS = "reactive,fixed:6h,average,quantile,slurm,random-forest,xgboost,dqn,policy-gradient,lookahead,oracle"
@@ -105,17 +105,16 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
     from mirage.cli.progress import sentences
     from mirage.slurm.duration import parse_human
-    from mirage.training.evaluation.plan import EvaluationPlan, Setting, methods_of
+    from mirage.training.evaluation.plan import EvaluationPlan, methods_of
     from mirage.training.evaluation.schedule import Evaluation, learned_names
 
     names = pieces(methods)
     learned = learned_names(names)
     instants = _Instants(train_from, validate_from, bool(learned))
     config = load_cluster(cluster)
-    sizes = numbers("--cluster-nodes", cluster_nodes, least=1) or (config.node_count,)
     plan = EvaluationPlan(
         methods=tuple(methods_of(names, learned, seeds, pieces(planner_error))),
-        settings=tuple(Setting(size, count) for size in sizes for count in numbers("--nodes", nodes, least=1)),
+        settings=_settings(config, cluster_nodes, nodes),
         train_from=instants.parsed("--train-from", train_from),
         validate_from=instants.parsed("--validate-from", validate_from),
         test_from=parse_instant(test_from, "--test-from"),
@@ -133,6 +132,14 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     with sentences() as say:
         found = evaluation.carry_out(say, reporter.write)
     reporter.show(found, as_json=as_json)
+
+
+def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[Setting, ...]:
+    from mirage.cli.arguments import numbers
+    from mirage.training.evaluation.plan import Setting
+
+    sizes = numbers("--cluster-nodes", cluster_nodes, least=1) or (config.node_count,)
+    return tuple(Setting(size, count) for size in sizes for count in numbers("--nodes", nodes, least=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +173,13 @@ class _Reporter:
         from mirage.training.evaluation.figures import figures_of
         from mirage.training.evaluation.page import evaluation_page
         from mirage.training.evaluation.report import markdown
-        from mirage.training.evaluation.results import write_whole
+        from mirage.training.evaluation.results import write_result
 
-        write_whole(self.out / "report.json", self._document(found))
-        write_whole(self.out / "report.md", markdown(self.plan, figures_of(found)))
+        write_result(self.out / "report.json", self._document(found))
+        write_result(self.out / "report.md", markdown(self.plan, figures_of(found)))
         if self.html:
             title = f"Methods compared on {self.trace.source}"
-            write_whole(self.out / "report.html", evaluation_page(self.plan, figures_of(found), title))
+            write_result(self.out / "report.html", evaluation_page(self.plan, figures_of(found), title))
 
     def show(self, found: list[Found], *, as_json: bool) -> None:
         from rich.console import Console
@@ -225,7 +232,7 @@ def waits_command(
     from mirage.cli.arguments import load_cluster, load_trace
     from mirage.cli.progress import sentences
     from mirage.domain.errors import ConfigError
-    from mirage.training.evaluation.results import write_whole
+    from mirage.training.evaluation.results import write_result
     from mirage.training.evaluation.waits.comparing import Choice, compare_waits
     from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
 
@@ -237,8 +244,8 @@ def waits_command(
         figures = [compare_waits(load_trace(trace), choice, config, say) for trace in traces]
     text = json.dumps(waits_document(figures), indent=1) + "\n"
     if out:
-        write_whole(Path(out) / "waits.json", text)
-        write_whole(Path(out) / "waits.md", waits_markdown(figures))
+        write_result(Path(out) / "waits.json", text)
+        write_result(Path(out) / "waits.md", waits_markdown(figures))
     if as_json:
         typer.echo(text, nl=False)
         return

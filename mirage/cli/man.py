@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirage import __version__
+from mirage.cli.described import EXITS, VARIABLES, Argument, Option, described_commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_EXITS = (
-    ("0", "All is well."),
-    ("1", "An error; one line on stderr says what, where and what to do."),
-    ("2", "The command was not understood."),
-    ("3", "There is no such chain, job or file."),
-    ("4", "Refused: not permitted, or not now."),
-    ("5", "No daemon answers."),
-)
-_VARIABLES = (
-    ("MIRAGE_SOCKET", "The daemon's socket, where it is neither one's own nor the machine's."),
-    ("MIRAGE_URL", "The daemon's address on the network, such as https://mirage.example.org."),
-    ("MIRAGE_TOKEN", "Who one is, there; mirage tokens makes one."),
-    ("NO_COLOR", "No colours, also on a terminal."),
-    ("MIRAGE_SECTION__KEY", "Of mirage daemon: overrides a key of the configuration file."),
-)
+    from mirage.cli.described import Command
 
 
 def man_pages() -> Iterator[tuple[str, str]]:
     """Name and text of every page."""
-    from typer.main import get_command
-
-    from mirage.cli.main import app
-    from mirage.cli.submit import USAGE
-
-    root: Any = get_command(app)
-    commands: dict[str, Any] = {name: each for name, each in root.commands.items() if not each.hidden}
-    yield "mirage.1", _root_page(root, commands)
-    for name, command in commands.items():
-        page = _usage_page("mirage submit", USAGE) if name == "submit" else _page(name, command)
-        yield f"mirage-{name}.1", page
+    root = described_commands()
+    yield "mirage.1", _root_page(root)
+    for command in root.below:
+        yield f"{_page_name(command)}.1", _usage_page(command) if command.usage else _page(command)
     yield "mbatch.1", ".so man1/mirage-submit.1\n"
 
 
@@ -55,34 +34,38 @@ def write_man_pages(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _root_page(root: Any, commands: dict[str, Any]) -> str:
-    lines = [_title("mirage"), *_name("mirage", root.help)]
+def _root_page(root: Command) -> str:
+    lines = [_title("mirage"), *_name("mirage", " ".join(root.paragraphs))]
     lines += [".SH SYNOPSIS", ".B mirage", "[\\-\\-version] [\\-\\-help] \\fICOMMAND\\fR ..."]
-    lines += [".SH DESCRIPTION", *_paragraphs(root.help), ".SH COMMANDS"]
-    for name, command in commands.items():
-        lines += [".TP", f"\\fBmirage\\-{_escaped(name)}\\fR(1)", _escaped(_first_line(command))]
-    lines += [*_defined("EXIT STATUS", _EXITS), *_defined("ENVIRONMENT", _VARIABLES)]
+    lines += [".SH DESCRIPTION", *_paragraphs(root), ".SH COMMANDS"]
+    for command in root.below:
+        lines += [".TP", f"\\fB{_escaped(_page_name(command))}\\fR(1)", _escaped(command.paragraphs[0])]
+    lines += [*_defined("EXIT STATUS", EXITS), *_defined("ENVIRONMENT", VARIABLES)]
     return _joined([*lines, *_see("sbatch(1)", "squeue(1)")])
 
 
-def _page(name: str, command: Any) -> str:
-    full = f"mirage {name}"
-    lines = [_title(full), *_name(full, _first_line(command)), ".SH SYNOPSIS", *_synopsis(full, command)]
-    lines += [".SH DESCRIPTION", *_paragraphs(_help(command))]
-    lines += _options(command, ".SH OPTIONS")
-    if below := getattr(command, "commands", {}):
+def _page(command: Command) -> str:
+    lines = [_title(command.name), *_name(command.name, command.paragraphs[0])]
+    lines += [".SH SYNOPSIS", *_synopsis(command), ".SH DESCRIPTION", *_paragraphs(command)]
+    if options := _parameters(command):
+        lines += [".SH OPTIONS", *options]
+    if command.below:
         lines.append(".SH COMMANDS")
-        for each in below.values():
-            lines += [f".SS {_escaped(full)} {_escaped(each.name)}", *_synopsis(f"{full} {each.name}", each)]
-            lines += [".PP", *_paragraphs(_help(each)), *_options(each, "")]
-    return _joined([*lines, *_defined("EXIT STATUS", _EXITS), *_see("mirage(1)")])
+        for each in command.below:
+            lines += [f".SS {_escaped(each.name)}", *_synopsis(each)]
+            lines += [".PP", *_paragraphs(each), *_parameters(each)]
+    return _joined([*lines, *_defined("EXIT STATUS", EXITS), *_see("mirage(1)")])
 
 
-def _usage_page(full: str, usage: str) -> str:
+def _usage_page(command: Command) -> str:
     """Of a command that reads its own options: its usage as it stands."""
-    lines = [_title(full), *_name(full, "make a chain from a batch script"), ".SH SYNOPSIS", ".nf"]
-    lines += [_escaped(line) for line in usage.splitlines()]
+    lines = [_title(command.name), *_name(command.name, "make a chain from a batch script"), ".SH SYNOPSIS", ".nf"]
+    lines += [_escaped(line) for line in command.usage.splitlines()]
     return _joined([*lines, ".fi", *_see("mirage(1)", "sbatch(1)")])
+
+
+def _page_name(command: Command) -> str:
+    return command.name.replace(" ", "-")
 
 
 def _title(full: str) -> str:
@@ -93,59 +76,37 @@ def _name(full: str, about: str) -> list[str]:
     return [".SH NAME", f"{_escaped(full.replace(' ', '-'))} \\- {_escaped(about.rstrip('.'))}"]
 
 
-def _synopsis(full: str, command: Any) -> list[str]:
-    arguments = [_argument(param) for param in command.params if param.param_type_name == "argument"]
+def _synopsis(command: Command) -> list[str]:
     words = [
         "[\\fIOPTIONS\\fR]",
-        *arguments,
-        *(["\\fICOMMAND\\fR ..."] if getattr(command, "commands", {}) else []),
+        *(_argument(each) for each in command.arguments),
+        *(["\\fICOMMAND\\fR ..."] if command.below else []),
     ]
-    return [f".B {_escaped(full)}", " ".join(words)]
+    return [f".B {_escaped(command.name)}", " ".join(words)]
 
 
-def _argument(param: Any) -> str:
-    name = _escaped((param.metavar or param.name.upper()).strip("[]"))
-    return f"\\fI{name}\\fR" if param.required else f"[\\fI{name}\\fR]"
+def _argument(argument: Argument) -> str:
+    name = f"\\fI{_escaped(argument.metavar)}\\fR"
+    return name if argument.required else f"[{name}]"
 
 
-def _options(command: Any, heading: str) -> list[str]:
+def _parameters(command: Command) -> list[str]:
     lines: list[str] = []
-    for param in command.params:
-        if param.param_type_name == "argument":
-            text, spelled = param.help, f"\\fI{_escaped((param.metavar or param.name.upper()).strip('[]'))}\\fR"
-        elif param.hidden or param.name in ("install_completion", "show_completion"):
-            continue
-        else:
-            text, spelled = param.help, _spelled(param)
-        lines += [".TP", spelled, _escaped(" ".join((text or "").split()) + _default(param))]
-    return [heading, *lines] if lines and heading else lines
+    for each in command.parameters:
+        default = f" [{each.default}]" if isinstance(each, Option) and each.default else ""
+        lines += [".TP", _spelled(each), _escaped(each.about + default)]
+    return lines
 
 
-def _spelled(param: Any) -> str:
-    names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in (*param.opts, *param.secondary_opts))
-    if param.is_flag:
-        return names
-    return f"{names} \\fI{_escaped(param.metavar or param.opts[-1].lstrip('-').upper())}\\fR"
+def _spelled(parameter: Argument | Option) -> str:
+    if isinstance(parameter, Argument):
+        return f"\\fI{_escaped(parameter.metavar)}\\fR"
+    names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in parameter.names)
+    return f"{names} \\fI{_escaped(parameter.metavar)}\\fR" if parameter.metavar else names
 
 
-def _default(param: Any) -> str:
-    value = param.default
-    if isinstance(value, bool) or value in (None, "", (), []) or callable(value) or param.required:
-        return ""
-    return f" [{value}]"
-
-
-def _help(command: Any) -> str:
-    return inspect.cleandoc(command.help or "").partition("\f")[0]
-
-
-def _first_line(command: Any) -> str:
-    return " ".join(_help(command).partition("\n\n")[0].split())
-
-
-def _paragraphs(text: str) -> list[str]:
-    paragraphs = [_escaped(" ".join(part.split())) for part in text.split("\n\n")]
-    return "\n.PP\n".join(paragraphs).split("\n")
+def _paragraphs(command: Command) -> list[str]:
+    return "\n.PP\n".join(_escaped(each) for each in command.paragraphs).split("\n")
 
 
 def _defined(heading: str, pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     """
     from rich.console import Console
 
-    from mirage.cli.arguments import check_writable, load_trace, parse_instant, pieces
+    from mirage.cli.arguments import load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
@@ -119,7 +120,7 @@ def _replay(
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
     """Writes the file anew with each episode; who reads it never finds half of it."""
-    from mirage.backends.wholefile import write_anew
+    from mirage.wholefile import write_anew
 
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
 
@@ -128,11 +129,7 @@ def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, ht
     if json_out:
         from mirage.replay.metrics import replay_document
 
-        text = json.dumps(replay_document(result, metrics), indent=1)
-        if json_out == "-":
-            typer.echo(text)
-        else:
-            Path(json_out).write_text(text + "\n", encoding="utf-8")
+        write_json(json_out, replay_document(result, metrics))
     if html_out:
         from mirage.replay.html import write_html
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.sidebyside import Workers, parse_seeds, run_progress, write_text
+from mirage.cli.outputs import Report
+from mirage.cli.sidebyside import Workers, parse_seeds, run_progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -68,30 +69,27 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
 
     from mirage.allocation.inference.registry import named_policies
     from mirage.allocation.inference.replay import RequestReplay, play_all
-    from mirage.cli.arguments import check_writable
 
-    for option, name in (("--json", json_out), ("--markdown", markdown_out), ("--html", html_out)):
-        check_writable(option, name)
+    report = Report(json_out, markdown_out, html_out)
+    report.check()
     names = named_policies(compare or policy)
     replay = RequestReplay(tuple(scenarios), names, parse_seeds(seeds), logged=bool(html_out), bounded=bound)
     with run_progress() as advance:
         compared = play_all(replay, workers or os.cpu_count() or 1, advance)
-    _write_files(compared, json_out, markdown_out, html_out)
-    if "-" not in {json_out, markdown_out}:
+    _write(report, compared)
+    if not report.takes_stdout:
         _show(Console(), compared)
 
 
-def _write_files(compared: Compared, json_out: str, markdown_out: str, html_out: str) -> None:
+def _write(report: Report, compared: Compared) -> None:
     from mirage.allocation.inference.comparison import document, markdown
 
-    if json_out:
-        write_text(json_out, json.dumps(document(compared), indent=1) + "\n")
-    if markdown_out:
-        write_text(markdown_out, markdown(compared))
-    if html_out:
+    def page(path: Path) -> None:
         from mirage.replay.requestpage import write_request_page
 
-        write_request_page(Path(html_out), compared)
+        write_request_page(path, compared)
+
+    report.write(lambda: document(compared), lambda: markdown(compared), page)
 
 
 def _show(console: Console, compared: Compared) -> None:

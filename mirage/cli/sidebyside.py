@@ -1,10 +1,9 @@
-"""What the commands share that play several policies side by side: seeds, processes, a bar, files of figures."""
+"""What the commands share that play several policies side by side: seeds, processes, a bar."""
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,14 +29,6 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ConfigError("--seeds", f"{part.strip()!r} is neither a number nor a range such as 0-9")
         seeds += range(first, last + 1)
     return tuple(seeds)
-
-
-def write_text(name: str, text: str) -> None:
-    """Into a file, or to stdout where it is called ``-``."""
-    if name == "-":
-        typer.echo(text, nl=False)
-    else:
-        Path(name).write_text(text, encoding="utf-8")
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Strict, Trace
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def simulate_command(
     strict: Strict = False,
 ) -> None:
     """Schedule every job of a trace and say how long they waited."""
-    from mirage.cli.arguments import check_writable, load_sized_trace
+    from mirage.cli.arguments import load_sized_trace
     from mirage.simulator.run import simulate
 
     for option, name in (("--json", json_out), ("--schedule", schedule_out)):
@@ -52,11 +52,9 @@ def simulate_command(
 
         write_table(schedule.table, Path(schedule_out))
     document = _document(schedule, config, scheduling)
-    if json_out and json_out != "-":
-        Path(json_out).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    if json_out == "-":
-        typer.echo(json.dumps(document, indent=1))
-    else:
+    if json_out:
+        write_json(json_out, document)
+    if json_out != "-":
         _show(document)
 
 

@@ -57,7 +57,7 @@ def import_command(
     as_json: AsJson = False,
 ) -> None:
     """Read a trace into Mirage's parquet table, and account for every row."""
-    from mirage.cli.arguments import check_writable
+    from mirage.cli.outputs import check_writable
     from mirage.trace.faults import Strictness
     from mirage.trace.parquet import write_table
     from mirage.trace.readers import read_trace
@@ -135,7 +135,7 @@ def generate_command(
     as_json: AsJson = False,
 ) -> None:
     """Draw a workload from a model that was fitted to a real trace."""
-    from mirage.cli.arguments import check_writable
+    from mirage.cli.outputs import check_writable
     from mirage.trace.generator import generate
     from mirage.trace.parquet import write_table
 

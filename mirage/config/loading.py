@@ -16,6 +16,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from mirage.config.display import settings
 from mirage.config.model import Config
 from mirage.config.places import SOCKET, default_file, default_places
+from mirage.documentfaults import Fault, faults_of, more_faults
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.tomlplaces import line_of
@@ -143,18 +144,17 @@ def _with_places(config: Config, places: Places) -> Config:
 
 def _fault(error: ValidationError, sources: tuple[Source, ...]) -> ConfigError:
     """The first fault with its place; the others are counted."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    key = tuple(str(part) for part in found[0]["loc"])
-    place, more = _origin(sources, key), f" ({len(found) - 1} more to fix after it)" if len(found) > 1 else ""
-    return ConfigError(f"{place}: {'.'.join(key)}", _problem(found[0]["type"], found[0]["msg"], key) + more)
+    found = faults_of(error)
+    key = tuple(map(str, found[0].path))
+    return ConfigError(f"{_origin(sources, key)}: {found[0].key}", _problem(found[0], key) + more_faults(found))
 
 
-def _problem(kind: str, message: str, key: Key) -> str:
-    if kind == "extra_forbidden":
+def _problem(fault: Fault, key: Key) -> str:
+    if fault.kind == "extra_forbidden":
         return f"no such key{did_you_mean(key[-1], _keys_of(key[:-1]))}"
-    if kind in ("model_type", "model_attributes_type"):
+    if fault.kind in ("model_type", "model_attributes_type"):
         return "a section is wanted here, not a value"
-    return message.removeprefix("Value error, ")
+    return fault.said
 
 
 def _keys_of(section: Key) -> tuple[str, ...]:

@@ -6,65 +6,21 @@ nothing is given: what then holds stands at the key.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from mirage.config.values import NUMBER, SECONDS, AboveZero, Count, Duration, Positive, Price, Ratio, valid_aim
 from mirage.domain.chain import HandoverPolicy, Steering
-from mirage.domain.errors import BadSpelling
 from mirage.domain.notice import NoticeKind
-from mirage.provisioner.aims import parse_aim
-from mirage.slurm.duration import parse_human
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _DAY = 86_400
 
-# pydantic makes a fault of the key out of a ValueError, and of nothing else.
-
-
-def _duration(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError('expected a duration such as "90s" or "10m", or a number of seconds')  # noqa: TRY004
-    if isinstance(value, str) and not value.strip().isdigit():
-        try:
-            return parse_human(value)
-        except BadSpelling as error:
-            raise ValueError(str(error)) from error
-    return value
-
-
-def _aim(value: str) -> str:
-    try:
-        parse_aim(value)
-    except BadSpelling as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("expected a number")  # noqa: TRY004
-    return value
-
-
-Duration = Annotated[int, Field(ge=0), BeforeValidator(_duration)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(_duration)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_number)]
-Ratio = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
-Price = Annotated[float, Field(ge=0), BeforeValidator(_number)]
-AboveZero = Annotated[float, Field(gt=0), BeforeValidator(_number)]
 Events = tuple[NoticeKind, ...]
 
 _FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind.UNREACHABLE)
 _FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK)
-
-
-def is_duration(about: FieldInfo) -> bool:
-    """Whether the key holds seconds, and may be written as a duration."""
-    return any(isinstance(each, BeforeValidator) and each.func is _duration for each in about.metadata)
 
 
 class Section(BaseModel):
@@ -81,6 +37,8 @@ class ServiceSection(Section):
     that is on a network file system /var/tmp/mirage-USER."""
     runtime: str = ""
     """Folder for the socket; empty: systemd's, or the state folder."""
+    name: str = ""
+    """How people call this daemon among several on one database; empty: the machine's name."""
 
 
 class RestSection(Section):
@@ -138,7 +96,7 @@ class LoopSection(Section):
 
     interval: Positive = 60
     """Between two looks at the cluster, in Slurm's time."""
-    jitter: Annotated[float, Field(ge=0, le=0.5), BeforeValidator(_number)] = 0.1
+    jitter: Annotated[float, Field(ge=0, le=0.5), NUMBER] = 0.1
     """Each interval is longer or shorter by up to this part of it."""
     longest_interval: Positive = 600
     """How far the interval is stretched while Slurm is slow."""
@@ -187,7 +145,7 @@ class TrainingSection(Section):
     every: Duration = 0
     """Such as 7d; 0: never."""
     predictor: str = "xgboost"
-    nodes: tuple[Annotated[int, Field(ge=1), BeforeValidator(_number)], ...] = (1, 8)
+    nodes: tuple[Annotated[int, Field(ge=1), NUMBER], ...] = (1, 8)
     """Sizes of the links that it is to time."""
     limit: Positive = 48 * 3_600
     """Their time limit."""
@@ -247,6 +205,8 @@ class StoreSection(Section):
 
     url: str = ""
     """sqlite:///FILE or postgresql://USER@HOST/NAME; empty: mirage.db in the state folder."""
+    lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
+    """Real seconds after which another daemon on the same database takes over from one that is silent."""
     snapshot_every: Duration = 600
     """Between snapshots that are kept for later evaluation; 0: none are."""
     history: Duration = 60 * _DAY
@@ -366,7 +326,7 @@ class NotificationsSection(Section):
 class ChainsSection(Section):
     """What a new chain gets where its owner does not say."""
 
-    aim: Annotated[str, AfterValidator(_aim)] = "cheapest"
+    aim: Annotated[str, AfterValidator(valid_aim)] = "cheapest"
     """cheapest: the least expected cost; no-interruption=90%: so many hand-overs in time; overlap=30m: no more
     overlap than that in the mean."""
     steering: Steering = Steering.OFF

@@ -6,13 +6,15 @@ import ast
 import inspect
 import json
 import textwrap
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from mirage.config.model import Config, is_duration
+from mirage.config.model import Config
+from mirage.config.values import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,50 +31,87 @@ one override it, and variables such as MIRAGE_LOOP__INTERVAL=30s override both. 
 file, "mirage config show" says what holds and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a table of the file."""
+
+    name: str
+    words: str
+    """What it is for; where it takes one of several words, these too."""
+    value: str
+    """As TOML writes it."""
+    is_default: bool
+    """False: there is no default, and ``value`` is an example."""
+    row: tuple[Key, ...] = ()
+    """Of a list of tables, of which there is none by default: the keys of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the file."""
+
+    path: tuple[str, ...]
+    words: str
+    keys: tuple[Key, ...]
+
+    @property
+    def name(self) -> str:
+        """As its heading in the file says it."""
+        return ".".join(self.path)
+
+
 def reference() -> str:
     """A configuration file in which every key is commented out; without the comment signs nothing changes."""
-    blocks = ["\n".join(_comment(_HEADING)), *_sections(Config, ())]
+    blocks = ["\n".join(_comment(_HEADING)), *(_block(table) for table in tables(Config))]
     return "\n\n".join(blocks) + "\n"
 
 
-def _sections(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    """One block a table, that of ``model`` first."""
-    words = _words(model)
-    keys = {name: about for name, about in model.model_fields.items() if not _is_section(about.annotation)}
-    lines = [line for name, about in keys.items() for line in _key(name, about, words.get(name, ""), path)]
-    if lines and path:
-        yield "\n".join([*_comment(inspect.getdoc(model) or ""), f"[{'.'.join(path)}]", *lines])
+def tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Table]:
+    """Every table that has keys of its own, in the order of the model."""
+    keys = tuple(_keys(model))
+    if keys and path:
+        yield Table(path, inspect.getdoc(model) or "", keys)
     for name, about in model.model_fields.items():
         section: Any = about.annotation
-        if name not in keys:
-            yield from _sections(section, (*path, name))
+        if _is_section(section):
+            yield from tables(section, (*path, name))
 
 
-def _key(name: str, about: FieldInfo, words: str, path: tuple[str, ...]) -> list[str]:
+def _keys(model: type[BaseModel]) -> Iterator[Key]:
+    words = _words(model)
+    for name, about in model.model_fields.items():
+        if not _is_section(about.annotation):
+            yield _key(name, about, words.get(name, ""))
+
+
+def _key(name: str, about: FieldInfo, words: str) -> Key:
     row = _row_of(about.annotation)
     if row is not None:
-        return [*_comment(words), *_table_row(row, (*path, name))]
+        return Key(name, words, "[]", is_default=True, row=tuple(_keys(row)))
     choices = [str(choice) for choice in _choices(about.annotation)]
     if choices and not all(choice in words for choice in choices):
         words = f"{words} One of: {', '.join(choices)}.".strip()
-    return [*_comment(words), _assignment(name, about)]
-
-
-def _assignment(name: str, about: FieldInfo) -> str:
-    """The default as it would be written; where there is none an example, set off, not to be taken for one."""
     if about.default is not None and about.default is not PydanticUndefined:
-        return f"#{name} = {_value(about.default, duration=is_duration(about))}"
-    example = (about.examples or [""])[0]
-    return f"# {name} = {_value(example)}"
+        return Key(name, words, _value(about.default, duration=is_duration(about)), is_default=True)
+    return Key(name, words, _value((about.examples or [""])[0]), is_default=False)
 
 
-def _table_row(row: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    """One row of a list of tables, all of it an example: there is none by default."""
-    lines, words = [f"# [[{'.'.join(path)}]]"], _words(row)
-    for name, about in row.model_fields.items():
-        lines += [f"#   {line}" for line in _comment(words.get(name, ""))]
-        lines.append("#   " + _assignment(name, about).removeprefix("#").strip())
+def _block(table: Table) -> str:
+    lines = [line for key in table.keys for line in _lines(key, table.name)]
+    return "\n".join([*_comment(table.words), f"[{table.name}]", *lines])
+
+
+def _lines(key: Key, table: str) -> list[str]:
+    if not key.row:
+        return [*_comment(key.words), f"{'#' if key.is_default else '# '}{_assignment(key)}"]
+    lines = [*_comment(key.words), f"# [[{table}.{key.name}]]"]
+    for each in key.row:
+        lines += [f"#   {line}" for line in (*_comment(each.words), _assignment(each))]
     return lines
+
+
+def _assignment(key: Key) -> str:
+    return f"{key.name} = {key.value}"
 
 
 def _value(value: object, *, duration: bool = False) -> str:

@@ -58,10 +58,10 @@ class Hands:
             return self._unable(record, link, str(error), now)
         except ClusterUnavailable as error:
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
-        self.store.save(machine.apply(record, LinkSubmitted(link.index, job_id, now), now))
         held = ", held back" if behind is not None else ""
         text = f"submitted link {link.index} as job {job_id}{held}: {link.reason}"
-        self.write(record, now, EntryKind.ACTION, text, link.index)
+        record = machine.apply(record, LinkSubmitted(link.index, job_id, now), now)
+        self.store.save(record, told(record, now, EntryKind.ACTION, text, link.index))
         return Act(text, done=True)
 
     def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> None:
@@ -101,7 +101,7 @@ class Hands:
 
     def write(self, record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> None:
         """One line of the journal."""
-        self.journal.write(Entry(now, record.chain.chain_id if record else None, kind, text, link))
+        self.journal.write(told(record, now, kind, text, link))
 
     def _is_ready(self, record: ChainRecord) -> bool:
         heir = handover.successor(record)
@@ -126,8 +126,7 @@ class Hands:
     def _retire(self, record: ChainRecord, link: Link, reason: str, now: Seconds) -> ChainRecord:
         event = LinkRetired(link.index, reason)
         record = machine.apply(record, event, now)
-        self.store.save(record)
-        self.write(record, now, EntryKind.ACTION, str(event), link.index)
+        self.store.save(record, told(record, now, EntryKind.ACTION, str(event), link.index))
         return record
 
     def _cancel(self, record: ChainRecord, link: Link, now: Seconds) -> None:
@@ -150,19 +149,27 @@ class Hands:
         """A try in protected mode is for all chains: its refusal is not the chain's own."""
         pause = self.permits.pause_after(record.refusals + 1)
         own = self.permits.protection() is None
-        self.store.save(machine.apply(record, LinkRefused(link.index, error, pause, counts=own), now))
-        return self._trouble(record, now, f"link {link.index} was refused: {error}")
+        refused = LinkRefused(link.index, error, pause, counts=own)
+        return self._taken_back(record, refused, now, f"link {link.index} was refused: {error}")
 
     def _unable(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
         """Nothing is wrong with the link: the intent is taken back and the next cycle tries again."""
-        self.store.save(
-            machine.apply(record, LinkRefused(link.index, error, 0, counts=False, by_slurm=False), now)
-        )
-        return self._trouble(record, now, f"link {link.index} could not be submitted: {error}")
+        unable = LinkRefused(link.index, error, 0, counts=False, by_slurm=False)
+        return self._taken_back(record, unable, now, f"link {link.index} could not be submitted: {error}")
+
+    def _taken_back(self, record: ChainRecord, event: LinkRefused, now: Seconds, text: str) -> Act:
+        record = machine.apply(record, event, now)
+        self.store.save(record, told(record, now, EntryKind.TROUBLE, text))
+        return Act(text, done=False)
 
     def _trouble(self, record: ChainRecord, now: Seconds, text: str) -> Act:
         self.write(record, now, EntryKind.TROUBLE, text)
         return Act(text, done=False)
+
+
+def told(record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> Entry:
+    """One entry, about a chain or the whole service."""
+    return Entry(now, record.chain.chain_id if record else None, kind, text, link)
 
 
 def _previous_job(record: ChainRecord, link: Link) -> JobId:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.control.commands import NoCommands
-from mirage.control.hands import Hands
+from mirage.control.hands import Hands, told
 from mirage.control.judge import Judge
 from mirage.control.observing import Observer
 from mirage.control.permits import Permits
@@ -18,7 +18,7 @@ from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
-from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.journal import EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.features.window import QueueWindows
 from mirage.provisioner import handover, machine, requests, steering
@@ -114,8 +114,15 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
-        chains, protected = outside.store.load(), self._permits.protection()
-        self.status = Status(now, "no cycle yet", self._last, chains, protection=protected)
+        self.status = self._as_stored("no cycle yet")
+
+    def stand_by(self, sentence: str) -> None:
+        """Show the chains as they are stored, and why there is no cycle. Raises ``StoreUnavailable``."""
+        self.status = self._as_stored(sentence)
+
+    def _as_stored(self, sentence: str) -> Status:
+        chains, protected = self._outside.store.load(), self._permits.protection()
+        return Status(self._outside.clock.now(), sentence, self._last, chains, protection=protected)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``."""
@@ -243,10 +250,8 @@ class ControlLoop:
             return self._lift(command, now)
         if isinstance(command, AddChain):
             self._guards.of(command.chain.predictor)
-        record = requests.obey(self._outside.store.load(), command, now)
-        self._outside.store.save(record)
-        text = requests.sentence(command)
-        self._hands.write(record, now, EntryKind.COMMAND, text)
+        record, text = requests.obey(self._outside.store.load(), command, now), requests.sentence(command)
+        self._outside.store.save(record, told(record, now, EntryKind.COMMAND, text))
         return text
 
     def _lift(self, command: LiftProtection, now: Seconds) -> str:
@@ -285,14 +290,12 @@ class ControlLoop:
             return record
         known = len(record.handovers())
         record = machine.apply_all(record, events, now)
-        self._outside.store.save(record)
-        for event in events:
-            self._hands.write(record, now, EntryKind.EVENT, str(event), getattr(event, "index", 0))
+        entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]
         for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
-            self._outside.journal.write(
-                Entry(now, record.chain.chain_id, EntryKind.OUTCOME, text, link.index, outcome=outcome)
-            )
+            entry = told(record, now, EntryKind.OUTCOME, text, link.index)
+            entries.append(replace(entry, outcome=outcome))
+        self._outside.store.save(record, *entries)
         return record
 
     # 8. obtain a permit

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.control.journal import MemoryJournal
+
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.journal import Entry
+    from mirage.ports import Journal
 
 
 class MemoryStore:
     """Chains in a dictionary."""
 
-    def __init__(self, *records: ChainRecord) -> None:
+    def __init__(self, *records: ChainRecord, journal: Journal | None = None) -> None:
+        self.journal = journal or MemoryJournal()
+        """Where entries go that are saved with a record."""
         self._records: dict[ChainId, ChainRecord] = {record.chain.chain_id: record for record in records}
 
     def load(self) -> tuple[ChainRecord, ...]:
         """Every chain, in order of creation."""
         return tuple(self._records.values())
 
-    def save(self, record: ChainRecord) -> None:
+    def save(self, record: ChainRecord, *entries: Entry) -> None:
         """Add or replace the record of one chain."""
         self._records[record.chain.chain_id] = record
+        for entry in entries:
+            self.journal.write(entry)
 
 
 class NoFiles:

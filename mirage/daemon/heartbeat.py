@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from mirage.backends.wholefile import write_anew
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from pathlib import Path

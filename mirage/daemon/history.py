@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mirage.backends.wholefile import write_anew
 from mirage.domain.job import ABSENT
 from mirage.store.waits import StartedJobs
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

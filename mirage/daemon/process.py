@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mirage import __version__
 from mirage.config.model import Config
 from mirage.config.places import remark_on
+from mirage.control.campaign import Tenure
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.chores import learning_chores
 from mirage.daemon.folders import make_folder, make_private_folder
@@ -21,9 +22,11 @@ from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
 from mirage.daemon.logs import set_up_logging
 from mirage.daemon.notify import Notifier
+from mirage.daemon.office import open_office
 from mirage.daemon.reload import plan_reload
 from mirage.daemon.settling import settle
 from mirage.daemon.signals import SignalWatch
+from mirage.daemon.standby import Standby
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.errors import MirageError
 
@@ -31,11 +34,13 @@ if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
     from mirage.config.loading import Loaded
     from mirage.control.loop import Cycle
+    from mirage.daemon.office import Office
 
 _LOG = logging.getLogger(__name__)
 
-Build = Callable[[Config, Callable[[], None]], "Service"]
-"""Makes the service of a configuration; what it is given it calls whenever the loop has got on."""
+Build = Callable[[Config, Callable[[], None], "Tenure"], "Service"]
+"""Makes the service of a configuration, for a term or for standing by; what it is given second it calls whenever
+the loop has got on."""
 
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
@@ -56,15 +61,27 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
         make_folder(Path(config.service.runtime), 0o755, "service.runtime")
     if remark := remark_on(state):
         _LOG.warning("%s", remark)
-    with single_instance(state / "daemon.lock"):
+    with single_instance(state / "daemon.lock"), ExitStack() as closing:
         notifier = Notifier(os.environ)
         with loaded.explaining():
-            service = build(config, notifier.alive)
-        service.origin = loaded.origin
-        with ExitStack() as closing:
-            closing.callback(_close, service)
-            daemon = _Daemon(service, load, notifier)
-            return daemon.run_once() if once else daemon.run(closing)
+            office = closing.enter_context(open_office(config))
+        if once and (why := Tenure.of(office.campaign).impediment()):
+            raise MirageError(f"{why}: only the daemon that leads looks at the cluster and decides")
+        while True:
+            # Whoever begins to lead begins anew, from the store: nothing that was in memory can be wrong then.
+            notifier.alive()
+            with loaded.explaining():
+                service = build(loaded.config, notifier.alive, Tenure.of(office.campaign))
+            service.origin = loaded.origin
+            with ExitStack() as ending:
+                ending.callback(_close, service)
+                daemon = _Daemon(service, load, notifier, office)
+                if once:
+                    return daemon.run_once()
+                if daemon.run(ending):
+                    break
+        notifier.stopping()
+    return 0
 
 
 def leave(status: int) -> None:
@@ -81,10 +98,11 @@ def leave(status: int) -> None:
 class _Daemon:
     """One service, its waits, and its word to the outside."""
 
-    def __init__(self, service: Service, load: Callable[[], Loaded], notifier: Notifier) -> None:
+    def __init__(self, service: Service, load: Callable[[], Loaded], notifier: Notifier, office: Office) -> None:
         self._service = service
         self._load = load
-        self._supervisor = Supervisor(service)
+        self._office = office
+        self._turns = Supervisor(service) if service.tenure.term else Standby(service)
         self._notifier = notifier
         self._heartbeat = Heartbeat(Path(service.config.service.state) / "heartbeat")
         self._reload_asked = threading.Event()
@@ -95,9 +113,10 @@ class _Daemon:
             service.clock, service.pace, service.commands, alive, every, lambda: service.answer_question(alive)
         )
         service.reload = self._ask_reload
+        office.changed = service.commands.wake
 
-    def run(self, closing: ExitStack) -> int:
-        """Cycle until told to end; what has to be ended then is put on ``closing``."""
+    def run(self, closing: ExitStack) -> bool:
+        """Cycle until told to end (true) or another term begins; ``closing`` gets what is to be ended then."""
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         _LOG.info(
             "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
@@ -108,18 +127,28 @@ class _Daemon:
         closing.callback(Housekeeping(self._chores()).close)
         closing.callback(self._ended.set)
         self._notifier.ready()
-        while self._ticks.wait(cycle.wake, cycle.deciding):
+        while self._in_office and self._ticks.wait(cycle.wake, cycle.deciding):
             if self._reload_asked.is_set():
                 self._reload()
-            cycle = self._cycle()
-        self._notifier.stopping()
+            if self._in_office:
+                cycle = self._cycle()
+        if not self._ticks.stopped:
+            _LOG.warning(
+                "%s", "this daemon leads now" if self._office.campaign.term else "another daemon leads now"
+            )
+            return False
         _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", self._service.loop.status.cycles)
-        return 0
+        return True
 
     def run_once(self) -> int:
         """One cycle; 1 if it failed."""
         self._cycle()
-        return 1 if self._supervisor.failures else 0
+        return 1 if self._turns.failures else 0
+
+    @property
+    def _in_office(self) -> bool:
+        """Whether the service is still the one for how things stand."""
+        return self._office.campaign.term == self._service.tenure.term
 
     def _ask_reload(self) -> None:
         """Read the configuration again before the next cycle, which comes at once. Any thread."""
@@ -133,13 +162,13 @@ class _Daemon:
             closing.callback(self._service.interface.stop)
 
     def _chores(self) -> tuple[Chore, ...]:
-        """What is to be done beside the loop."""
+        """What is to be done beside the loop; most of it is the leader's."""
         service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
-        chores = [
-            Chore("retention", every, min(every, 600.0), self._prune),
-            Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen),
-        ]
-        return (*chores, *learning_chores(service, self._ended))
+        reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
+        if not service.tenure.term:
+            return (reopening,)
+        retention = Chore("retention", every, min(every, 600.0), self._prune)
+        return (retention, reopening, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
@@ -151,7 +180,7 @@ class _Daemon:
         return "it had ended and answers again"
 
     def _cycle(self) -> Cycle:
-        cycle = self._supervisor.cycle()
+        cycle = self._turns.cycle()
         cycles = self._service.loop.status.cycles
         _LOG.debug("%s", cycle.sentence, extra={"fields": {"kind": "cycle", "cycle": cycles}})
         self._notifier.status(cycle.sentence)

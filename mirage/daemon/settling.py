@@ -10,5 +10,6 @@ def settle() -> None:
 
     It stops all threads while it looks, some tenth of a second each time, and requests wait as long.
     """
+    gc.unfreeze()  # what an earlier term of leadership made may go
     gc.collect()
     gc.freeze()

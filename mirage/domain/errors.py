@@ -6,6 +6,10 @@ MirageError
 ├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
 ├── SubmissionRejected     record Slurm's words, back off, pause after N
+├── NotPermitted           tell whoever asked; a link of a chain is tried again at the next cycle
+├── UnsupportedSlurm       stop at start-up; lists the versions that are known
+├── UnknownChain           tell whoever asked
+├── StoreUnavailable       retry at the next cycle; nothing is half-written
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
 ├── ArtifactMismatch       a model that cannot be used, or not here; the fallback answers
 ├── PluginNotFound         stop at start-up; lists what is installed
@@ -80,6 +84,10 @@ class UnknownChain(MirageError):
 
 class StoreUnavailable(MirageError):
     """The store cannot be written or read now; nothing is half-written. The text says where and what to do."""
+
+
+class Deposed(StoreUnavailable):
+    """Another daemon leads by now: nothing of ours is written; the text names it."""
 
 
 class UnknownJob(MirageError):

@@ -30,6 +30,8 @@ class Sources:
     """Slurm's clock."""
     unsaved: Callable[[], int]
     """Lines of the journal that are not on disk yet."""
+    impediment: Callable[[], str]
+    """Why the daemon may not act; empty: it leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Standing(Collector):
         yield _gauge(
             "protected_mode", "1: Slurm refuses so much that little is submitted.", bool(status.protection)
         )
+        yield _gauge("leader", "1: this daemon leads and may act.", not self._sources.impediment())
         yield _gauge("store_unsaved_rows", "Lines of the journal not on disk yet.", self._sources.unsaved())
         yield _family("chains", "Chains.", "status", {s: counts.chains.get(s, 0) for s in map(str, ChainStatus)})
         yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})

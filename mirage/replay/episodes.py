@@ -73,7 +73,8 @@ def keep_alive(
 
     The opening is used up.
     """
-    store, journal, cluster = MemoryStore(ChainRecord(chain)), MemoryJournal(), opening.cluster
+    journal, cluster = MemoryJournal(), opening.cluster
+    store = MemoryStore(ChainRecord(chain), journal=journal)
     outside = Outside(
         cluster,
         cluster,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from mirage.backends.background import last_line, run_aside
-from mirage.backends.wholefile import write_anew
 from mirage.domain.errors import BadSpelling, MirageError
 from mirage.domain.job import ABSENT, Seconds
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 
 from mirage.domain.errors import BadSpelling
@@ -21,6 +22,7 @@ _KIND = {
 }
 _SILENT = "*"
 _FLAGS = "*~#!%$@^-+"
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 def node_arguments(mark: str) -> list[str]:
@@ -38,7 +40,7 @@ def read_partitions(text: str, mark: str) -> tuple[PartitionState, ...]:
         raise BadSpelling(table.broken[0], "is not a row of sinfo")
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, state, nodes in zip(*table.columns, strict=True):
-        if not nodes.isdecimal():
+        if not _COUNT.fullmatch(nodes):
             raise BadSpelling(nodes, f"is not a number of nodes (partition {name})")
         counts[name][kind_of(state) if int(nodes) else "idle"] += int(nodes)
     return tuple(

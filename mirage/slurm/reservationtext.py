@@ -13,6 +13,7 @@ RESERVATION_ARGUMENTS = ("--oneliner", "show", "reservation")
 PARTITION_ARGUMENTS = ("--oneliner", "--all", "show", "partition")
 
 _WORD = re.compile(r"(\w+)=(\S*)")
+_EPOCH = re.compile(r"[0-9]{1,18}")
 _NOTHING = ("", "(null)", "N/A", "None")
 
 
@@ -84,7 +85,7 @@ def _listed(words: dict[str, str], name: str) -> tuple[str, ...]:
 
 def _instant(words: dict[str, str], name: str) -> int:
     text = words.get(name, "")
-    if not text.isdecimal():
+    if not _EPOCH.fullmatch(text):
         raise BadSpelling(text, f"expected {name} in epoch seconds")
     return int(text)
 

@@ -12,6 +12,8 @@ Amounts = tuple[tuple[str, int], ...]
 _NOTHING = ("", "n/a", "(null)", "none", "unknown")
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)([KMGTPE]?)B?", re.IGNORECASE)
 _BRACKETS = re.compile(r"\([^()]*\)")
+_TOO_MUCH = 1 << 62
+"""Columns of amounts have 64 bits."""
 _NAME = re.compile(r"[A-Za-z_][\w.+-]*(?:[:/][\w.+-]+)*")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _MEMORY = ("mem", "vmem")
@@ -91,7 +93,9 @@ def _count(text: str, whole: str) -> int:
 
 
 def _scaled(match: re.Match[str], power: int) -> int | float:
-    """The number times 1024 to the ``power``; exact for whole numbers of whole units."""
-    if "." not in match[1] and power >= 0:
-        return int(match[1]) << 10 * power
-    return float(match[1]) * 1024.0**power
+    """The number times 1024 to the ``power``; exact for whole numbers of whole units. Raises ``BadSpelling``."""
+    whole = "." not in match[1] and power >= 0
+    amount = int(match[1]) << 10 * power if whole else float(match[1]) * 1024.0**power
+    if amount >= _TOO_MUCH:
+        raise BadSpelling(match[0], "is more than any cluster has")
+    return amount

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
+    from mirage.domain.journal import Entry
     from mirage.store.chainrows import ChainChange
     from mirage.store.database import Database
+    from mirage.store.journal import SqlJournal
     from mirage.store.outbox import Outbox
 
 Records = dict["ChainId", "ChainRecord"]
@@ -32,9 +34,10 @@ class SqlChainStore:
     it may be behind the database, and must never be ahead of it. Every thread may call ``load``.
     """
 
-    def __init__(self, database: Database, outbox: Outbox) -> None:
+    def __init__(self, database: Database, outbox: Outbox, journal: SqlJournal) -> None:
         self._database = database
         self._outbox = outbox
+        self._journal = journal
         self._records: Records | None = None
         self._lock = threading.RLock()
 
@@ -44,23 +47,32 @@ class SqlChainStore:
         with self._lock:
             return tuple(self._known().values())
 
-    def save(self, record: ChainRecord) -> None:
+    def save(self, record: ChainRecord, *entries: Entry) -> None:
         """Add or replace the record of one chain; on disk when it returns. Raises ``StoreUnavailable``.
 
-        Only what differs from the record stored is written, and with it the hand-overs that this completes.
+        Only what differs from the record stored is written, and with it the hand-overs that this completes and
+        ``entries`` of the journal.
         """
         with self._lock:
             known = self._known()
             old = known.get(record.chain.chain_id)
             step = change(old, record)
-            if step.nothing:
+            if step.nothing and not entries:
                 return
             try:
-                self._outbox.commit(lambda connection: self._write(connection, step, new=old is None))
+                self._outbox.commit(
+                    lambda connection: self._write(connection, step, new=old is None),
+                    [self._journal.row(entry) for entry in entries],
+                )
             except BaseException:
                 self._records = None
                 raise
             known[record.chain.chain_id] = record
+
+    def forget(self) -> None:
+        """Read anew at the next question: another process may have written meanwhile."""
+        with self._lock:
+            self._records = None
 
     def prune(self, before: Seconds) -> int:
         """Forget chains that are over and whose last link was planned and ended before this; returns how many.

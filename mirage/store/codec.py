@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,9 +70,9 @@ def _plain(value: object) -> int | float | list[object]:
 
 
 def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
-    unknown = fault["type"] == "unexpected_keyword_argument"
-    return f"{_dotted(fault['loc'])}: {'a field unknown to this version' if unknown else fault['msg']}"
+    fault = faults_of(error)[0]
+    unknown = fault.kind == "unexpected_keyword_argument"
+    return f"{fault.key or 'document'}: {'a field unknown to this version' if unknown else fault.said}"
 
 
 def _dotted(parts: Iterable[int | str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -13,11 +14,14 @@ from mirage.store.faults import explained
 from mirage.store.location import locate, make_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection, Engine
 
 T = TypeVar("T")
+Condition = Callable[["Connection"], None]
+
+
+def _none(connection: Connection) -> None:
+    del connection
 
 
 class Database:
@@ -26,9 +30,11 @@ class Database:
     All methods raise ``StoreUnavailable``.
     """
 
-    def __init__(self, engine: Engine, where: str) -> None:
+    def __init__(self, engine: Engine, where: str, condition: Condition = _none) -> None:
+        """``condition``: raises within each transaction that writes what must keep it from being committed."""
         self.where = where
         self._engine = engine
+        self._condition = condition
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
         self._reading = engine
         if engine.dialect.name == "postgresql":
@@ -47,13 +53,22 @@ class Database:
         make_room(location.file)
         return cls(sqlite_engine(location.url, patience), location.shown)
 
+    def on_condition(self, condition: Condition) -> Database:
+        """The same database, written to on a condition."""
+        return Database(self._engine, self.where, condition)
+
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do ``work`` in one transaction, on disk on return.
 
         Where the connection breaks ``work`` is done once more, even if its first commit may have gone through:
         it must not mind.
         """
-        return self._do(self._writing, work)
+
+        def on_condition(connection: Connection) -> T:
+            self._condition(connection)
+            return work(connection)
+
+        return self._do(self._writing, on_condition)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Do ``work``, which only reads, in one transaction."""

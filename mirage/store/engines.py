@@ -50,7 +50,13 @@ def sqlite_engine(url: URL, patience: float) -> Engine:
 
 def postgres_engine(url: URL, patience: float) -> Engine:
     """An engine on a PostgreSQL server. Raises ``MissingExtra`` without its driver."""
-    settings: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": 2_000 * _CONNECT_SECONDS}
+    settings: dict[str, Any] = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "tcp_user_timeout": 2_000 * _CONNECT_SECONDS,
+        "keepalives_idle": _CONNECT_SECONDS,
+        "keepalives_interval": _CONNECT_SECONDS,
+        "keepalives_count": 2,
+    }
     own = {key: value for key, value in settings.items() if key not in url.query}
     try:
         engine = create_engine(url, connect_args=own, pool_pre_ping=True, pool_timeout=patience)

@@ -15,6 +15,7 @@ from mirage.domain.job import Seconds
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Outcome
 from mirage.store.codec import from_values, loaded, plain_values, storable, to_text
+from mirage.store.outbox import Waiting
 from mirage.store.tables import journal
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Span:
 
 
 class SqlJournal:
-    """``Journal`` of a daemon: entries are on disk with the next chain saved, or on ``flush``."""
+    """``Journal`` of a daemon: entries written are on disk with the next chain saved, or on ``flush``."""
 
     def __init__(self, database: Database, outbox: Outbox) -> None:
         self._database = database
@@ -81,6 +82,10 @@ class SqlJournal:
 
     def write(self, entry: Entry) -> None:
         """Append one entry, in memory for now; called by the loop's thread only."""
+        self._outbox.add(self.row(entry))
+
+    def row(self, entry: Entry) -> Waiting:
+        """An entry as it is written, by whomever, and who is to be told then."""
         details = {name: getattr(entry, name) for name in _REST}
         row = {
             "time": int(entry.time),
@@ -90,7 +95,7 @@ class SqlJournal:
             "text": storable(entry.text),
             "details": None if details == _REST else _details(entry),
         }
-        self._outbox.add(journal, row, partial(self._stored, entry) if self._listeners else None)
+        return Waiting(journal, row, partial(self._stored, entry) if self._listeners else None)
 
     def _stored(self, entry: Entry, cursor: int) -> None:
         for listener in self._listeners:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirage.domain.job import Seconds
+    from mirage.store.database import Condition
 
 _PATIENCE = 5.0
 
@@ -63,25 +64,39 @@ class Store:
             self.database.close()
 
 
-def open_store(url: str, patience: float = _PATIENCE, backups: Path | None = None) -> Store:
-    """Open a database, made and brought to this version's schema where needed.
-
-    ``url`` is such as ``sqlite:////var/lib/mirage/mirage.db`` or ``postgresql://mirage@localhost/mirage``;
-    ``patience`` is how many seconds to wait for other writers; ``backups`` is where a server's database is dumped
-    to before it is upgraded (a file's copy lies beside it). Raises ``ConfigError`` (a wrong URL, a network file
-    system, a schema of a newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
-    """
+def open_database(url: str, patience: float = _PATIENCE, backups: Path | None = None) -> Database:
+    """A database, made and brought to this version's schema where needed; raises as ``open_store``."""
     database = Database.at(url, patience)
     try:
         bring_up_to_date(database, locate(url), backups)
     except BaseException:
         database.close()
         raise
-    outbox = Outbox(database)
+    return database
+
+
+def open_store(
+    url: str,
+    patience: float = _PATIENCE,
+    backups: Path | None = None,
+    condition: Condition | None = None,
+) -> Store:
+    """Open a database, made and brought to this version's schema where needed.
+
+    ``url`` is such as ``sqlite:////var/lib/mirage/mirage.db`` or ``postgresql://mirage@localhost/mirage``;
+    ``patience`` is how many seconds to wait for other writers; ``backups`` is where a server's database is dumped
+    to before it is upgraded (a file's copy lies beside it); ``condition`` is what chains and journal are written
+    on, such as that this daemon leads. Raises ``ConfigError`` (a wrong URL, a network file system, a schema of a
+    newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
+    """
+    database = open_database(url, patience, backups)
+    leading = database.on_condition(condition) if condition else database
+    outbox = Outbox(leading)
+    journal = SqlJournal(leading, outbox)
     return Store(
         database,
-        SqlChainStore(database, outbox),
-        SqlJournal(database, outbox),
+        SqlChainStore(leading, outbox, journal),
+        journal,
         OutcomeLog(database),
         SnapshotArchive(database),
         SqlWaitHistory(database),

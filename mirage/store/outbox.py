@@ -27,7 +27,9 @@ Told = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class Waiting:
+    """A row, and who is to be told its key once it is written."""
+
     table: Table
     row: Row
     told: Told | None
@@ -42,28 +44,28 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._rows: deque[_Waiting] = deque()
+        self._rows: deque[Waiting] = deque()
 
     @property
     def waiting(self) -> int:
         """Rows not committed yet. Any thread."""
         return len(self._rows)
 
-    def add(self, table: Table, row: Row, told: Told | None = None) -> None:
-        """Keep a row for the next commit; the table's key is a number that the database counts up."""
+    def add(self, row: Waiting) -> None:
+        """Keep a row for the next commit; its table's key is a number that the database counts up."""
         if len(self._rows) >= _MOST:
             self._drop_oldest()
-        self._rows.append(_Waiting(table, row, told))
+        self._rows.append(row)
 
-    def commit(self, work: Callable[[Connection], None] | None = None) -> None:
-        """Write all rows kept and do ``work`` in one transaction.
+    def commit(self, work: Callable[[Connection], None] | None = None, also: Sequence[Waiting] = ()) -> None:
+        """Write all rows kept and those of ``also``, and do ``work``, in one transaction.
 
-        Raises ``StoreUnavailable``; all rows are then kept.
+        Raises ``StoreUnavailable``; all rows kept before are then kept, those of ``also`` are not.
         """
         count = len(self._rows)
         if not count and work is None:
             return
-        waiting = tuple(islice(self._rows, count))
+        waiting = (*islice(self._rows, count), *also)
 
         def everything(connection: Connection) -> list[tuple[Told, int]]:
             if work is not None:
@@ -87,9 +89,9 @@ class Outbox:
         )
 
 
-def _inserted(connection: Connection, waiting: Sequence[_Waiting]) -> list[tuple[Told, int]]:
+def _inserted(connection: Connection, waiting: Sequence[Waiting]) -> list[tuple[Told, int]]:
     """Writes the rows; whom to tell which key."""
-    by_table: dict[Table, list[_Waiting]] = {}
+    by_table: dict[Table, list[Waiting]] = {}
     for each in waiting:
         by_table.setdefault(each.table, []).append(each)
     found: list[tuple[Told, int]] = []

@@ -181,3 +181,13 @@ answers = Table(
     Column("body", LargeBinary, nullable=False),
     Index(None, "time"),
 )
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("office", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("term", BigInteger, nullable=False),
+    Column("beat", BigInteger, nullable=False),
+)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage import __version__
-from mirage.backends.wholefile import write_anew
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
+from mirage.wholefile import draft_of, write_anew
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,12 +98,9 @@ def chunk_path(folder: Path, number: int) -> Path:
 
 def write_chunk(folder: Path, number: int, manifest: Manifest, arrays: Arrays) -> None:
     """Keep a chunk: whole, or not at all."""
-    path = chunk_path(folder, number)
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as file:
-        named: dict[str, Any] = {"mark": np.array(manifest.mark)} | arrays
+    named: dict[str, Any] = {"mark": np.array(manifest.mark)} | arrays
+    with draft_of(chunk_path(folder, number)) as draft, draft.open("wb") as file:
         np.savez_compressed(file, **named)
-    new.replace(path)
 
 
 def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:

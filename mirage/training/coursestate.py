@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import draft_of
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -27,9 +28,8 @@ class Course(Protocol):
 
 def write_state(path: Path, course: Course, state: dict[str, Any]) -> None:
     """Whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    torch.save(state | {"course": _named(course)}, new)
-    new.replace(path)
+    with draft_of(path) as draft:
+        torch.save(state | {"course": _named(course)}, draft)
 
 
 def read_state(path: Path, course: Course) -> dict[str, Any]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.client import Client, ClientError
+
 from onehost.people import OPERATOR, person
 
 if TYPE_CHECKING:
+    import subprocess
+
     from keepalive.program import Program
     from keepalive.surroundings import Surroundings
 
 OWNERS = ("alice", "bob")
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 """Real seconds for a start or an end."""
 
 
@@ -39,6 +42,8 @@ class Mirage:
     program: Program
     folder: Path
     predictor: str = "quantile"
+    settle: str = "120s"
+    """Real time after which a link that was sent and is not seen is sent again."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     use: list[Use] = field(default_factory=list)
 
@@ -95,8 +100,8 @@ class Mirage:
 
     def _answers(self) -> bool:
         try:
-            self.ask("root" if os.geteuid() == 0 else OPERATOR, "chains", "--json")
-        except subprocess.SubprocessError:
+            Client(self.socket).version()
+        except ClientError:
             return False
         return True
 
@@ -106,7 +111,7 @@ class Mirage:
             f'[service]\nstate = "{folder}/state"\nruntime = "{folder}"\n'
             f'[cluster]\nbackend = "cli"\nslurm_conf = "{around.conf}"\nclock = "{around.clock}"\n'
             '[acting]\nmode = "agent"\n'
-            f'[loop]\ninterval = "60s"\npredictor = "{self.predictor}"\n'
+            f'[loop]\ninterval = "60s"\npredictor = "{self.predictor}"\nsettle = "{self.settle}"\n'
             "[limits]\nsubmissions_per_hour = 600\n"
             f'[api]\nsocket = "{self.socket}"\n'
         )

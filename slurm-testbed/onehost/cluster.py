@@ -222,16 +222,22 @@ def wipe(layout: Layout, say: Callable[[str], None]) -> None:
 
 def repair(layout: Layout) -> None:
     """As after a start: every service up, every node resumed, no jobs."""
+    settings = restore(layout)
+    cancel_everything(layout)
+    wait_until(lambda: nodes_without_work(layout) >= set(settings.node_names()), NODES_TIMEOUT_S, "idle nodes")
+
+
+def restore(layout: Layout) -> Settings:
+    """Every service up, every node resumed, whatever was done to them; jobs go on. The testbed's settings."""
     settings = need_running(layout)
     services.wake(recorded_names(layout), layout)
     for name in daemons.all_names(settings):
         if recorded(name, layout) is None:
             services.start(name, settings, layout)
-    cancel_everything(layout)
     for node in settings.node_names():
         if node not in usable_nodes(layout):
             services.act_on_node(node, "resume", settings, layout)
-    wait_until(lambda: nodes_without_work(layout) >= set(settings.node_names()), NODES_TIMEOUT_S, "idle nodes")
+    return settings
 
 
 def need_running(layout: Layout) -> Settings:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mirage.domain.pool import PoolView
 
 EPOCH = 1_700_000_000.0
+SLOW = ("KILL",)
+"""What a step obeys at once that takes its time to save."""
 
 
 @dataclass

@@ -3,117 +3,30 @@
 from __future__ import annotations
 
 import getpass
-import http.client
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
+from running_demo import COMMAND, PATIENCE, Demo
 
-from mirage.client import Client, ClientError
+from mirage.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-PATIENCE = 300.0
-"""Seconds after which a test gives up: it may have to compile the simulator first. Nothing is asserted of them."""
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "notebooks" / "client.ipynb"
-COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
-NEWCOMER = {"PATH": "/usr/bin:/bin"}
-
-
-class Demo:
-    """A running demo, and what it has said."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        # Variables that would lead an ordinary daemon elsewhere must not reach this one.
-        misleading = {"MIRAGE_CLUSTER__BACKEND": "rest", "MIRAGE_SOCKET": "/nowhere", "TMPDIR": str(folder)}
-        with (folder / "said").open("w") as said:
-            self.process = subprocess.Popen(
-                COMMAND,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                env=os.environ | misleading | NEWCOMER | {"PYTHONUNBUFFERED": "1"},
-            )
-        self.greeting = self._read_greeting()
-        self.link = urlsplit(self._found(r"The page:\s+(http://\S+)"))
-        self.socket = self._found(r"MIRAGE_SOCKET=(\S+)")
-
-    def _read_greeting(self) -> str:
-        assert self.process.stdout is not None
-        said = ""
-        for line in self.process.stdout:
-            said += line
-            if "Ctrl-C" in line:
-                return said
-        raise AssertionError(f"it ended without a greeting: {(self.folder / 'said').read_text()}")
-
-    def _found(self, pattern: str) -> str:
-        found = re.search(pattern, self.greeting)
-        assert found, self.greeting
-        return found[1]
-
-    def get(self, target: str, cookie: str = "") -> tuple[int, dict[str, str], str]:
-        connection = http.client.HTTPConnection(self.link.netloc, timeout=60)
-        connection.request("GET", target, headers={"Cookie": cookie, "Accept": "text/html"})
-        response = connection.getresponse()
-        body = response.read().decode()
-        connection.close()
-        return response.status, dict(response.getheaders()), body
-
-    def shell(self, command: str) -> str:
-        """What ``command`` says in a shell that knows of this demo what it has said."""
-        [line] = [line for line in self.greeting.splitlines() if "export" in line]
-        script = f"{line[line.index('export') :]}; {command}"
-        return subprocess.run(
-            ["sh", "-c", script], capture_output=True, text=True, check=True, env=NEWCOMER
-        ).stdout
-
-    def mirage(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "mirage", *arguments],
-            env=os.environ | {"MIRAGE_SOCKET": self.socket},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not self._holds(holds):
-            assert self.process.poll() is None, (self.folder / "said").read_text()
-            assert time.monotonic() < deadline, f"{what} never came"
-            time.sleep(0.1)
-
-    @staticmethod
-    def _holds(holds: Callable[[], bool]) -> bool:
-        try:
-            return holds()
-        except (OSError, ClientError):
-            return False
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     demo = Demo(tmp_path_factory.mktemp("d"))
     yield demo
-    if demo.process.poll() is None:
-        demo.process.kill()
-        demo.process.wait()
-    assert demo.process.stdout is not None
-    demo.process.stdout.close()
+    demo.end()
 
 
 @pytest.mark.xdist_group("demo")

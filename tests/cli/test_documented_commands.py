@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "mirage/DESIGN.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "mirage/DESIGN.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(mirage(?: [^`]+)?)`")
 _BEGIN = re.compile(r"(?:^|[;|&(]|\bdo|\bexec|[0-9]|srun)\s*(mirage [a-z].*)")

@@ -37,7 +37,7 @@ class Service:
         self.crash()
 
     def crash(self) -> None:
-        self.journal = MemoryJournal()
+        self.journal = self.store.journal = MemoryJournal()
         self.commands = CommandQueue()
         c = self.cluster
         outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands)

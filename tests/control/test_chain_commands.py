@@ -125,10 +125,10 @@ def test_a_chain_that_fails_keeps_no_other_from_its_turn() -> None:
     service.commands.put(AddChain(chain(name="other"), "alice"))
     save = service.store.save
 
-    def failing(record):
+    def failing(record, *entries):
         if record.chain.chain_id == SVC and record.links:
             raise StoreUnavailable("no space left on device")
-        save(record)
+        save(record, *entries)
 
     service.store.save = failing
     with pytest.raises(StoreUnavailable):

@@ -32,7 +32,8 @@ class Heard:
 def watched(wait: float, predictor: str, *shadows: str) -> list[Foreseen]:
     """Two links' hand-over on a cluster where every wait is as given, and past waits were two hours."""
     cluster = FakeCluster(lambda request: Fate(wait=int(wait * HOUR)), waits=[2 * HOUR] * 5)
-    store, journal = MemoryStore(ChainRecord(chain(done=DoneCondition(links=2)))), Heard()
+    journal = Heard()
+    store = MemoryStore(ChainRecord(chain(done=DoneCondition(links=2))), journal=journal)
     outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, cluster, CommandQueue())
     reactive = build_predictor("reactive")
     guards = Guards(

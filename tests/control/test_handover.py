@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
 from mirage.domain.job import JobState, WarnSignal
+
+if TYPE_CHECKING:
+    from mirage.domain.journal import Entry
 
 FOREVER = DoneCondition(links=3)
 SIGNAL = WarnSignal("USR1", 10 * MIN)
@@ -81,11 +86,11 @@ def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> N
     class Crash(BaseException):
         pass
 
-    def dying_save(record: ChainRecord) -> None:
+    def dying_save(record: ChainRecord, *entries: Entry) -> None:
         told = any(link.is_retired and not link.final for link in record.links)
         if told and crash_after == "signal":
             raise Crash
-        save(record)
+        save(record, *entries)
         if told:
             raise Crash
 

@@ -12,10 +12,18 @@ from loops import Service, waiting
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.ticks import SimulatedTicks
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.chain import (
+    ChainRecord,
+    ChainStatus,
+    DoneCondition,
+    Handover,
+    HandoverPolicy,
+    LinkState,
+    Steering,
+)
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import JobState
-from mirage.domain.journal import EntryKind
+from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.objective import Aim, AimKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
@@ -135,6 +143,43 @@ def test_a_crash_around_a_submission_leaves_exactly_one_successor(dies: str, lin
     record = service.run(500 * HOUR)
     assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1", "mirage:svc:2"]
     assert record.status is ChainStatus.DONE
+
+
+def test_what_is_stored_of_a_link_is_told_with_it() -> None:
+    """The lines go to disk with the record, or were there before: a process that dies never forgets to tell."""
+    service = Service(waiting(1))
+    save, told = service.store.save, []
+
+    def watched(record: ChainRecord, *entries: Entry) -> None:
+        before = service.journal.texts(EntryKind.EVENT) + service.journal.texts(EntryKind.ACTION)
+        texts = [*before, *(entry.text for entry in entries)]
+        told.append([any(f"link {ln.index} ended" in text for text in texts) for ln in record.links if ln.final])
+        told.append([any(f"as job {ln.job_id}" in text for text in texts) for ln in record.links if ln.job_id])
+        save(record, *entries)
+
+    service.store.save = watched
+    service.run(500 * HOUR)
+    assert [True, True] in told
+    assert all(all(each) for each in told)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"steering": Steering.NICE}])
+def test_a_forecast_beyond_the_limit_has_two_links_run_at_once_and_no_more(chosen) -> None:
+    """An idle cluster, and a predictor that thinks every wait longer than a link."""
+    cluster = FakeCluster()
+    cluster.update = lambda *_: None  # a nice value does not keep it from a node that is idle
+    service = Service(cluster, "fixed:60h", chain_=chain(done=DoneCondition(links=5), **chosen))
+    together = []
+    ticks = SimulatedTicks(cluster, MIN, 500 * HOUR)
+    cycle = service.loop.cycle()
+    while ticks.wait(cycle.wake, deciding=True) and not service.record.over:
+        cycle = service.loop.cycle()
+        for job in cluster.live():
+            cluster.jobs[job.job_id] = replace(job, nice=0)
+        cluster.advance(cluster.time)
+        together.append(len(cluster.live()))
+    assert service.record.status is ChainStatus.DONE
+    assert max(together) == 2
 
 
 def test_jobs_of_a_lost_store_are_adopted() -> None:

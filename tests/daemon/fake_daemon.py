@@ -86,10 +86,10 @@ def at_once(request) -> Fate:
     return Fate()
 
 
-def build(config, alive, folder: Path):
+def build(config, alive, tenure, folder: Path):
     clock = slurm_clock(config.cluster)
     cluster = LastingCluster(at_once, folder=folder, clock=clock)
-    service = assemble(config, World(cluster, cluster, cluster, clock), alive)
+    service = assemble(config, World(cluster, cluster, cluster, clock), alive, tenure)
     if (folder / "die-after-save").exists():
         _die_after_save(service.store.chains, folder / "die-after-save")
     cluster.end_api = lambda: service.interface._servers[0].handle_exit(signal.SIGTERM, None)
@@ -99,8 +99,8 @@ def build(config, alive, folder: Path):
 def _die_after_save(chains, file: Path) -> None:
     save = chains.save
 
-    def saving(record):
-        save(record)
+    def saving(record, *entries):
+        save(record, *entries)
         if record.links and record.links[-1].job_id and file.exists():
             file.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -113,7 +113,9 @@ if __name__ == "__main__":
     try:
         leave(
             run_daemon(
-                lambda: load_config(file), lambda c, alive: build(c, alive, folder), once="--once" in sys.argv
+                lambda: load_config(file),
+                lambda c, alive, tenure: build(c, alive, tenure, folder),
+                once="--once" in sys.argv,
             )
         )
     except MirageError as error:

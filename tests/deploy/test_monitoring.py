@@ -46,7 +46,7 @@ def exposed() -> str:
     meters.hear(Entry(1, chain, EntryKind.SHADOW, "hold: early", 1, "fixed"))
     meters.hear(Entry(1, chain, EntryKind.OUTCOME, "", 1, outcome=Outcome(1, 2)))
     status = Status(0, "", Snapshot.unseen(0))
-    meters.registry.register(Standing(Sources(lambda: status, lambda: 0, lambda: 0)))
+    meters.registry.register(Standing(Sources(lambda: status, lambda: 0, lambda: 0, str)))
     return expose(meters.registry, "")[0].decode()
 
 

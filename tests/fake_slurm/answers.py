@@ -133,7 +133,7 @@ def _row(fake: FakeSlurm, call: Call, job: Job, eligible: int, priority: int, pl
     return {
         "JobID": str(job.job_id),
         "JobArrayID": str(job.job_id),
-        "State": job.state.name,
+        "State": fake.state_word(job),
         "UserName": job.user,
         "Account": f"{job.user}s-account",
         "SubmitTime": _time(call, job.submit, "N/A"),
@@ -261,6 +261,8 @@ def scontrol(fake: FakeSlurm, call: Call) -> Answer:
         name, _, value = setting.partition("=")
         if name == "Nice":
             fake.simulation.set_nice(job_id, int(value))
+        elif name == "ReqNodeList":
+            fake.simulation.set_node_list(job_id, value)
         elif name == "StartTime":
             fake.simulation.set_begin(job_id, 0 if value == "now" else int(value.removeprefix("uts")))
         else:
@@ -286,7 +288,7 @@ def sacct(fake: FakeSlurm, call: Call) -> Answer:
     mark, fields = option(call, "--delimiter"), option(call, "--format").split(",")
     ids = {int(word) for word in option(call, "--jobs").split(",") if word}
     start, end = _instant(fake, option(call, "--starttime")), _instant(fake, option(call, "--endtime"))
-    jobs = [job for job in fake.simulation.jobs() if not ids or job.job_id in ids]
+    jobs = [job for job in fake.accounted() if not ids or job.job_id in ids]
     within = [job for job in jobs if job.submit < end and (job.end == ABSENT or job.end >= start)]
     rows = [_record(fake, call, job) for job in within]
     lines = ["".join(f"{field}{mark}" for field in fields)]

@@ -65,6 +65,8 @@ class Fault(Enum):
     """It says that the controller cannot be contacted, and does nothing."""
     LOSE_ANSWER = auto()
     """It does what it is to do, and then says that the connection timed out."""
+    LATE = auto()
+    """It reaches the controller only after ``FakeSlurm.slowness`` real seconds, whether or not it lives then."""
     LOSE_ANSWER_AND_HANG = auto()
     """It does what it is to do, and never ends."""
     KILLED = auto()
@@ -190,6 +192,14 @@ class FakeSlurm:
         """Those that pend or run."""
         return [job for job in self.jobs() if not job.state.finished]
 
+    def accounted(self) -> list[Job]:
+        """Every job as accounting knows it."""
+        return self.simulation.jobs()
+
+    def state_word(self, job: Job) -> str:
+        """As squeue spells it."""
+        return job.state.name
+
     def set_comment(self, job_id: int, comment: str) -> None:
         """As ``scontrol update Comment=`` by the owner."""
         self.comments[job_id] = comment
@@ -231,6 +241,8 @@ class FakeSlurm:
         instead = _INSTEAD.get(fault) if fault else None
         if instead is not None:
             return instead
+        if fault is Fault.LATE:
+            self._stopping.wait(self.slowness)
         if fault is Fault.UNREACHABLE or (self.down and call.command != "sacct"):
             return unreachable(call.command)
         if fault is Fault.REFUSE:

@@ -149,10 +149,8 @@ def hours_until_free(observation: Observation, nodes: int) -> float:
     return 96
 
 
-@given(st.integers(0, 10**6))
-def test_v2_statics_are_what_they_are_called(seed: int) -> None:
-    observation = drawn_observation(seed)
-    found = named(encode(V2, observation), V2.names)
+def statics_of_the_queue(observation: Observation) -> dict[str, float]:
+    """Where the successor would stand, and what is free for it."""
     pending, job = observation.snapshot.pending, observation.predecessor
     assert job is not None
     (state,) = observation.snapshot.partitions
@@ -163,13 +161,6 @@ def test_v2_statics_are_what_they_are_called(seed: int) -> None:
     smaller = sum(int(pending.nodes[k]) for k in ready if pending.nodes[k] <= asked)
     left = (job.end - NOW) / HOUR
     behind = hours_until_free(observation, asked + ahead)
-    alike = [
-        wait
-        for wait, nodes, limit in zip(
-            observation.waits.wait, observation.waits.nodes, observation.waits.limit, strict=True
-        )
-        if limit > 24 * HOUR and ((nodes == 1) == (asked == 1) and (asked == 1 or 4 < nodes <= 16))
-    ][-100:]
     expected = {
         "now_idle": state.idle / TOTAL,
         "now_down": state.down / TOTAL,
@@ -189,31 +180,47 @@ def test_v2_statics_are_what_they_are_called(seed: int) -> None:
         "successor_share": asked / TOTAL,
         "plan_unknown": 0,
         "plan_wait": log_hours(observation.planned_start - NOW),
+        "reserved_nodes": 2 / TOTAL,
+    }
+    for hours in (1, 8, 48):
+        ends = observation.snapshot.running.start + observation.snapshot.running.limit
+        nodes = int(observation.snapshot.running.nodes[ends <= NOW + hours * HOUR].sum())
+        expected[f"now_freed_{hours}h"] = nodes / TOTAL
+    return expected
+
+
+def statics_of_the_past(observation: Observation) -> dict[str, float]:
+    """How long others waited, what the owner is granted, and the time."""
+    waits, asked = observation.waits, observation.successor.nodes
+    assert observation.predecessor is not None
+    left = (observation.predecessor.end - NOW) / HOUR
+    alike = [
+        wait
+        for wait, nodes, limit in zip(waits.wait, waits.nodes, waits.limit, strict=True)
+        if limit > 24 * HOUR and ((nodes == 1) == (asked == 1) and (asked == 1 or 4 < nodes <= 16))
+    ][-100:]
+    started = zip(waits.start, waits.nodes, strict=True)
+    return {
         "waits_q10": log_hours(np.quantile(alike, 0.1)),
         "waits_q50": log_hours(np.quantile(alike, 0.5)),
         "waits_q90": log_hours(np.quantile(alike, 0.9)),
         "waits_mean": log_hours(np.mean(alike)),
         "waits_last": log_hours(alike[-1]),
         "waits_q50_x": (np.median(alike) / HOUR - left) / 24,
-        "started_24h": math.log1p(
-            sum(
-                int(nodes)
-                for start, nodes in zip(observation.waits.start, observation.waits.nodes, strict=True)
-                if start > NOW - 24 * HOUR
-            )
-            / TOTAL
-        ),
-        "waits_any": log_hours(np.mean(observation.waits.wait[-100:])),
+        "started_24h": math.log1p(sum(int(nodes) for start, nodes in started if start > NOW - 24 * HOUR) / TOTAL),
+        "waits_any": log_hours(np.mean(waits.wait[-100:])),
         "fair_share": 0.25,
         "jobs_left": math.log1p(3),
-        "reserved_nodes": 2 / TOTAL,
         "day_sin": math.sin(2 * math.pi * (NOW / 86_400 % 1)),
         "week_cos": math.cos(2 * math.pi * (NOW / 604_800 % 1)),
     }
-    for hours in (1, 8, 48):
-        ends = observation.snapshot.running.start + observation.snapshot.running.limit
-        nodes = int(observation.snapshot.running.nodes[ends <= NOW + hours * HOUR].sum())
-        expected[f"now_freed_{hours}h"] = nodes / TOTAL
+
+
+@given(st.integers(0, 10**6))
+def test_v2_statics_are_what_they_are_called(seed: int) -> None:
+    observation = drawn_observation(seed)
+    found = named(encode(V2, observation), V2.names)
+    expected = statics_of_the_queue(observation) | statics_of_the_past(observation)
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 

@@ -17,7 +17,7 @@ from mirage.allocation.graph import Graph  # noqa: E402
 from mirage.allocation.inference.kernel.scored import KINDS  # noqa: E402
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
-from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent, write_agent  # noqa: E402
+from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, policy_name, read_agent, write_agent  # noqa: E402
 from mirage.allocation.inference.relmas.policies import LearnedPolicy, act  # noqa: E402
 from mirage.allocation.inference.relmas.sight import Eye, Sight  # noqa: E402
 from mirage.allocation.inference.relmas.timing import CORE_WATTS, seconds_of  # noqa: E402
@@ -25,6 +25,7 @@ from mirage.allocation.inference.rules import Costly  # noqa: E402
 from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.artifact import MANIFEST  # noqa: E402
+from mirage.bench import requests  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
 from mirage.training.relmas.batches import seen_of  # noqa: E402
 from mirage.training.relmas.export import graph_of  # noqa: E402
@@ -206,6 +207,23 @@ def test_other_manifests_are_refused(folder: Path, tmp_path: Path, change: dict[
     (tmp_path / MANIFEST).write_text(json.dumps(document | change))
     with pytest.raises(ArtifactMismatch, match=told):
         request_policy(f"relmas:{tmp_path}")
+
+
+@pytest.mark.parametrize("kind", ["relmas", "odra"])
+def test_the_bench_measures_the_agent_of_a_folder_whatever_its_kind(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = write_agent(tmp_path / "agent", kind, graph_of(disturbed_actor()), Matching(), {}, {}, 1e-4)
+    assert policy_name(made) == f"{kind}:{made}"
+    for name, few in (("SECONDS", 0.05), ("REPEATS", 1), ("DECISIONS", 2), ("PLAYED", ())):
+        monkeypatch.setattr(requests, name, few)
+    decisions = requests.measure_requests(made, lambda step: None)[-1]
+    assert f"{kind}:{made}" in [label for label, _ in decisions.rows]
+
+
+def test_a_folder_that_holds_no_agent_has_no_name(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactMismatch, match="name the folder of a trained model"):
+        policy_name(tmp_path)
 
 
 def test_an_agent_is_not_written_over(folder: Path) -> None:

@@ -31,7 +31,7 @@ class Site:
     def __init__(self, fate: Fate, *chains, predictor: str = "reactive", **cluster) -> None:
         self.fate = fate
         self.cluster = FakeCluster(lambda request: self.fate, **cluster)
-        self.store = MemoryStore(*(ChainRecord(each) for each in chains or [chain()]))
+        self.store = MemoryStore(*(ChainRecord(each) for each in chains or [chain()]), journal=self)
         self.predictor = predictor
         self.notices: list[Notice] = []
         self.restart()

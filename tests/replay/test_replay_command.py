@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from mirage.cli.arguments import check_writable, load_trace, parse_instant
+from mirage.cli.arguments import load_trace, parse_instant
+from mirage.cli.outputs import check_writable
 from mirage.cli.replay import replay_command
 from mirage.domain.errors import ConfigError, MirageError
 

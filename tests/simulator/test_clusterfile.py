@@ -6,114 +6,19 @@ import json
 import tomllib
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from simulator.clusterfile_texts import FULL, SMALL
 
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import UNLIMITED
 from mirage.simulator import cluster as parts
-from mirage.simulator.cluster import ClusterConfig, FairShare, NodeGroup, Scheduling, TresLimit
-from mirage.simulator.configuration.clusterfile import load_cluster, parse_cluster, presets, with_nodes
+from mirage.simulator.cluster import ClusterConfig, FairShare, NodeGroup, TresLimit
+from mirage.simulator.configuration.clusterfile import parse_cluster
 from mirage.simulator.configuration.clusterschema import SECTIONS
 from mirage.simulator.configuration.tomlplaces import line_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-SMALL = """\
-[cluster]
-name = "small"
-
-[[nodes]]
-names = "c[01-04]"
-cpus = 8
-
-[[partitions]]
-name = "batch"
-nodes = "ALL"
-"""
-
-FULL = """\
-[cluster]
-name = "full"
-scheduling = "slurm"
-over_time_limit = "10m"
-enforce_associations = true
-
-[[nodes]]
-names = ["a[001-003]", "b7"]
-cpus = 64
-memory = "256G"
-gres = "gpu:a100:4,npu:2"
-features = ["ib", "a100"]
-weight = 5
-
-[[nodes]]
-names = "d1"
-down = true
-
-[[partitions]]
-name = "gpu"
-nodes = "a[001-003],b7"
-max_time = "2-00:00:00"
-default_time = 3600
-exclusive = true
-priority_tier = 3
-qos = "long"
-default = true
-billing_weights = "CPU=1.0,Mem=0.25G,GRES/gpu=2"
-
-[[partitions]]
-name = "rest"
-nodes = ["d1", "b7"]
-max_time = "UNLIMITED"
-
-[[qos]]
-name = "long"
-grp_tres = "node=3,gres/gpu:a100=8,mem=1T"
-max_jobs_per_user = 2
-
-[[associations]]
-account = "physics"
-shares = 10
-
-[[associations]]
-account = "plasma"
-parent = "physics"
-
-[[associations]]
-account = "plasma"
-user = "alice"
-max_jobs = 4
-
-[default_association]
-max_jobs = 8
-
-[scheduler]
-bf_window = "2d"
-bf_interval = 60
-bf_continue = true
-
-[priority]
-age = 1000
-fair_share_algorithm = "classic"
-max_age = "1-0"
-
-[[reservations]]
-name = "maintenance"
-start = 2023-02-01T06:00:00Z
-end = "2023-02-01T12:00:00+00:00"
-nodes = "ALL_OF_NONE"
-users = ["root"]
-
-[[node_events]]
-time = 1675231200
-nodes = "a001"
-state = "drain"
-""".replace('"ALL_OF_NONE"', '"a[001-002]"')
 
 
 def outcome(text: str, source: str = "my.toml") -> ClusterConfig | ConfigError:
@@ -309,83 +214,6 @@ def test_every_key_is_in_the_reference():
         for key in model.model_fields:
             if section != "default_association":
                 assert f"``{key}``" in text, f"[{section}] {key}"
-
-
-def test_presets():
-    assert set(presets()) >= {"ls6", "kth-sp2", "curie", "hpc2n", "demo"}
-    shapes = {name: load_cluster(name) for name in presets()}
-    assert {name: (c.node_count, c.cpu_count, c.scheduling) for name, c in shapes.items()} == {
-        "ls6": (76, 76 * 128, Scheduling.SLURM),
-        "kth-sp2": (100, 100, Scheduling.EASY),
-        "curie": (5400, 80_640 + 11_520, Scheduling.SLURM),
-        "hpc2n": (120, 240, Scheduling.EASY),
-        "demo": (20, 20 * 64, Scheduling.SLURM),
-    }
-    assert all(c.name == name and sum(p.default for p in c.partitions) == 1 for name, c in shapes.items())
-
-
-def test_the_ls6_preset_is_the_published_queue():
-    ls6 = load_cluster("ls6")
-    (queue,) = ls6.partitions
-    assert (queue.name, queue.max_time, queue.exclusive) == ("gpu-a100", 48 * 3600, True)
-    assert ls6.nodes[0].gres == (("gpu:a100", 3),)
-    assert ls6.default_association.max_jobs == 8
-    assert ls6.scheduler.bf_window >= queue.max_time
-
-
-def test_load_cluster_takes_paths(tmp_path: Path):
-    file = tmp_path / "mine.toml"
-    file.write_text(SMALL, encoding="utf-8")
-    assert load_cluster(str(file)).name == "small"
-    (tmp_path / "slurm.conf").write_text("ClusterName=site\nNodeName=n1\nPartitionName=p Nodes=n1\n")
-    assert load_cluster(str(tmp_path)).name == "site"
-    assert load_cluster(str(tmp_path / "slurm.conf")).partitions[0].default
-
-
-def test_load_cluster_says_what_there_is(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"no such file.*hpc2n.*did you mean curie\?"):
-        load_cluster("curei")
-    (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load_cluster(str(tmp_path / "x.toml"))
-
-
-def test_fewer_nodes_are_the_first_ones():
-    ls6 = load_cluster("ls6")
-    small = with_nodes(ls6, 72)
-    assert small.node_count == 72
-    assert small.partitions[0].nodes == ls6.partitions[0].nodes[:72] == small.nodes[0].names
-    assert with_nodes(small, 76) == ls6
-    assert with_nodes(ls6, 80).nodes[0].names[-1] == "c080"
-
-
-def test_resizing_keeps_what_remains_of_partitions_events_and_reservations():
-    text = SMALL + (
-        '[[partitions]]\nname = "low"\nnodes = "c[02-03]"\n'
-        '[[reservations]]\nname = "r"\nstart = 1\nend = 2\nnodes = "c[01-04]"\n'
-        '[[node_events]]\ntime = 3\nnodes = "c04"\nstate = "down"\n'
-    )
-    config = parse_cluster(text, "x")
-    two = with_nodes(config, 2)
-    assert [p.nodes for p in two.partitions] == [("c01", "c02"), ("c02",)]
-    assert (two.reservations[0].nodes, two.node_events) == (("c01", "c02"), ())
-    assert [len(p.nodes) for p in with_nodes(config, 6).partitions] == [6, 2]
-
-
-@pytest.mark.parametrize(
-    ("config", "count", "said"),
-    [
-        (SMALL, 0, "cannot have 0 nodes"),
-        (SMALL + "min_nodes = 3\n", 2, "leaves partition batch 2; it needs 3"),
-        (SMALL.replace("c[01-04]", "one"), 2, "has no number"),
-        (SMALL + '[[nodes]]\nnames = "d1"\n', 2, "2 node groups (4 like c01, 1 like d1)"),
-        (SMALL + '[[partitions]]\nname = "p2"\nnodes = "c04"\n', 2, "leaves partition p2 0; it needs one"),
-    ],
-)
-def test_sizes_that_make_no_sense_are_refused(config: str, count: int, said: str):
-    with pytest.raises(ConfigError) as caught:
-        with_nodes(parse_cluster(config, "x"), count)
-    assert said in str(caught.value)
 
 
 LINES = st.lists(st.sampled_from(FULL.splitlines()), max_size=40).map("\n".join)

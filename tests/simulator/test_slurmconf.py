@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from simulator.slurmconf_texts import ASSOC, MINIMAL, QOS, UNMODELLED, config_of, with_line
 
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import UNLIMITED
-from mirage.simulator.cluster import ClusterConfig, FairShare, SchedulerParameters, TresLimit
+from mirage.simulator.cluster import FairShare, SchedulerParameters, TresLimit
 from mirage.simulator.configuration.slurmconf import inspect_slurm_conf, read_slurm_conf
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-MINIMAL = "ClusterName=mini\nSelectType=select/cons_tres\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
-
-
-def config_of(text: str, **beside: str) -> ClusterConfig:
-    return read_slurm_conf(text, "slurm.conf", beside).config
-
-
-def with_line(line: str) -> ClusterConfig:
-    return config_of(MINIMAL + line + "\n")
 
 
 def test_what_is_left_out_has_the_manuals_defaults():
@@ -210,24 +201,6 @@ def test_enforcement(enforce: str, associations: bool, limits: bool):
     assert (config.enforce_associations, config.enforce_limits) == (associations, limits)
 
 
-ASSOC = """\
-Cluster|Account|User|Partition|Share|Priority|GrpJobs|GrpTRES|GrpSubmit|MaxJobs|MaxSubmit|MaxWall|Par Name|QOS
-mini|root|||1|||||||||normal
-mini|root|root||1|||||||||normal
-mini|physics|||10||20|cpu=64,mem=1T,gres/gpu:a100=8||||1-00:00:00|root|normal
-mini|plasma|||parent|||||||12:00:00|physics|normal
-mini|plasma|alice||5|3||||4|9|||normal
-mini|plasma|alice|debug|5||||||||| normal
-other|chemistry|||7||||||||root|normal
-"""
-
-QOS = """\
-Name|Priority|GraceTime|Preempt|Flags|UsageFactor|GrpTRES|GrpJobs|MaxTRES|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxJobsPA
-normal|0|00:00:00||| 1.000000||||||||
-long|50|00:00:00||DenyOnLimit|2.000000|node=10,billing=5|30|node=2|7-00:00:00|gres/gpu=4|2|6|8
-"""
-
-
 def test_accounts_and_qos_beside_the_file():
     text = MINIMAL.replace("Nodes=ALL", "Nodes=ALL QOS=long")
     report = read_slurm_conf(text, "slurm.conf", {"assoc.txt": ASSOC, "qos.txt": QOS})
@@ -251,127 +224,6 @@ def test_accounts_and_qos_beside_the_file():
     assert "column partition (1 rows)" in said
     assert "Share=parent" in said
     assert "limits on billing: not modelled" in said
-
-
-def test_without_dumps_the_report_says_what_is_missing():
-    report = read_slurm_conf(MINIMAL.replace("Nodes=ALL", "Nodes=ALL QOS=long"), "slurm.conf")
-    assert report.config.partitions[0].qos == ""
-    assert any("assoc.txt" in sentence for sentence in report.assumed)
-    assert any("qos.txt" in sentence and "long" in sentence for sentence in report.assumed)
-
-
-UNMODELLED = [
-    "PreemptType=preempt/qos",
-    "Licenses=matlab:10",
-    "TopologyPlugin=topology/tree",
-    "SuspendTime=600",
-    "JobSubmitPlugins=lua",
-    "CompleteWait=32",
-    "SchedulerParameters=bf_one_resv_per_job",
-    "SchedulerParameters=brand_new_thing=5",
-    "SchedulerParameters=defer",
-    "PriorityFlags=MAX_TRES",
-    "PartitionName=x Nodes=n1 AllowAccounts=physics",
-    "PartitionName=x Nodes=n1 OverSubscribe=FORCE:2",
-    "PartitionName=x Nodes=n1 PreemptMode=requeue",
-    "PartitionName=x Nodes=n1 State=DRAIN",
-    "NodeName=cloud1 State=CLOUD",
-    "NodeName=t1 ThreadsPerCore=2",
-    "NodeName=t1 Gres=tape:no_consume:5",
-    "PartitionName=x Nodes=n1 TRESBillingWeights=CPU=1,license/matlab=5",
-]
-
-
-@pytest.mark.parametrize("line", UNMODELLED)
-def test_what_is_not_modelled_is_said(line: str):
-    base = set(read_slurm_conf(MINIMAL, "slurm.conf").unmodelled)
-    report = read_slurm_conf(f"{MINIMAL}{line}\n", "slurm.conf")
-    added = [sentence for sentence in report.unmodelled if sentence not in base]
-    assert len(added) == 1
-    key, _, _ = line.rsplit(maxsplit=1)[-1].partition("=")
-    assert key in added[0]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "PreemptType=preempt/none",
-        "SuspendTime=-1",
-        "SchedulerParameters=bf_max_time=600,max_rpc_cnt=150,bf_continue,bf_window=2880",
-        "SlurmctldLogFile=/var/log/slurm.log\nSlurmctldPort=6817",
-        "PartitionName=x Nodes=n1 AllowAccounts=ALL AllowGroups=ALL LLN=NO Hidden=YES",
-        "EnforcePartLimits=NO",
-    ],
-)
-def test_what_bears_on_no_schedule_is_not_mentioned(line: str):
-    base = {sentence.split(":")[0] for sentence in read_slurm_conf(MINIMAL, "f").unmodelled}
-    report = read_slurm_conf(f"{MINIMAL}{line}\n", "f")
-    assert {sentence.split(":")[0] for sentence in report.unmodelled} == base
-
-
-def test_choices_where_releases_differ_are_said():
-    text = "NodeName=n1\nPartitionName=p Nodes=n1\nPriorityWeightAge=5\n"
-    said = "\n".join(read_slurm_conf(text, "slurm.conf").assumed)
-    assert "SelectType is not set" in said
-    assert "PriorityType is not set" in said
-    two = "PartitionName=a Nodes=n1 Default=YES\nPartitionName=b Nodes=n1 Default=YES\n"
-    report = read_slurm_conf(MINIMAL + two, "slurm.conf")
-    assert [p.name for p in report.config.partitions if p.default] == ["b"]
-    assert any("the last one, b," in sentence for sentence in report.assumed)
-
-
-@pytest.mark.parametrize(
-    ("line", "place", "problem"),
-    [
-        ("MaxArraySize=many", "slurm.conf:5: MaxArraySize", "whole number"),
-        ("NodeName=x CPUs=70000", "slurm.conf:5: CPUs", "outside 1..65533"),
-        ("NodeName=x CPUs=2 CoreSpecCount=2", "slurm.conf:5: NodeName=x", "leaves 0 CPUs"),
-        ("NodeName=x Gres=gpu:a:b:4", "slurm.conf:5: Gres", "gpu:a:b:4"),
-        ("NodeName=n3", "slurm.conf:5: NodeName=n3", "n3 is already in node group 1"),
-        ("NodeName=y[1-", "slurm.conf:5: NodeName", "y[1-"),
-        ("PartitionName=q Nodes=n[3-5]", "slurm.conf:5: PartitionName=q: nodes", "no such node: n5"),
-        ("PartitionName=q Nodes=n1 MinNodes=3", "slurm.conf:5: PartitionName=q: min_nodes", "more than"),
-        ("PartitionName=q Nodes=n1 MaxTime=soon", "slurm.conf:5: MaxTime", "soon"),
-        (
-            "PartitionName=q Nodes=n1 MaxTime=60 DefaultTime=90",
-            "slurm.conf:5: PartitionName=q: default_time",
-            "longer",
-        ),
-        ("PartitionName=q Nodes=n1 Default=maybe", "slurm.conf:5: Default", "YES or NO"),
-        ("PartitionName=q Nodes=n1 TRESBillingWeights=gold=1", "slurm.conf:5: TRESBillingWeights", "gold=1"),
-        (
-            "SchedulerParameters=bf_window=0",
-            "slurm.conf:5: SchedulerParameters: bf_window",
-            "outside Slurm's range",
-        ),
-        ("SchedulerParameters=bf_window=x", "slurm.conf:5: SchedulerParameters: bf_window", "whole number"),
-        ("PriorityMaxAge=old", "slurm.conf:5: PriorityMaxAge", "old"),
-        ("OverTimeLimit=70000", "slurm.conf:5: OverTimeLimit", "outside 0..65533"),
-        ("what is this", "slurm.conf:5", "what is this"),
-    ],
-)
-def test_errors_name_file_line_and_key(line: str, place: str, problem: str):
-    with pytest.raises(ConfigError) as caught:
-        with_line(line)
-    assert caught.value.where == place
-    assert problem in caught.value.problem
-
-
-@pytest.mark.parametrize(
-    ("dump", "place", "problem"),
-    [
-        ("", "assoc.txt", "sacctmgr -P show assoc"),
-        ("mini|physics||10\n", "assoc.txt:1", "no column account"),
-        ("Account|User\na\n", "assoc.txt:2", "1 columns where the header has 2"),
-        ("Account|User|MaxJobs\na||\na|u|few\n", "assoc.txt:3: maxjobs", "whole number"),
-        ("Account|User\na|u\n", "assoc.txt: row 1", "has no row of its own"),
-    ],
-)
-def test_errors_in_a_dump_name_its_line(dump: str, place: str, problem: str):
-    with pytest.raises(ConfigError) as caught:
-        config_of(MINIMAL, **{"assoc.txt": dump})
-    assert caught.value.where == place
-    assert problem in caught.value.problem
 
 
 def test_a_folder_with_includes(tmp_path: Path):

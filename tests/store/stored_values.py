@@ -19,6 +19,7 @@ from mirage.domain.job import Job, JobId, JobRequest, Seconds
 from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore
+from mirage.store.journal import SqlJournal
 from mirage.store.outbox import Outbox
 from mirage.store.tables import metadata
 from mirage.store.waits import StartedJobs
@@ -149,7 +150,8 @@ def same(a: Any, b: Any) -> bool:
 
 def reopened(store: Store) -> SqlChainStore:
     """A second view of the chains, which has only the database to go by."""
-    return SqlChainStore(store.database, Outbox(store.database))
+    outbox = Outbox(store.database)
+    return SqlChainStore(store.database, outbox, SqlJournal(store.database, outbox))
 
 
 def emptied(store: Store) -> Store:

@@ -54,7 +54,7 @@ def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     store.close()
     with pytest.raises(ConfigError, match=r"schema is 9999, which this version does not know .*newer Mirage"):
         open_store(url)
-    store.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '0003'")))
+    store.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '0004'")))
     again = open_store(url)
     assert again.chains.load() == (record(),)
     again.close()

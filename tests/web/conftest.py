@@ -6,7 +6,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from seeded import SeededLoop, everything
+from chains_seen import everything
+from seeded import SeededLoop
 from server import seeded
 from working import sweeping
 

@@ -6,9 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from chains_seen import everything
 from conftest import CHROMIUM
 from playwright.sync_api import sync_playwright
-from seeded import SeededLoop, everything
+from seeded import SeededLoop
 from server import seeded
 from visiting import PHONE, WIDE, visit
 from working import sweeping

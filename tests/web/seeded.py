@@ -1,4 +1,4 @@
-"""A daemon's state made by hand: a few chains in every condition, a queue, a journal with forecasts."""
+"""A daemon's state made by hand: chains, a queue, a journal with forecasts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from chains_seen import HOSTILE
 from instants import HOUR, NOW
 from plays import left_behind
 from shelf import SETTINGS, Shelf
@@ -23,16 +24,11 @@ from mirage.domain.chain import (
     Chain,
     ChainId,
     ChainRecord,
-    ChainStatus,
-    Handover,
-    HandoverPolicy,
     Link,
-    LinkState,
-    Steering,
 )
 from mirage.domain.decision import WaitForecast
 from mirage.domain.errors import MirageError
-from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, Job, JobRequest
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Outcome
@@ -62,97 +58,6 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 KEPT = tuple(Calibrated(level, count / 34, 34) for level, count in zip(LEVELS, (4, 10, 18, 25, 31), strict=True))
 TOO_SURE = (*(Calibrated(level, count / 34, 34) for level, count in ((0.1, 8), (0.5, 19), (0.9, 26))),)
 """Too many starts before P10, too many after P90."""
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}"
-
-
-def link(chain: Chain, index: int, submit: int, start: int, end: int, *, ended: bool = True) -> Link:
-    """A link that has run, or runs."""
-    return Link(
-        index,
-        chain.tag(index),
-        submit,
-        LinkState.ENDED if ended else LinkState.RUNNING,
-        JobId(48_000 + 13 * index + len(chain.name)),
-        submit,
-        start,
-        end,
-        JobState.TIMEOUT if ended else JobState.RUNNING,
-        reason="P90 of the start lies after the predecessor's end",
-    )
-
-
-def waiting(chain: Chain, index: int, submit: int) -> Link:
-    tag = chain.tag(index)
-    return Link(index, tag, submit, LinkState.PENDING, JobId(48_900 + index), submit, reason="it is time")
-
-
-def chain_of(chain_id: str, name: str, owner: str, hours: int, nodes: int, **more: object) -> Chain:
-    request = JobRequest(name, owner, hours * HOUR, nodes, "gpu", gres_per_node=(("gpu:a100", 4),))
-    return replace(Chain(ChainId(chain_id), name, owner, request), **more)  # type: ignore[arg-type]
-
-
-def training(owner: str = "alice") -> ChainRecord:
-    """Six links: one interruption of 42 minutes, one overlap of an hour; the sixth runs."""
-    chain = chain_of("llm-pretrain-k3q9", "llm-pretrain", owner, 24, 4, steering=Steering.PIN)
-    starts = (-126, -101.3, -77.3, -54.3, -30.2, -6.1)
-    links = []
-    for number, hours in enumerate(starts, 1):
-        start = NOW + int(hours * HOUR)
-        submit = start - (7 + number % 3) * HOUR
-        links.append(link(chain, number, submit, start, start + 24 * HOUR, ended=number < len(starts)))
-    return ChainRecord(chain, tuple(links))
-
-
-def service(owner: str = "alice") -> ChainRecord:
-    """An inference service: links overlap on purpose; the next one waits."""
-    handover = Handover(HandoverPolicy.WHEN_READY)
-    chain = chain_of("chat-service-p2m4", "chat-service", owner, 12, 1, handover=handover)
-    links = []
-    for number in range(1, 5):
-        start = NOW - (44 - 11 * number) * HOUR - 7 * HOUR
-        links.append(link(chain, number, start - 2 * HOUR, start, start + 12 * HOUR, ended=number < 4))
-    return ChainRecord(chain, (*links, waiting(chain, 5, NOW - 40 * 60)))
-
-
-def paused(owner: str = "bob") -> ChainRecord:
-    chain = chain_of("nightly-eval-x7w1", "nightly-eval", owner, 6, 2)
-    start = NOW - 3 * HOUR
-    links = (link(chain, 1, start - HOUR, start, start + 6 * HOUR, ended=False),)
-    return ChainRecord(chain, links, ChainStatus.PAUSED, "paused by bob")
-
-
-def young(owner: str = "bob") -> ChainRecord:
-    chain = chain_of("protein-fold-a1b2", "protein-fold", owner, 48, 8)
-    return ChainRecord(chain, (waiting(chain, 1, NOW - 5 * HOUR),))
-
-
-def done(owner: str = "alice") -> ChainRecord:
-    chain = chain_of("ablation-17-zz81", "ablation-17", owner, 8, 1)
-    start = NOW - 90 * HOUR
-    links = tuple(
-        link(chain, n, start + (n * 8 - 12) * HOUR, start + n * 8 * HOUR + n * 300, start + (n + 1) * 8 * HOUR)
-        for n in (1, 2, 3)
-    )
-    return ChainRecord(chain, links, ChainStatus.DONE, "a link exited with 0")
-
-
-def stopped(owner: str = "bob") -> ChainRecord:
-    chain = chain_of("typo-run-c0de", "typo-run", owner, 8, 64)
-    reason = "3 submissions in a row were refused: Requested node configuration is not available"
-    return ChainRecord(chain, (), ChainStatus.STOPPED, reason, refusals=3)
-
-
-def hostile(owner: str = "mallory") -> ChainRecord:
-    """Everything that a user may name has markup in it."""
-    chain = chain_of("evil-666", HOSTILE, owner, 2, 1)
-    chain = replace(chain, request=replace(chain.request, partition=HOSTILE), predictor=HOSTILE)
-    start = NOW - HOUR
-    ended = replace(link(chain, 1, start - 2 * HOUR, start - HOUR, start - 60), reason=HOSTILE)
-    return ChainRecord(chain, (ended, link(chain, 2, start - 60, start, start + 2 * HOUR, ended=False)))
-
-
-def everything() -> tuple[ChainRecord, ...]:
-    return (training(), service(), paused(), young(), done(), stopped())
 
 
 def snapshot(records: tuple[ChainRecord, ...], *, stale: bool = False) -> Snapshot:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from seeded import NOW, SeededLoop, everything, waiting
+from chains_seen import everything, waiting
+from instants import NOW
+from seeded import SeededLoop
 from server import seeded
 from visiting import visit
 

@@ -6,7 +6,8 @@ import json
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from seeded import SeededLoop, everything, hostile
+from chains_seen import everything, hostile
+from seeded import SeededLoop
 from server import seeded
 
 from mirage.api.access.peer import Peer

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from seeded import HOSTILE, SeededLoop, everything, hostile
+from chains_seen import HOSTILE, everything, hostile
+from seeded import SeededLoop
 from server import seeded
 from visiting import PHONE, WIDE, visit
 

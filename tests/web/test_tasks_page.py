@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from seeded import HOSTILE, SeededLoop
+from chains_seen import HOSTILE
+from seeded import SeededLoop
 from server import seeded
 from visiting import visit
 from working import NODES, sweeping

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from allocation.engine_world import Site, engine_of, task
+from chains_seen import chain_of, link
 from instants import HOUR, NOW
-from seeded import chain_of, link
 
 from mirage.allocation.engine.agent import Progress
 from mirage.allocation.engine.discovery import Device, NodeFound

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from mirage.allocation.engine.ledger import Ledger, TaskState
 from mirage.allocation.engine.progress import last_report
 from mirage.allocation.engine.taskfile import read_plan
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -131,9 +131,7 @@ def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
 
 def publish(path: Path, content: Document) -> None:
     """Replace the document as a whole: readers see the old one or the new one. Raises ``OSError``."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_anew(path, f"{json.dumps(content)}\n".encode())
 
 
 def _task(

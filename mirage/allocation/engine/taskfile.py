@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles, repeated
 from mirage.allocation.engine.tasklines import DEFAULTS, TABLE, Places, find_places
+from mirage.documentfaults import Fault, faults_of
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_human
 from mirage.slurm.tres import memory_mb
@@ -169,15 +170,15 @@ def _read(
     try:
         return TaskEntry.model_validate(merged), []
     except ValidationError as error:
-        return None, [_mistake(fault, table, number, defaults, places) for fault in error.errors()]
+        return None, [_mistake(fault, table, number, defaults, places) for fault in faults_of(error)]
 
 
-def _mistake(fault: Any, table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places) -> str:
-    location = [str(part) for part in fault["loc"] if not str(part).startswith("function-")]
+def _mistake(fault: Fault, table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places) -> str:
+    location = [str(part) for part in fault.path if not str(part).startswith("function-")]
     key = location[0] if location else ""
     where = f"{_named(table, number)}{f', {key}' if key else ''}"
-    said = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
+    said = fault.said
+    if fault.kind == "extra_forbidden":
         said = f"is no key of a task; there are {', '.join(TaskEntry.model_fields)}"
     if key in defaults and key not in table:
         return f"line {places.defaults.of(key)}: {where}: {said}"

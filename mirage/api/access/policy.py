@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mirage.api.access.scope import Scope, lesser
+from mirage.documentfaults import Fault, faults_of
 from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
@@ -64,13 +65,9 @@ class Policy:
             document = tomllib.loads(text)
             found = _File.model_validate(document)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            key = tuple(part for part in first["loc"] if isinstance(part, str | int))
-            place = ".".join(str(part) for part in key)
-            raise ValueError(
-                f"line {line_of(text, key) or 1}: {place}: {_words(first['type'], first['msg'])}"
-            ) from None
-        except tomllib.TOMLDecodeError as error:
+            first = faults_of(error)[0]
+            raise ValueError(f"line {line_of(text, first.path) or 1}: {first.key}: {_words(first)}") from None
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ValueError(f"not TOML: {error}") from None
         _warn_of_strangers(found)
         return cls(
@@ -144,8 +141,8 @@ def _decoded(content: bytes) -> str:
         raise ValueError("not UTF-8") from None
 
 
-def _words(kind: str, message: str) -> str:
-    return "there is no such key" if kind == "extra_forbidden" else re.sub("^Input", "it", message)
+def _words(fault: Fault) -> str:
+    return "there is no such key" if fault.kind == "extra_forbidden" else re.sub("^Input", "it", fault.said)
 
 
 def _warn_of_strangers(found: _File) -> None:

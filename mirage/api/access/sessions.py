@@ -72,7 +72,7 @@ class Sessions:
                 options={"require": ["exp", "sub", "jti"], "verify_exp": False},
             )
             session = Session(found["sub"], Scope(found["scope"]), found["token"], found["jti"])
-        except (jwt.PyJWTError, ValueError, KeyError, TypeError):
+        except (jwt.PyJWTError, ValueError, KeyError, TypeError, RecursionError):
             return None
         over = self._now() >= found["exp"] or session.session_id in self._closed
         return None if over else session

@@ -108,7 +108,7 @@ def _public_keys(content: bytes) -> dict[str, RSAPublicKey]:
         if any("d" in key for key in listed):
             raise ValueError("it holds a private key, which is nobody's business here")
         usable = [jwt.PyJWK(key) for key in listed if key.get("kty") == "RSA" and key.get("use", "sig") == "sig"]
-    except (ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, jwt.PyJWTError) as error:
         raise ValueError(f"not a set of public keys (JWKS): {error}") from None
     if not usable:
         raise ValueError("no RSA key that signs is in there")

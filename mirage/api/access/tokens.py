@@ -59,7 +59,8 @@ class TokenStorage(Protocol):
 class TokenBook:
     """All tokens, in memory; any thread may use it.
 
-    The daemon is the only one that writes them, so that what is in memory is what is kept.
+    The daemon that leads is the only one that writes them, so that what is in its memory is what is kept; one that
+    stands by forgets now and then what it has read.
     """
 
     def __init__(self, storage: TokenStorage, now: Callable[[], float] = time.time) -> None:
@@ -111,11 +112,17 @@ class TokenBook:
             self._storage.remove(token_id)
             self._all().pop(token_id, None)
 
+    def forget(self) -> None:
+        """Read anew at the next question: another daemon may have given or revoked some."""
+        with self._lock:
+            self._tokens = None
+
     def _all(self) -> dict[str, StoredToken]:
-        if self._tokens is None:
+        known = self._tokens
+        if known is None:
             with self._lock:
-                self._tokens = {token.token_id: token for token in self._storage.load()}
-        return self._tokens
+                known = self._tokens = {token.token_id: token for token in self._storage.load()}
+        return known
 
     def _note(self, token: StoredToken) -> None:
         """That it was used; written down now and then, not at each request."""

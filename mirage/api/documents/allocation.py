@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 from mirage.api.documents.tasks import TasksDocument, tasks_document
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling

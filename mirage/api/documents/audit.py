@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
     from mirage.store.audit import AuditEntry

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
+from mirage.api.documents.instants import instant
 from mirage.domain.chain import NO_JOB
-from mirage.domain.instants import spell_instant
 from mirage.provisioner.aims import spell_aim
 
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
 
 
@@ -160,12 +159,6 @@ class Explanation(Described):
     """What the last cycle did about it."""
     entries: list[EntryDocument]
     """Of the journal, newest first."""
-
-
-def instant(seconds: Seconds) -> str | None:
-    """Epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for what is absent or never."""
-    spelt = spell_instant(seconds)
-    return spelt if spelt.endswith("Z") else None
 
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:

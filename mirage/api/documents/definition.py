@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from mirage.api.conventions.problems import BadDocument
+from mirage.documentfaults import faults_of
 from mirage.domain.chain import Chain
 from mirage.domain.errors import BadSpelling, NotPermitted
 from mirage.provisioner.aims import problem_of
@@ -54,8 +55,7 @@ def _validated(document: Document) -> Chain:
     try:
         chain = _CHAIN.validate_python(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise BadDocument(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        raise BadDocument(str(faults_of(error)[0])) from None
     except RecursionError:
         raise BadDocument("nested too deeply") from None
     if unknown := _unknown(document, asdict(chain), ""):

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PastError, past_error
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import ConfigDict
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
     from mirage.control.status import Status

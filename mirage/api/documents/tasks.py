@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 from mirage.api.taskstate.content import State, TaskStatus
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.pages import spell_cursor
-from mirage.api.documents.chains import EntryDocument, entry_document, instant
+from mirage.api.documents.chains import EntryDocument, entry_document
+from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
 from mirage.domain.decision import ActionScores

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from mirage.api.access.scope import Scope
 from mirage.api.conventions.described import Described
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
     from mirage.store.tokens import StoredToken

@@ -24,6 +24,8 @@ class Health(Described):
     """ok."""
     cycles: int
     """Since it began."""
+    leads: bool
+    """Whether it is the daemon that acts, where several share one database."""
     sentence: str | None
     """What the last cycle did; ``null`` for those who do not say who they are."""
 
@@ -66,11 +68,12 @@ def about_routes(service: ApiService) -> APIRouter:
     async def health(caller: Somebody) -> Health:
         """That the process answers, and what its last cycle did."""
         status = service.status()
-        return Health(status="ok", cycles=status.cycles, sentence=status.sentence if caller else None)
+        sentence, leads = status.sentence if caller else None, not service.impediment()
+        return Health(status="ok", cycles=status.cycles, leads=leads, sentence=sentence)
 
     @routes.get("/readyz", operation_id="readiness", responses={503: {"model": Readiness}})
     async def readiness(caller: Somebody, response: Response) -> Readiness:
-        """Whether it sees the cluster, can write its store and has its models; 503 where it does not."""
+        """Whether it leads, sees the cluster and can write its store; 503 where it does not."""
         found = await run_in_threadpool(service.readiness)
         troubles = {name: trouble for name, trouble in found.items() if trouble}
         response.status_code = 503 if troubles else 200

@@ -44,7 +44,13 @@ _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] =
 def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
     """The addresses about chains."""
     routes = APIRouter(prefix="/chains", tags=["chains"])
-    petitioner = Petitioner(service)
+    _add_lists(routes, service, ready)
+    _add_commands(routes, service)
+    _add_details(routes, service)
+    return routes
+
+
+def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> None:
     kept = KeptBodies()
 
     @routes.get("", response_model=ChainList, responses=UNCHANGED)
@@ -69,6 +75,10 @@ def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
         headers = {"Link": next_link(request, found.further)} if found.further else {}
         return ready.keep(request, caller, status, tagged(request, found.body, found.tag, headers))
 
+
+def _add_commands(routes: APIRouter, service: ApiService) -> None:
+    petitioner = Petitioner(service)
+
     @routes.post("", status_code=201)
     async def create_chain(caller: Operator, request: Request) -> AnswerDocument:
         """A new chain; answered once it is stored."""
@@ -76,12 +86,6 @@ def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
         chain = await run_in_threadpool(read_chain, body, caller, service.chain_defaults)
         note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
         return await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
-
-    @routes.get("/{chain_id}", response_model=ChainDocument, responses=UNCHANGED)
-    async def show_chain(caller: Reader, request: Request, chain_id: str) -> Response:
-        """One chain with its links."""
-        document = chain_document(own_chain(chain_id, caller, service), service.status())
-        return tagged(request, document.model_dump_json().encode())
 
     @routes.post("/{chain_id}/{command}")
     async def command_chain(caller: Operator, request: Request, chain_id: str, command: str) -> AnswerDocument:
@@ -91,6 +95,14 @@ def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
         record = own_chain(chain_id, caller, service)
         note(request.scope, command, record.chain.chain_id)
         return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
+
+
+def _add_details(routes: APIRouter, service: ApiService) -> None:
+    @routes.get("/{chain_id}", response_model=ChainDocument, responses=UNCHANGED)
+    async def show_chain(caller: Reader, request: Request, chain_id: str) -> Response:
+        """One chain with its links."""
+        document = chain_document(own_chain(chain_id, caller, service), service.status())
+        return tagged(request, document.model_dump_json().encode())
 
     @routes.get("/{chain_id}/explain")
     def explain_chain(
@@ -104,5 +116,3 @@ def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
             sentence=service.status().explained.get(record.chain.chain_id, ""),
             entries=[entry_document(entry) for entry in entries],
         )
-
-    return routes

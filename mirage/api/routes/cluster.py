@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 
 from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
-from mirage.api.documents.chains import instant
 from mirage.api.documents.cluster import ClusterDocument, LoopDocument, cluster_document
+from mirage.api.documents.instants import instant
 from mirage.api.documents.queue import QueueDocument, Sought, queue_page
 from mirage.api.documents.visible import Visible
 

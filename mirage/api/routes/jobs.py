@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
-from mirage.api.documents.chains import instant
+from mirage.api.documents.instants import instant
 from mirage.api.documents.jobs import (
     JobPrediction,
     PendingJobs,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from mirage.api.taskstate.content import TaskStatus
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ def read_state(folder: str, owner: str, uid: int) -> TaskStatus:
     try:
         return TaskStatus.model_validate_json(text)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, fault["loc"]))[:80]
-        about = f"{place}: {fault['msg']}" if place else fault["msg"]
+        fault = faults_of(error)[0]
+        about = f"{fault.key[:80]}: {fault.said}" if fault.path else fault.said
         raise StateUnseen(f"{path} is not what an agent of this version writes: {about[:200]}") from None
 
 

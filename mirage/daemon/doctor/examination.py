@@ -13,6 +13,7 @@ from mirage.bootstrap.world import command_environment, own_user, slurm_clock
 from mirage.bootstrap.worlds import build_own_world
 from mirage.daemon.doctor import controller, machine, people
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
+from mirage.daemon.doctor.leadership import look_at_leadership
 from mirage.daemon.doctor.patience import look_at_settle
 from mirage.daemon.doctor.reading import read_controller_time, read_partitions, read_settings, read_table
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
@@ -34,6 +35,7 @@ def examine(config: Config) -> Iterator[Finding]:
     yield machine.look_at_daemon(config)
     yield machine.look_at_socket(config)
     yield look_at_settle(config)
+    yield from look_at_leadership(config)
     if config.cluster.backend == "simulated":
         yield ok("cluster", "simulated: no Slurm is looked at")
         return

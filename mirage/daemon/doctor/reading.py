@@ -10,8 +10,8 @@ Row = dict[str, str]
 
 _SETTING = re.compile(r"^(\w+)\s+= ?(.*?)\s*$", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)=(\S*)")
-_SDIAG = re.compile(r"^sdiag output at .*\((\d+)\)", re.MULTILINE)
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_SDIAG = re.compile(r"^sdiag output at .*\(([0-9]{1,18})\)", re.MULTILINE)
+_VERSION = re.compile(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 
 def read_settings(text: str) -> Row:

@@ -6,15 +6,17 @@ is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from tempfile import mkstemp
+from typing import TYPE_CHECKING
 
 from mirage.artifact import MANIFEST, write_folder
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.predictors.artifacts.manifest import Manifest, read_manifest, verify_files
+from mirage.wholefile import draft_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CURRENT = "current"
 _DIGITS = 12
@@ -121,8 +123,6 @@ def version_of(artifact: Path) -> str:
 
 
 def _point(folder: Path, history: list[str]) -> None:
-    handle, new = mkstemp(prefix=f".{CURRENT}.", dir=folder)
-    os.close(handle)
-    Path(new).write_text("".join(f"{version}\n" for version in history), encoding="utf-8")
-    Path(new).chmod(0o644)
-    Path(new).replace(folder / CURRENT)
+    with draft_of(folder / CURRENT) as draft:
+        draft.write_text("".join(f"{version}\n" for version in history), encoding="utf-8")
+        draft.chmod(0o644)

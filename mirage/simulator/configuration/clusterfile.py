@@ -75,6 +75,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from mirage.documentfaults import Fault, faults_of, more_faults
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.clusterbuild import build
 from mirage.simulator.configuration.clusterchecks import faults
@@ -171,19 +172,16 @@ def _check(config: ClusterConfig, text: str, source: str) -> None:
 
 def _config_error(error: ValidationError, text: str, source: str) -> ConfigError:
     """The first fault in the file's order, with its line; the others are counted."""
-    found = sorted(error.errors(include_url=False), key=lambda e: line_of(text, tuple(e["loc"])))
-    first = found[0]
-    path: KeyPath = tuple(first["loc"])
-    more = f" ({len(found) - 1} more to fix after it)" if len(found) > 1 else ""
-    return ConfigError(_where(path, text, source), _problem(first["type"], first["msg"], path) + more)
+    found = sorted(faults_of(error), key=lambda fault: line_of(text, fault.path))
+    return ConfigError(_where(found[0].path, text, source), _problem(found[0]) + more_faults(found))
 
 
-def _problem(kind: str, message: str, path: KeyPath) -> str:
-    if kind == "extra_forbidden":
-        return f"no such key{did_you_mean(str(path[-1]), _valid_keys(path))}"
-    if kind == "missing":
+def _problem(fault: Fault) -> str:
+    if fault.kind == "extra_forbidden":
+        return f"no such key{did_you_mean(str(fault.path[-1]), _valid_keys(fault.path))}"
+    if fault.kind == "missing":
         return "this key is needed"
-    return message.removeprefix("Value error, ")
+    return fault.said
 
 
 def _valid_keys(path: KeyPath) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT
 
 Record = dict[str, Any]
 """One parsed JSON object."""
+
+_TOO_LARGE = 10**18
+"""JSON has numbers of any length, columns have 64 bits; a time limit is multiplied yet."""
 
 
 def wrong(record: Record, name: str, wanted: str) -> BadSpelling:
@@ -20,7 +23,7 @@ def wrong(record: Record, name: str, wanted: str) -> BadSpelling:
 def whole(record: Record, name: str) -> int:
     """A plain whole number. Raises ``BadSpelling``."""
     value = record.get(name)
-    if type(value) is not int:
+    if not _is_whole(value):
         raise wrong(record, name, "a whole number")
     return value
 
@@ -39,9 +42,13 @@ def number(record: Record, name: str, *, infinite: int = ABSENT) -> int:
         found = value["number"]  # type: ignore[index]
     except (TypeError, KeyError):
         raise wrong(record, name, "an object with set, infinite and number") from None
-    if type(found) is not int:
+    if not _is_whole(found):
         raise wrong(record, name, "a whole number inside")
     return found
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return type(value) is int and abs(value) < _TOO_LARGE
 
 
 def instant(record: Record, name: str) -> int:

@@ -92,8 +92,8 @@ def _minutes(times: Record) -> str:
 def _amounts(tres: Record, name: str) -> dict[str, int]:
     """What was given or asked for, memory in megabytes; what has no amount is left out."""
     listed = tres.get(name)
-    if type(listed) is not list:
-        raise wrong(tres, name, "a list")
+    if type(listed) is not list or not all(type(each) is dict for each in listed):
+        raise wrong(tres, name, "a list of objects")
     found = {}
     for each in listed:
         which = text(each, "name")

@@ -101,7 +101,7 @@ def _job_40(job: Record) -> None:
     job["job_state"] = _one_state(job, "job_state")
     for name in ("submit_time", "eligible_time", "start_time", "end_time"):
         job[name] = set_number(whole(job, name))
-    status = job["exit_code"]["number"] if type(job["exit_code"]) is dict else job["exit_code"]
+    status = job["exit_code"].get("number") if type(job["exit_code"]) is dict else job["exit_code"]
     if type(status) is not int:
         raise wrong(job, "exit_code", "a wait status")
     job["exit_code"] = exit_record(status >> 8 & 0xFF, status & 0x7F)
@@ -115,7 +115,7 @@ def _past_job_40(job: Record) -> None:
     state = dict(_inside(job, "state"))
     state["current"] = _one_state(state, "current")
     told = _inside(job, "exit_code")
-    signal = told.get("signal") or {}
+    signal = _inside(told, "signal") if told.get("signal") else {}
     code, number = told.get("return_code"), signal.get("signal_id", 0)
     job["state"] = state
     unknown = not code and not number and "FAILED" in state["current"]

@@ -97,7 +97,7 @@ def read_queue(
             record = shape(source)
             if columns:
                 rows.add(record, user_name)
-            if record["job_id"] in wanted or _TAG.fullmatch(text(record, "comment")):
+            if whole(record, "job_id") in wanted or _TAG.fullmatch(text(record, "comment")):
                 ours.append(_queued_job(record, user_name))
         except BadSpelling as fault:
             unreadable.append(f"{_id_of(source)}{CELL}{fault}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -351,9 +352,8 @@ def load_model(path: Path) -> WorkloadModel:
     try:
         return TypeAdapter(WorkloadModel).validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"{path}: {key}", first["msg"].removeprefix("Value error, ")) from error
+        first = faults_of(error)[0]
+        raise ConfigError(f"{path}: {first.key or 'the file'}", first.said) from error
 
 
 def _rounded(value: object) -> object:

@@ -14,7 +14,7 @@ from mirage.features.schema import schema
 from mirage.predictors.artifacts.manifest import read_manifest, verify_files
 from mirage.predictors.registry import build_trainer
 from mirage.simulator.configuration.resize import with_nodes
-from mirage.training.evaluation.results import mark_of, write_whole
+from mirage.training.evaluation.results import mark_of, write_result
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
 from mirage.training.tables import build_table
 
@@ -94,7 +94,7 @@ class TrainedModels:
         begin = perf_counter()
         build_trainer(name).train(teaching, choosing, seed, folder)
         took = _took(folder.parent) | {folder.name: perf_counter() - begin}
-        write_whole(folder.parent / TOOK, json.dumps(took, indent=1) + "\n")
+        write_result(folder.parent / TOOK, json.dumps(took, indent=1) + "\n")
 
     def _lessons(self, say: Callable[[str], None]) -> tuple[Table, Table]:
         if self._tables is None:

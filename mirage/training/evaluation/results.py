@@ -10,11 +10,11 @@ import json
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mirage.training.evaluation.playing import PROBES, Forecast, Played
+from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,16 +64,13 @@ def write_part(folder: Path, cell: Cell, episodes: Sequence[Played]) -> None:
         "circumstances": dict(cell.circumstances) | {"run": cell.run.label},
         "episodes": [asdict(one) for one in episodes],
     }
-    write_whole(path, json.dumps(document) + "\n")
+    write_result(path, json.dumps(document) + "\n")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
+def write_result(path: Path, text: str) -> None:
+    """Write a file, in a folder that is made where it is missing, so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
-        file.write(text)
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    write_anew(path, text.encode())
 
 
 def _path(folder: Path, cell: Cell, numbers: Sequence[int]) -> Path:

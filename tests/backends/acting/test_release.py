@@ -205,6 +205,7 @@ class Service:
 
     def crash(self) -> None:
         slurm, cluster, self.journal = self.slurm, ReleaseCluster(self.slurm, self.slurm), MemoryJournal()
+        self.store.journal = self.journal
         outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), Policy())

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mirage.allocation.ddl.formats.rows import read_json
 from mirage.allocation.ddl.speeds import Measured, Measurements
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import TraceError
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def read_measured(path: str | Path) -> Measurements:
     try:
         file = _File.model_validate(read_json(path))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        raise TraceError(str(path), 0, ".".join(map(str, fault["loc"])), fault["msg"]) from None
+        fault = faults_of(error)[0]
+        raise TraceError(str(path), 0, fault.key, fault.said) from None
     runs = tuple(Measured(run.model, run.devices, run.spread, run.kind) for run in file.runs)
     if len(set(runs)) < len(runs):
         raise TraceError(str(path), 0, "runs", "two of them are of the same model, devices, spread and kind")

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mirage.allocation.ddl.formats.rows import read_bytes
 from mirage.allocation.ddl.generator import Arrival, Mix, ModelClass, measured_mix
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,9 +55,8 @@ def read_mix(path: str | Path, measured: Measurements | None) -> Mix:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"no TOML: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{path}: {place}", first["msg"]) from error
+        first = faults_of(error)[0]
+        raise ConfigError(f"{path}: {first.key}", first.said) from error
     changes = read.model_dump(exclude={"classes"}, exclude_none=True)
     if read.classes:
         return Mix(tuple(_class(entry) for entry in read.classes), **changes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -80,8 +81,10 @@ def read_manifest(table: Path) -> Manifest | None:
         return None
     try:
         manifest = Manifest.model_validate_json(path.read_text(encoding="utf-8"))
-    except (ValidationError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: {error}") from error
+    except ValidationError as error:
+        raise ManifestError(f"{path}: {faults_of(error)[0]}") from error
     found = {"table": sha256(table.read_bytes()).hexdigest(), **_unit_hashes(manifest)}
     wrong = sorted({name for name, _ in found.items() ^ manifest.hashes.items()})
     if wrong:

@@ -66,19 +66,31 @@ class Manifest:
 
 def read_agent(folder: Path, plugin: str) -> tuple[Manifest, bytes]:
     """The manifest and the verified graph. Raises ``ArtifactMismatch`` naming the file."""
-    document = read_manifest(folder, FORMAT)
-    try:
-        manifest = Manifest(**(document | {"matching": Matching(**document["matching"])}))
-    except (KeyError, TypeError) as error:
-        raise ArtifactMismatch(
-            str(folder / MANIFEST), f"is no manifest of an agent for requests ({error!r}): train it again"
-        ) from error
+    manifest = _manifest(folder)
     if manifest.plugin != plugin:
         raise ArtifactMismatch(
             str(folder / MANIFEST), f"is of an agent {manifest.plugin!r}: name it {manifest.plugin}:{folder}"
         )
     refuse_other_schema(folder, (manifest.schema, manifest.schema_hash), (SCHEMA, SCHEMA_HASH))
     return manifest, read_files(folder, manifest.files, (ACTOR,))[ACTOR]
+
+
+def policy_name(folder: Path) -> str:
+    """What users call the agent kept in ``folder``: ``relmas:FOLDER`` or ``odra:FOLDER``.
+
+    Raises ``ArtifactMismatch``.
+    """
+    return f"{_manifest(folder).plugin}:{folder}"
+
+
+def _manifest(folder: Path) -> Manifest:
+    document = read_manifest(folder, FORMAT)
+    try:
+        return Manifest(**(document | {"matching": Matching(**document["matching"])}))
+    except (KeyError, TypeError) as error:
+        raise ArtifactMismatch(
+            str(folder / MANIFEST), f"is no manifest of an agent for requests ({error!r}): train it again"
+        ) from error
 
 
 def write_agent(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from mirage.wholefile import draft_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,11 +66,10 @@ class StateFolder:
         return document if isinstance(document, dict) else None
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
-        """Whole or not at all."""
-        new = self.path / f"{name}.{os.getpid()}.new"
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        new.replace(self.path / name)
+        """For its owner alone from the first byte on: there is a key in it."""
+        with draft_of(self.path / name) as draft:
+            draft.touch(mode=0o600)
+            draft.write_text(json.dumps(document), encoding="utf-8")
 
 
 def _is_time(value: object) -> bool:

@@ -21,8 +21,9 @@ from mirage.allocation.inference.serving.plan import (
     UnitPlan,
     WorkersPlan,
 )
+from mirage.documentfaults import Fault, faults_of
 from mirage.domain.errors import BadSpelling, ConfigError
-from mirage.slurm.duration import parse_human
+from mirage.slurm.duration import parse_fine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
-_MILLISECONDS = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*ms\s*")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _SHORTEST_KEY = 16
 _MIB = 1 << 20
@@ -40,10 +40,8 @@ def _seconds(value: object) -> object:
     """``"15ms"`` and ``"2m"`` as seconds; numbers are seconds already."""
     if not isinstance(value, str):
         return value
-    if found := _MILLISECONDS.fullmatch(value):
-        return float(found[1]) / 1000
     try:
-        return float(parse_human(value))
+        return parse_fine(value)
     except BadSpelling as error:
         raise ValueError(str(error)) from None
 
@@ -234,15 +232,12 @@ def _document(path: Path) -> ServingDocument:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(path), f"is not TOML: {error}") from error
     except ValidationError as error:
-        raise ConfigError(str(path), _summary([_mistake(fault) for fault in error.errors()])) from None
+        raise ConfigError(str(path), _summary([_mistake(fault) for fault in faults_of(error)])) from None
 
 
-def _mistake(fault: object) -> str:
-    assert isinstance(fault, dict)
-    key = ".".join(f"{part + 1}" if isinstance(part, int) else str(part) for part in fault["loc"])
-    said = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "extra_forbidden":
-        said = "there is no such key"
+def _mistake(fault: Fault) -> str:
+    key = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in fault.path)
+    said = "there is no such key" if fault.kind == "extra_forbidden" else fault.said
     return f"{key}: {said}" if key else said
 
 

@@ -23,6 +23,7 @@ from mirage.allocation.inference.workload.scenario import (
     Trace,
     UnitGroup,
 )
+from mirage.documentfaults import faults_of
 from mirage.domain.errors import ConfigError
 
 _BUILT_IN = Path(__file__).parent / "scenarios"
@@ -158,15 +159,8 @@ def find_scenario(name: str) -> Scenario:
     try:
         read = _ScenarioFile.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(name, "; ".join(map(_fault, error.errors()))) from error
+        raise ConfigError(name, "; ".join(map(str, faults_of(error)))) from error
     return _scenario(path, read)
-
-
-def _fault(error: object) -> str:
-    assert isinstance(error, dict)
-    place = ".".join(str(part) for part in error["loc"])
-    said = str(error["msg"]).removeprefix("Value error, ")
-    return f"{place}: {said}" if place else said
 
 
 def _scenario(path: Path, read: _ScenarioFile) -> Scenario:

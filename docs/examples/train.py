@@ -1,0 +1,36 @@
+"""A training run that goes on where the link before it stopped: half an hour of work, saved when Slurm warns."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+CHECKPOINT = Path("checkpoint.json")
+STEPS = 30
+SECONDS = float(os.environ.get("SECONDS_A_STEP", "60"))  # stands for the work of a step
+
+warned = threading.Event()  # only noted: a step is not to be cut in two
+signal.signal(signal.SIGUSR1, lambda *_: warned.set())
+
+
+def save(step: int) -> None:
+    """Whole or not at all: the job may be killed at any instant."""
+    new = CHECKPOINT.with_suffix(".new")
+    new.write_text(json.dumps({"step": step}))
+    new.replace(CHECKPOINT)
+
+
+begun = json.loads(CHECKPOINT.read_text())["step"] if CHECKPOINT.exists() else 0
+print(f"link {os.environ.get('MIRAGE_LINK', '-')} goes on from step {begun}", flush=True)
+for step in range(begun + 1, STEPS + 1):
+    time.sleep(SECONDS)
+    if warned.is_set() or step % 5 == 0:
+        save(step)
+    if warned.is_set():
+        print(f"saved at step {step}", flush=True)
+        sys.exit(0)
+save(STEPS)
+print("done")

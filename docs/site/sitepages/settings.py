@@ -1,0 +1,46 @@
+"""The reference of the configuration, from the model of the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.config.model import Config
+from mirage.config.reference import Key, Table, tables
+from sitepages.markdown import code, page, plain, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ABOUT = """\
+Every key of the file that `mirage daemon --config FILE` reads, with its default. The same as a file to start from:
+[mirage.toml](../files/deploy/mirage.toml), as `mirage config reference` writes it.
+
+Durations are seconds, or texts such as `90s`, `10m`, `30d`. Files of `conf.d/` beside the configuration file
+override it. Variables override both: `MIRAGE_` and the key in capitals, sections parted by two underscores, such
+as `MIRAGE_LOOP__INTERVAL=30s`. A key that is not known is an error. `mirage config check FILE` checks a file,
+`mirage config show` says what holds and why."""
+
+
+def settings_page() -> str:
+    """Every key with its default, what it is for, and the variable that overrides it."""
+    return page(
+        "# Configuration",
+        _ABOUT,
+        *(block for each in tables(Config) for block in _blocks(each)),
+    )
+
+
+def _blocks(found: Table) -> Iterator[str]:
+    yield f"## [{found.name}]"
+    yield plain(found.words)
+    yield table(("key", "default", "meaning"), map(_row, found.keys))
+    for key in found.keys:
+        if key.row:
+            yield f"### [[{found.name}.{key.name}]]"
+            yield f"As many of these tables as are wanted. {plain(key.words)}"
+            yield table(("key", "default", "meaning"), map(_row, key.row))
+
+
+def _row(key: Key) -> tuple[str, str, str]:
+    value = code(key.value) if key.is_default else f"none; such as {code(key.value)}"
+    return code(key.name), value, plain(key.words)

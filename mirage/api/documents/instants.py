@@ -1,0 +1,16 @@
+"""Instants as every document of the interface shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.instants import spell_instant
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
+
+
+def instant(seconds: Seconds) -> str | None:
+    """Epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for what is absent or never."""
+    spelt = spell_instant(seconds)
+    return spelt if spelt.endswith("Z") else None

@@ -1,0 +1,48 @@
+"""Acts only while this daemon leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import NotPermitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.ports import Actuator
+
+
+class Leading:
+    """An ``Actuator`` that looks whether it may act right before each act of ``actuator``.
+
+    ``NotPermitted`` where it may not: certainly nothing has happened.
+    """
+
+    def __init__(self, actuator: Actuator, impediment: Callable[[], str]) -> None:
+        self._actuator = actuator
+        self._impediment = impediment
+
+    def submit(self, request: JobRequest) -> JobId:
+        """As the actuator behind."""
+        self._check()
+        return self._actuator.submit(request)
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """As the actuator behind."""
+        self._check()
+        self._actuator.cancel(job_id, owner)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """As the actuator behind."""
+        self._check()
+        self._actuator.update(job_id, owner, change)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+        """As the actuator behind."""
+        self._check()
+        self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
+
+    def _check(self) -> None:
+        if found := self._impediment():
+            raise NotPermitted(f"this daemon may not act now: {found}")

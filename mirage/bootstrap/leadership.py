@@ -1,0 +1,66 @@
+"""Who of several daemons on one database leads: the parts put together."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from mirage.control.campaign import SOLE, Campaign
+from mirage.control.election import Candidate, LeaseTerms
+from mirage.domain.errors import ConfigError
+from mirage.store.leases import SqlLeases, fence, no_entry
+from mirage.store.opening import open_database
+from mirage.wholefile import write_anew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.config.model import Config
+    from mirage.control.campaign import Tenure
+    from mirage.store.database import Condition
+
+_IDENTITY = "identity"
+
+
+@contextmanager
+def open_campaign(config: Config) -> Iterator[Campaign]:
+    """The election on the configured store, for as long as the state folder is ours alone.
+
+    Raises as ``open_store``.
+    """
+    state = Path(config.service.state)
+    database = open_database(config.store.url, backups=state)
+    try:
+        candidate = Candidate(
+            _identity(state), config.service.name or socket.gethostname(), LeaseTerms(config.store.lease)
+        )
+        yield Campaign(SqlLeases(database), candidate, _clock)
+    finally:
+        database.close()
+
+
+def writing_condition(tenure: Tenure) -> Condition | None:
+    """On what condition chains and journal are written."""
+    if tenure is SOLE:
+        return None
+    return fence(tenure.holder, tenure.term) if tenure.term else no_entry
+
+
+def _clock() -> float:
+    """Goes on while the machine sleeps, as a monotonic clock of Linux's does not."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _identity(state: Path) -> str:
+    """That of the state folder, whose lock keeps it from being had twice. Raises ``ConfigError``."""
+    file = state / _IDENTITY
+    try:
+        if not file.exists():
+            write_anew(file, f"{uuid4()}\n".encode())
+        return f"{socket.gethostname()}:{file.read_text(encoding='ascii').strip()}"
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("service.state", f"{file} cannot be made or read: {error}") from error

@@ -1,0 +1,60 @@
+"""What values of the configuration are: their types, their bounds and how they may be spelled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BeforeValidator, Field
+
+from mirage.domain.errors import BadSpelling
+from mirage.provisioner.aims import parse_aim
+from mirage.slurm.duration import parse_human
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+# pydantic makes a fault of the key out of a ValueError, and of nothing else.
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError('expected a duration such as "90s" or "10m", or a number of seconds')  # noqa: TRY004
+    if isinstance(value, str) and not value.strip().isdigit():
+        try:
+            return parse_human(value)
+        except BadSpelling as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+def valid_aim(value: str) -> str:
+    """An aim as it is written, where it is one."""
+    try:
+        parse_aim(value)
+    except BadSpelling as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("expected a number")  # noqa: TRY004
+    return value
+
+
+SECONDS = BeforeValidator(_duration)
+"""Marks a whole number that may be spelled as a duration."""
+NUMBER = BeforeValidator(_number)
+"""Marks a number that ``true`` and ``false`` are none of."""
+
+Duration = Annotated[int, Field(ge=0), SECONDS]
+Positive = Annotated[int, Field(ge=1), SECONDS]
+Count = Annotated[int, Field(ge=0), NUMBER]
+Ratio = Annotated[float, Field(ge=0, le=1), NUMBER]
+Price = Annotated[float, Field(ge=0), NUMBER]
+AboveZero = Annotated[float, Field(gt=0), NUMBER]
+
+
+def is_duration(about: FieldInfo) -> bool:
+    """Whether the key holds seconds, and may be written as a duration."""
+    return SECONDS in about.metadata

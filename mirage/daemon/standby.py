@@ -1,0 +1,43 @@
+"""What a daemon does that does not lead: show what the leader stores, and wait."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mirage.control.loop import Cycle
+from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
+from mirage.domain.job import NEVER
+
+if TYPE_CHECKING:
+    from mirage.bootstrap.service import Service
+
+_LOG = logging.getLogger(__name__)
+
+
+class Standby:
+    """Takes turns as a ``Supervisor`` does, and asks Slurm for nothing."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._said = ""
+        self.failures = 0
+        """Turns failed in a row."""
+
+    def cycle(self) -> Cycle:
+        """Read what is stored by now; a sentence that says who leads."""
+        why = self._service.tenure.impediment()
+        for asked in self._service.commands.take():
+            asked.answer.set_exception(MirageError(f"this daemon does not act now: {why}"))
+        sentence = f"stands by: {why}"
+        if sentence != self._said:
+            _LOG.info("%s", sentence)
+            self._said = sentence
+        try:
+            self._service.stand_by(sentence)
+        except (StoreUnavailable, ConfigError) as error:
+            self.failures += 1
+            _LOG.warning("what the leader has stored cannot be shown: %s", error)
+        else:
+            self.failures = 0
+        return Cycle(sentence, NEVER, deciding=False)

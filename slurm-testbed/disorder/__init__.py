@@ -1,0 +1,1 @@
+"""Chains under faults that combine and come again, on a real Slurm."""

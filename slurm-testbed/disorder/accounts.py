@@ -1,0 +1,96 @@
+"""What Slurm's accounting says of every job with a link's mark, and when it could not be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.domain.job import ABSENT, Job, JobId, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from mirage.domain.chain import ChainId, ChainRecord
+
+    from keepalive.surroundings import Surroundings
+
+_FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
+_NO_NODES = ("None assigned", "")
+
+
+@dataclass
+class Accounting:
+    """The jobs of one round, read once it is over; ``silences``: instants at which accounting did not answer."""
+
+    around: Surroundings
+    chains: Collection[str]
+    silences: tuple[float, ...]
+    jobs: dict[str, list[Job]] = field(default_factory=dict)
+    """By tag: all jobs that bear it."""
+    ran: set[JobId] = field(default_factory=set)
+
+    def read(self) -> None:
+        """Ask. Raises ``subprocess.SubprocessError``."""
+        for job in map(_job, self._rows()):
+            self.jobs.setdefault(job.tag, []).append(job)
+        runs = self._rows("--duplicates")  # a row for each time that it was requeued
+        self.ran = {JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES}
+
+    def doubles(self) -> Iterator[str]:
+        """Links that were submitted more than once."""
+        for tag, jobs in self.jobs.items():
+            if len(jobs) > 1:
+                yield f"two jobs for one link: {[job.job_id for job in jobs]} are {tag}"
+
+    def of(self, record: ChainRecord) -> list[Job]:
+        """The jobs of one chain, in order of links."""
+        mine = [tag for tag in self.jobs if record.chain.bears(tag)]
+        return [job for tag in sorted(mine, key=_index) for job in self.jobs[tag]]
+
+    def has_run(self, job: Job) -> bool:
+        """Whether it ever started."""
+        return job.job_id in self.ran
+
+    def in_the_dark(self, job: Job) -> bool:
+        """Whether accounting was asked in vain after the job's end."""
+        return any(when >= job.end for when in self.silences)
+
+    def cancelled(self, chain_id: ChainId) -> bool:
+        """Nobody cancels a chain here."""
+        del chain_id
+        return False
+
+    def _rows(self, *more: str) -> list[dict[str, str]]:
+        argv = ["sacct", "-a", "-X", "-n", "-P", "-S", "2020-01-01", *more, "-o", ",".join(_FIELDS)]
+        text = self.around.run("root", argv, fast=True, more={"SLURM_TIME_FORMAT": "%s"})
+        rows = [dict(zip(_FIELDS, line.split("|"), strict=True)) for line in text.splitlines()]
+        return [
+            row for row in rows if row["Comment"].split(":")[1:2] and row["Comment"].split(":")[1] in self.chains
+        ]
+
+
+def _job(row: dict[str, str]) -> Job:
+    ran = row["NodeList"] not in _NO_NODES
+    code, _, by_signal = row["ExitCode"].partition(":")
+    return Job(
+        JobId(int(row["JobIDRaw"])),
+        "",
+        row["User"],
+        "",
+        1,
+        0,
+        JobState[row["State"].split()[0]],
+        _time(row["Submit"]),
+        _time(row["Start"]) if ran else ABSENT,
+        _time(row["End"]),
+        int(by_signal) + 128 if int(by_signal) else int(code),
+        tag=row["Comment"],
+    )
+
+
+def _time(text: str) -> int:
+    return int(text) if text.isdecimal() else ABSENT
+
+
+def _index(tag: str) -> int:
+    return int(tag.rpartition(":")[2])

@@ -1,0 +1,107 @@
+"""Slurm's commands with something in between: questions and answers get lost, and a log has them all."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COMMANDS = ("squeue", "sbatch", "sacct", "scancel")
+KINDS = {
+    "unreachable": COMMANDS,
+    "lost": COMMANDS,
+    "killed": COMMANDS,
+    "slow": COMMANDS,
+    "late": ("sbatch", "scancel"),
+    "cut": ("squeue", "sacct"),
+}
+"""What can befall a call, and which commands it befalls."""
+
+_PROGRAM = """#!/bin/sh
+# {kinds}
+name={command}
+case "$1" in --all) name=queue ;; esac
+mishap=none
+for each in {folder}/mishaps/{command}.*; do
+    if mv "$each" "{folder}/taken/$$" 2>/dev/null; then mishap=$(cat "{folder}/taken/$$"); break; fi
+done
+case $mishap in
+    unreachable) echo "{command}: error: Unable to contact slurm controller (connect failure)" >&2; status=1 ;;
+    lost) {real} "$@" >/dev/null 2>&1
+        echo "{command}: error: Socket timed out on send/recv operation" >&2; status=1 ;;
+    killed) {real} "$@" >/dev/null 2>&1; status=137 ;;
+    slow) sleep 3; {real} "$@"; status=$? ;;
+    late) cat >"{folder}/taken/$$.in"
+        (sleep 2; {real} "$@" <"{folder}/taken/$$.in") >/dev/null 2>&1 &
+        echo "{command}: error: Socket timed out on send/recv operation" >&2; status=1 ;;
+    cut) {real} "$@" >"{folder}/taken/$$.out"; status=$?
+        printf %s "$(head -c $(($(wc -c <"{folder}/taken/$$.out") / 2)) "{folder}/taken/$$.out")" ;;
+    *) {real} "$@"; status=$? ;;
+esac
+echo "$(date +%s.%N) $name $mishap $status" >>{folder}/calls.log
+[ $mishap = killed ] && kill -9 $$
+exit $status
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a command; ``at`` is the real instant of its end."""
+
+    at: float
+    name: str
+    """The command; ``queue``: the whole queue was asked for."""
+    whole: bool
+    """Whether what Slurm said arrived as it was said."""
+
+
+@dataclass
+class Mishaps:
+    """Programs in ``folder``/bin that stand before Slurm's own."""
+
+    folder: Path
+    _count: int = field(default=0)
+
+    def install(self) -> None:
+        """Make them; every user's calls pass through."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in ("bin", "mishaps", "taken"):
+            (self.folder / name).mkdir(parents=True)
+            (self.folder / name).chmod(0o777)
+        (self.folder / "calls.log").touch()
+        (self.folder / "calls.log").chmod(0o666)
+        for command in COMMANDS:
+            program = self.path / command
+            kinds = ", ".join(kind for kind, commands in KINDS.items() if command in commands)
+            words = {"kinds": kinds, "command": command, "folder": self.folder, "real": shutil.which(command)}
+            program.write_text(_PROGRAM.format(**words))
+            program.chmod(0o755)
+
+    @property
+    def path(self) -> Path:
+        """The folder to put before the others of PATH."""
+        return self.folder / "bin"
+
+    def befall(self, command: str, kind: str) -> None:
+        """The next call of ``command`` that begins meets this."""
+        self._count += 1
+        place = self.folder / "mishaps" / f"{command}.{self._count:06}"
+        waiting = place.with_name(f".{place.name}")
+        waiting.write_text(kind)
+        waiting.chmod(0o666)
+        waiting.rename(place)
+
+    def clear(self) -> None:
+        """Nothing more befalls anybody."""
+        for place in (self.folder / "mishaps").iterdir():
+            place.unlink(missing_ok=True)
+
+    def calls(self) -> Iterator[Call]:
+        """All until now, in the order in which they ended."""
+        for line in (self.folder / "calls.log").read_text().splitlines():
+            at, name, mishap, status = line.split()
+            yield Call(float(at), name, status == "0" and mishap in ("none", "slow"))

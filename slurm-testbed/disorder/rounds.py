@@ -1,0 +1,190 @@
+"""One round: some chains, a storm, the calm in which all must end, and the judgement."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from chaos.judgement import judged
+from mirage.client import Client, ClientError
+from mirage.store.opening import open_store
+
+from disorder.accounts import Accounting
+from disorder.mishaps import Call, Mishaps
+from disorder.storm import Storm
+from keepalive.daemon import OWNERS, Mirage
+from keepalive.services import Service
+from onehost import cluster, services
+from onehost.errors import TestbedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mirage.domain.chain import ChainRecord
+
+    from keepalive.program import Program
+    from keepalive.surroundings import Surroundings
+    from onehost.layout import Layout
+
+STORM_S = 20.0
+CALM_S = 150.0
+"""Real seconds after which a chain that has not ended is lost."""
+SETTLE = "10s"
+_LAG_S = 3.0
+
+STEADY = "while :; do sleep 60; done\n"
+STUBBORN = "trap '' TERM\nwhile :; do sleep 60; done\n"
+CAREFUL = "trap 'exit 0' TERM USR1\nwhile :; do sleep 10; done\n"
+READY = 'mkdir -p "$(dirname "$MIRAGE_HANDOVER_FILE")"\ntouch "$MIRAGE_HANDOVER_FILE"\n' + CAREFUL
+FLAKY = "[ $((MIRAGE_LINK % 2)) -ne 0 ] || { sleep 60; exit 3; }\n" + STEADY
+SCRIPTS = (STEADY, STUBBORN, CAREFUL, READY, FLAKY)
+OPTIONS = (
+    (),
+    ("--handover=on-start", "--grace=60"),
+    ("--handover=when-ready", "--grace=60"),
+    ("--max-overlap=1m",),
+    ("--steering=hold", "--lead=1m"),
+    ("--steering=nice", "--lead=1m"),
+)
+FAILURES = "exit=continue,node=continue,cancelled=continue"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What became of one seed."""
+
+    seed: int
+    broken: list[str]
+    story: list[str]
+    links: int
+    requeued: int
+    seconds: float
+
+
+@dataclass
+class Ground:
+    """Where rounds are played: one testbed, one after the other."""
+
+    around: Surroundings
+    program: Program
+    layout: Layout
+    work: Path
+
+    def play(self, seed: int) -> Round:
+        """One round. Raises ``TestbedError`` where the testbed itself fails."""
+        rng, begun = random.Random(seed), time.monotonic()  # noqa: S311 - disorder, no secret
+        self._prepare()
+        mishaps = Mishaps(self.work / "line")
+        mishaps.install()
+        os.environ["PATH"] = f"{mishaps.path}:{_without(self.work, os.environ['PATH'])}"
+        folder = self.work / f"{seed}-{int(time.time()):x}"
+        mirage = Mirage(
+            self.around, self.program, folder, rng.choice(("reactive", "fixed:2m", "quantile")), SETTLE
+        )
+        mirage.start()
+        storm = Storm(mirage, mishaps, cluster.need_running(self.layout), self.layout, rng, self._requeue)
+        try:
+            chains = self._submit(mirage, rng, folder.name)
+            storm.blow(STORM_S, rng.randint(4, 10))
+            cluster.restore(self.layout)
+            self._calm(mirage, chains)
+        finally:
+            mirage.stop()
+        broken, links = self._judge(folder, mishaps, chains)
+        requeued = sum("requeued" in line for line in storm.story)
+        return Round(seed, broken, storm.story, links, requeued, round(time.monotonic() - begun, 1))
+
+    def _prepare(self) -> None:
+        """An idle testbed. A step that hangs keeps its node completing: a failure of the node ends both."""
+        try:
+            cluster.repair(self.layout)
+        except TestbedError:
+            settings = cluster.need_running(self.layout)
+            for node in settings.node_names():
+                services.act_on_node(node, "down", settings, self.layout)
+                services.act_on_node(node, "resume", settings, self.layout)
+            cluster.repair(self.layout)
+
+    def _submit(self, mirage: Mirage, rng: random.Random, stamp: str) -> list[str]:
+        """Three or four chains; their ids."""
+        asked = [self._chain(mirage, rng, f"c{stamp}-{k}", OWNERS[k % 2]) for k in range(rng.randint(3, 4))]
+        with ThreadPoolExecutor(len(asked)) as pool:
+            return [said.strip() for said in pool.map(lambda each: mirage.ask(*each), asked)]
+
+    def _chain(self, mirage: Mirage, rng: random.Random, name: str, owner: str) -> tuple[str, ...]:
+        """Whom to ask what."""
+        lines = ("--partition=cpu", "--nodes=1", "--exclusive")
+        service = Service(name, owner, lines, rng.choice(SCRIPTS), rng.choice(OPTIONS))
+        script = mirage.folder / f"{name}.sh"
+        script.write_text(service.text(rng.randint(3, 5)))
+        script.chmod(0o644)
+        wanted = (f"--links={rng.randint(2, 4)}", "--done-exit-code=none", f"--on-failure={FAILURES}")
+        return (owner, "submit", *service.options, *wanted, f"--name={name}", "--parsable", str(script))
+
+    def _requeue(self, rng: random.Random) -> str:
+        running = self.around.run("root", ["squeue", "-h", "-t", "R", "-o", "%A %k"], fast=True).split("\n")
+        ours = [line.split()[0] for line in running if "mirage:" in line]
+        if not ours:
+            return "no link runs that could be requeued"
+        job = rng.choice(ours)
+        self.around.run("root", ["scontrol", "requeue", job], fast=True)
+        return f"job {job} is requeued"
+
+    def _calm(self, mirage: Mirage, chains: list[str]) -> None:
+        end = time.monotonic() + CALM_S
+        while time.monotonic() < end and not _all_over(mirage, chains):
+            time.sleep(1.0)
+
+    def _judge(self, folder: Path, mishaps: Mishaps, chains: list[str]) -> tuple[list[str], int]:
+        time.sleep(_LAG_S)
+        calls = list(mishaps.calls())
+        silences = tuple(self._slurms(call.at) for call in calls if call.name == "sacct" and not call.whole)
+        accounting = Accounting(self.around, chains, silences)
+        accounting.read()
+        store = open_store(f"sqlite:///{folder}/state/mirage.db")
+        records: tuple[ChainRecord, ...] = store.chains.load()
+        journal = [line.entry for line in reversed(store.journal.read(limit=1_000_000))]
+        store.close()
+        broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]
+        broken += [f"{chain} is not in the store" for chain in set(chains) - {r.chain.chain_id for r in records}]
+        return broken, sum(map(len, accounting.jobs.values()))
+
+    def _slurms(self, real: float) -> float:
+        clock = json.loads(self.layout.clock.read_text())
+        return float(clock["t0"] + (real - clock["t0"]) * clock["rate"])
+
+
+def blind(calls: list[Call]) -> Iterator[str]:
+    """Submissions that followed a look at the queue which did not succeed."""
+    whole = False
+    for call in calls:
+        if call.name == "queue":
+            whole = call.whole
+        elif call.name == "sbatch" and not whole:
+            yield f"sbatch at {call.at:.1f} although the last look at the queue had failed"
+
+
+def _all_over(mirage: Mirage, chains: list[str]) -> bool:
+    try:
+        found = {chain.id: chain for chain in Client(mirage.socket).chains(everybody=True)}
+    except ClientError:
+        return False
+    return all(
+        chain in found and found[chain].over and all(ln.state in ("ended", "lost") for ln in found[chain].links)
+        for chain in chains
+    )
+
+
+def _without(folder: Path, path: str) -> str:
+    return ":".join(each for each in path.split(":") if not each.startswith(str(folder)))
+
+
+def document(played: Round) -> str:
+    """One line, for programs."""
+    return json.dumps(asdict(played))

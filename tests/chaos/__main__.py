@@ -1,0 +1,53 @@
+"""Plays many seeds at once: ``python -m chaos 0-999``. Each that breaks an invariant is told with its story."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from chaos.scenario import Verdict, play
+
+
+def main() -> int:
+    """Exit code 1 where an invariant broke."""
+    parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    parser.add_argument("seeds", nargs="*", default=["0-999"], help="such as 0-999 or 17")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    given = parser.parse_args()
+    seeds = [seed for text in given.seeds for seed in _range(text)]
+    began, verdicts = time.monotonic(), []
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for verdict in pool.map(play, seeds):
+            verdicts.append(verdict)
+            if verdict.broken:
+                pass
+            _progress(verdicts, len(seeds), time.monotonic() - began)
+    return int(any(verdict.broken for verdict in verdicts))
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _progress(verdicts: list[Verdict], count: int, seconds: float) -> None:
+    sum(bool(verdict.broken) for verdict in verdicts)
+    if sys.stdout.isatty() or not len(verdicts) % 50:
+        pass
+
+
+def _summary(verdicts: list[Verdict]) -> str:
+    failed = [str(verdict.seed) for verdict in verdicts if verdict.broken]
+    total = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in ("links", "deaths", "cycles")}
+    faults = sum(len(verdict.story) for verdict in verdicts)
+    return (
+        f"{len(verdicts)} seeds: {total['links']} links in {total['cycles']} cycles, the daemon killed "
+        f"{total['deaths']} times, {faults} faults; broken: {', '.join(failed) or 'none'}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The end of a trial: chains as Mirage has them, its journal, and what Slurm's accounting says of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from mirage.domain.chain import NO_JOB, ChainStatus, LinkState, Recovery
+from mirage.domain.instants import spell_instant
+from mirage.domain.job import Job, JobState
+from mirage.domain.journal import EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.journal import Entry
+
+_BAD = (
+    JobState.FAILED,
+    JobState.OUT_OF_MEMORY,
+    JobState.NODE_FAIL,
+    JobState.PREEMPTED,
+    JobState.CANCELLED,
+)
+
+
+class Accounts(Protocol):
+    """What Slurm itself knows, from a source that is not Mirage's."""
+
+    def of(self, record: ChainRecord) -> list[Job]:
+        """Every job that was ever accepted as a link of this chain, as it ended, in order of links."""
+
+    def has_run(self, job: Job) -> bool:
+        """Whether it ever started, also where it was requeued after that."""
+
+    def in_the_dark(self, job: Job) -> bool:
+        """Whether there were times in which nobody could tell Mirage how the job ended."""
+
+    def cancelled(self, chain_id: ChainId) -> bool:
+        """Whether the chain's owner asked for its end."""
+
+
+def judged(records: Sequence[ChainRecord], journal: Sequence[Entry], accounts: Accounts) -> Iterator[str]:
+    """What is wrong: chains that did not end, or without cause; jobs, links and sentences that do not agree."""
+    lines: defaultdict[ChainId | None, list[Entry]] = defaultdict(list)
+    for entry in journal:
+        lines[entry.chain].append(entry)
+    for record in records:
+        record.check()
+        yield from _ending(record, accounts)
+        yield from _links(record, accounts)
+        yield from _journal(record, lines[record.chain.chain_id], accounts)
+
+
+def _ending(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
+    jobs, chain_id = accounts.of(record), record.chain.chain_id
+    if not record.over:
+        yield f"{chain_id} never came to an end: {record.status}: {record.reason}"
+    if record.status is ChainStatus.DONE and not _enough(record, accounts):
+        yield f"{chain_id} is done ({record.reason}) without cause: {jobs}"
+    if record.status is ChainStatus.STOPPED and not _hopeless(record, accounts):
+        yield f"{chain_id} is stopped ({record.reason}) without cause: {jobs}"
+
+
+def _enough(record: ChainRecord, accounts: Accounts) -> bool:
+    done = record.chain.done
+    ran = [job for job in accounts.of(record) if accounts.has_run(job)]
+    if done.links and len(ran) >= done.links:
+        return True
+    exited = [job for job in ran if job.state in (JobState.COMPLETED, JobState.FAILED)]
+    return done.exit_code is not None and any(job.exit_code == done.exit_code for job in exited)
+
+
+def _hopeless(record: ChainRecord, accounts: Accounts) -> bool:
+    """Whether enough went wrong for some policy of the chain's to give up."""
+    policies = record.chain.failures
+    bad = [job for job in accounts.of(record) if job.state in _BAD or not job.state.finished]
+    if accounts.cancelled(record.chain.chain_id):
+        return True
+    return any(
+        (policy.recovery is Recovery.STOP and bool(bad))
+        or (policy.recovery is Recovery.RETRY and len(bad) > policy.retries)
+        for policy in (policies.exit, policies.node, policies.cancelled)
+    )
+
+
+def _links(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
+    """Every job is a link and every link was a job, and both ended alike."""
+    links = {link.job_id: link for link in record.links if link.job_id != NO_JOB}
+    for job in accounts.of(record):
+        link = links.pop(job.job_id, None)
+        if link is None:
+            yield f"job {job.job_id} is no link of {record.chain.chain_id}"
+        elif not accounts.in_the_dark(job) and _end_of_link(link) != _end_of_job(job):
+            yield f"{link.tag} is {_end_of_link(link)}, accounting has {_end_of_job(job)}"
+    if links:
+        yield f"{record.chain.chain_id} has links that never were jobs: {list(links.values())}"
+
+
+def _end_of_link(link: Link) -> tuple[object, ...]:
+    return link.start, link.end, link.job_state.name, *_code(link.job_state, link.exit_code)
+
+
+def _end_of_job(job: Job) -> tuple[object, ...]:
+    return job.start, job.end, job.state.name, *_code(job.state, job.exit_code)
+
+
+def _code(state: JobState, code: int) -> tuple[int, ...]:
+    """Of a job that exited by itself: for one that was ended squeue says 143 and sacct 0, and neither matters."""
+    return (code,) if state in (JobState.COMPLETED, JobState.FAILED) else ()
+
+
+def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> Iterator[str]:
+    """Each submission and each end of a link is told."""
+    dark = {job.job_id for job in accounts.of(record) if accounts.in_the_dark(job)}
+    sent = {entry.text.split(":")[0] for entry in entries if entry.kind is EntryKind.ACTION}
+    for link in record.links:
+        if link.job_id == NO_JOB:
+            continue
+        told = {entry.text for entry in entries if entry.kind is EntryKind.EVENT and entry.link == link.index}
+        named = f"submitted link {link.index} as job {link.job_id}"
+        found = any(text.startswith(f"link {link.index} is job {link.job_id},") for text in told)
+        if not found and not sent & {named, f"{named}, held back"}:
+            yield f"the journal does not tell that {link.tag} is job {link.job_id}"
+        may_say = {_sentence(link)} | ({_vanished(link)} if link.job_id in dark else set())
+        if link.state is LinkState.ENDED and not told & may_say:
+            yield f"{link.tag}: the journal lacks {_sentence(link)!r}: {sorted(told)}"
+
+
+def _sentence(link: Link) -> str:
+    end = spell_instant(link.end)
+    return f"link {link.index} ended at {end}: {link.job_state.name}, exit code {link.exit_code}"
+
+
+def _vanished(link: Link) -> str:
+    return f"link {link.index} is not known to the cluster any more"

@@ -1,0 +1,293 @@
+"""A small slurmctld with its accounting, in memory: what happens to jobs, and what is remembered of it.
+
+Made for disorder: jobs are requeued, preempted and lost, nodes die, accounting lags. It knows nothing of Mirage,
+so that what it remembers can be held against what Mirage wrote down.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.backends.simulated import Run
+from mirage.domain.errors import UnknownJob
+from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobRequest, JobState
+from mirage.domain.snapshot import JobColumns, PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+PARTITION = "cpu"
+REQUEUE_DELAY = 120
+"""Seconds before a requeued job may start again, as Slurm has it."""
+
+
+@dataclass
+class Slurmctld:
+    """Nodes are given whole, to whoever has waited longest and fits."""
+
+    nodes: tuple[str, ...]
+    now: int
+    fate: Callable[[JobRequest], Run]
+    """What a submitted job will do once it runs."""
+    epilog: int = 0
+    """Seconds for which an ended job is COMPLETING and keeps its nodes."""
+    lag: int = 0
+    """Seconds by which accounting is behind."""
+    down: set[str] = field(default_factory=set)
+    _jobs: dict[JobId, Job] = field(default_factory=dict)
+    _forgotten: set[JobId] = field(default_factory=set)
+    _requests: dict[JobId, JobRequest] = field(default_factory=dict)
+    _fates: dict[JobId, Run] = field(default_factory=dict)
+    _not_before: dict[JobId, int] = field(default_factory=dict)
+    _versions: dict[JobId, list[tuple[int, Job]]] = field(default_factory=dict)
+    _agenda: list[tuple[int, int, Callable[[], object]]] = field(default_factory=list)
+    _count: Iterator[int] = field(default_factory=itertools.count)
+
+    # What its commands ask: the same words as mirage.simulator.simulation.Simulation
+
+    partition_names = (PARTITION,)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        return tuple(sorted({job.user for job in self._jobs.values()}))
+
+    def jobs(self) -> list[Job]:
+        """Those that the controller knows of."""
+        return [job for job in self._jobs.values() if job.job_id not in self._forgotten]
+
+    def job(self, job_id: JobId) -> Job:
+        if job_id not in self._jobs or job_id in self._forgotten:
+            raise UnknownJob(str(job_id))
+        return self._jobs[job_id]
+
+    def columns(self) -> tuple[JobColumns, JobColumns]:
+        users = {user: code for code, user in enumerate(self.users)}
+        return tuple(
+            self._columns([job for job in self.jobs() if job.state is state], users)
+            for state in (JobState.PENDING, JobState.RUNNING)
+        )  # type: ignore[return-value]
+
+    def partitions(self) -> tuple[PartitionState, ...]:
+        taken = {node for _, nodes in self._holding() for node in nodes}
+        idle = [node for node in self.nodes if node not in taken and node not in self.down]
+        down = [node for node in self.down if node not in taken]
+        return (PartitionState(PARTITION, len(self.nodes), len(idle), len(taken), len(down)),)
+
+    def planned_starts(self) -> dict[JobId, int]:
+        return {}
+
+    def estimate_start(self, request: JobRequest) -> int:
+        ends = sorted(job.end for job in self.jobs() if job.state is JobState.RUNNING)
+        return ends[0] if ends else self.now
+
+    def submit(self, request: JobRequest, *_: object) -> JobId:
+        job_id = JobId(1_000 + len(self._jobs))
+        self._requests[job_id], self._fates[job_id] = request, self.fate(request)
+        shape = (request.name, request.user, PARTITION, request.nodes, request.limit, JobState.PENDING, self.now)
+        extras = {"held": request.held, "nice": request.nice, "node_list": request.node_list}
+        self._put(Job(job_id, *shape, reason="Priority", tag=request.tag, **extras))
+        self._start_waiting()
+        return job_id
+
+    def cancel(self, job_id: JobId) -> None:
+        self._end(self._jobs[job_id], JobState.CANCELLED, 0)
+
+    def hold(self, job_id: JobId) -> None:
+        self._change(job_id, held=True)
+
+    def release(self, job_id: JobId) -> None:
+        self._change(job_id, held=False)
+
+    def set_nice(self, job_id: JobId, nice: int) -> None:
+        self._change(job_id, nice=nice)
+
+    def set_node_list(self, job_id: JobId, nodes: str) -> None:
+        self._change(job_id, node_list=nodes)
+
+    # What only the chaos does
+
+    def at(self, time: int, act: Callable[[], object]) -> None:
+        """Something that happens by itself at ``time``."""
+        heapq.heappush(self._agenda, (time, next(self._count), act))
+
+    def run_until(self, time: int) -> None:
+        """Let everything happen that is due until then, in order."""
+        while (instant := self._next()) <= time:
+            self.now = max(self.now, instant)
+            self._step()
+        self.now = max(self.now, time)
+
+    def live(self) -> list[Job]:
+        return [job for job in self.jobs() if not job.state.finished]
+
+    def completing(self, job: Job) -> bool:
+        """Whether the nodes of an ended job are being cleaned up."""
+        return job.state.finished and job.start != ABSENT and self.now < job.end + self.epilog
+
+    def everything(self) -> list[Job]:
+        """Every job there ever was, also those that a controller forgot; only for who judges afterwards."""
+        return list(self._jobs.values())
+
+    def last(self, job_id: JobId) -> Job:
+        """The job as it is or was at last."""
+        return self._jobs[job_id]
+
+    def versions(self, job_id: JobId) -> list[Job]:
+        """Every state in which this job has been."""
+        return [job for _, job in self._versions[job_id]]
+
+    def lost(self, job_id: JobId) -> bool:
+        return job_id in self._forgotten
+
+    def accounted(self) -> list[Job]:
+        """The jobs as accounting knows them by now."""
+        told = (self._told(job_id) for job_id in self._jobs)
+        return [job for job in told if job is not None]
+
+    def requeue(self, job_id: JobId) -> None:
+        """A running job goes back to the queue and will start from its beginning."""
+        job = self._jobs[job_id]
+        self._not_before[job_id] = self.now + REQUEUE_DELAY
+        wanted = self._requests[job_id].node_list
+        waits = {"start": ABSENT, "end": ABSENT, "node_list": wanted, "reason": "BeginTime"}
+        self._put(replace(job, state=JobState.PENDING, **waits))
+
+    def preempt(self, job_id: JobId) -> None:
+        self._end(self._jobs[job_id], JobState.PREEMPTED, 0)
+
+    def node_down(self, node: str) -> None:
+        """Its job goes back to the queue, or ends where its owner did not want that."""
+        self.down.add(node)
+        for job in self.live():
+            if job.state is JobState.RUNNING and node in job.node_list.split(","):
+                if self._requests[job.job_id].requeue:
+                    self.requeue(job.job_id)
+                else:
+                    self._end(job, JobState.NODE_FAIL, 0)
+
+    def node_resume(self, node: str) -> None:
+        self.down.discard(node)
+        self._start_waiting()
+
+    def forget(self, job_id: JobId) -> None:
+        """The controller was restored from a state older than this job."""
+        self._forgotten.add(job_id)
+
+    def extend(self, job_id: JobId, seconds: int) -> None:
+        """``scontrol update TimeLimit=+``."""
+        job, run = self._jobs[job_id], self._fates[job_id]
+        if run.outcome is JobState.TIMEOUT:
+            self._fates[job_id] = replace(run, runtime=run.runtime + seconds)
+        end = job.end + seconds if job.state is JobState.RUNNING else job.end
+        self._put(replace(job, limit=job.limit + seconds, end=end))
+
+    def obey(self, job_id: JobId, after: int) -> None:
+        """A job that was signalled ends well some seconds later."""
+        job = self._jobs[job_id]
+        ran = self.now + after - job.start
+        if ran < self._fates[job_id].runtime:
+            self._fates[job_id] = Run(ran, JobState.COMPLETED, 0)
+
+    def comment(self, job_id: JobId, text: str) -> None:
+        self._put(replace(self._jobs[job_id], tag=text))
+
+    # Its own
+
+    def _put(self, job: Job) -> None:
+        self._jobs[job.job_id] = job
+        self._versions.setdefault(job.job_id, []).append((self.now, job))
+
+    def _told(self, job_id: JobId) -> Job | None:
+        known = [job for when, job in self._versions[job_id] if when + self.lag <= self.now]
+        return known[-1] if known else None
+
+    def _change(self, job_id: JobId, **what: object) -> None:
+        self._put(replace(self._jobs[job_id], **what))  # type: ignore[arg-type]
+        self._start_waiting()
+
+    def _end(self, job: Job, state: JobState, code: int) -> None:
+        self._put(replace(job, state=state, end=self.now, exit_code=code, held=False, reason="None"))
+        self._start_waiting()
+
+    def _next(self) -> int:
+        due = [self._end_of(job) for job in self.live() if job.state is JobState.RUNNING]
+        due += [when for when, _, _ in self._agenda[:1]]
+        due += [when for when in self._not_before.values() if when > self.now]
+        freed = (job.end + self.epilog for job in self._jobs.values() if self.completing(job))
+        return min((*due, *freed), default=NEVER)
+
+    def _step(self) -> None:
+        for job in self.live():
+            if job.state is JobState.RUNNING and self._end_of(job) <= self.now:
+                run = self._fates[job.job_id]
+                self._end(job, run.outcome, run.exit_code)
+        while self._agenda and self._agenda[0][0] <= self.now:
+            heapq.heappop(self._agenda)[2]()
+        self._start_waiting()
+
+    def _end_of(self, job: Job) -> int:
+        return job.start + self._fates[job.job_id].runtime
+
+    def _holding(self) -> Iterable[tuple[Job, list[str]]]:
+        for job in self.jobs():
+            if job.state is JobState.RUNNING or self.completing(job):
+                yield job, job.node_list.split(",")
+
+    def _start_waiting(self) -> None:
+        taken = {node for _, nodes in self._holding() for node in nodes}
+        free = [node for node in self.nodes if node not in taken and node not in self.down]
+        waiting = [job for job in self.jobs() if job.state is JobState.PENDING and not job.held]
+        for job in sorted(waiting, key=lambda job: (job.nice, job.submit, job.job_id)):
+            if self._not_before.get(job.job_id, 0) > self.now:
+                continue
+            must = [node for node in job.node_list.split(",") if node]
+            chosen = (must + [node for node in free if node not in must])[: job.nodes]
+            if len(chosen) == job.nodes and set(chosen) <= set(free):
+                free = [node for node in free if node not in chosen]
+                self._put(self._running(job, chosen))
+
+    def _running(self, job: Job, nodes: list[str]) -> Job:
+        times = {"start": self.now, "end": self.now + job.limit}
+        return replace(job, state=JobState.RUNNING, node_list=",".join(nodes), reason="None", **times)
+
+    def _columns(self, jobs: list[Job], users: dict[str, int]) -> JobColumns:
+        def column(values: Iterable[int]) -> np.ndarray:
+            return np.fromiter(values, dtype=np.int64, count=len(jobs))
+
+        none = column(0 for _ in jobs)
+        return JobColumns(
+            job_id=column(job.job_id for job in jobs),
+            user=column(users[job.user] for job in jobs),
+            partition=none,
+            qos=none,
+            nodes=column(job.nodes for job in jobs),
+            limit=column(job.limit for job in jobs),
+            submit=column(job.submit for job in jobs),
+            eligible=column(job.submit for job in jobs),
+            start=column(job.start for job in jobs),
+            priority=column(max(1, 1_000_000 - job.nice) for job in jobs),
+            series=none,
+        )
+
+
+@dataclass
+class Slurm:
+    """The controller as ``fake_slurm.answers`` wants to see it."""
+
+    simulation: Slurmctld
+    min_job_age: int = 300
+    accounting: bool = True
+    comments: dict[int, str] = field(default_factory=dict)
+    batches: dict[JobId, object] = field(default_factory=dict)
+    told: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def accounted(self) -> list[Job]:
+        return self.simulation.accounted()
+
+    def state_word(self, job: Job) -> str:
+        return "COMPLETING" if self.simulation.completing(job) else job.state.name

@@ -1,0 +1,95 @@
+"""The oracle can fail: daemons with one part spoilt are found out, each by the invariant that it breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from chaos.scenario import play
+
+from mirage.backends.cli_links import LinkMemory
+from mirage.control.loop import ControlLoop
+from mirage.domain.chain import LinkState
+from mirage.provisioner import events, machine
+from mirage.slurm import rows
+from mirage.store.chains import SqlChainStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Patch = pytest.MonkeyPatch
+
+
+def a_link_sent_is_never_found(patch: Patch) -> None:
+    found = events._of_link
+
+    def blind(link, job):
+        return () if link.state is LinkState.PLANNED else found(link, job)
+
+    patch.setattr(events, "_of_link", blind)
+
+
+def silence_is_taken_for_an_answer(patch: Patch) -> None:
+    freeze = ControlLoop._freeze
+
+    def as_if_fresh(self, now):
+        snapshot = freeze(self, now)
+        return replace(snapshot, stale_since=-1, time=now, links={}) if snapshot.stale else snapshot
+
+    patch.setattr(ControlLoop, "_freeze", as_if_fresh)
+
+
+def half_an_answer_is_taken_for_all(patch: Patch) -> None:
+    cut = rows.cut
+
+    def lenient(text, fields, mark, free=0):
+        whole, end, _ = text.rpartition(f"{mark}\n")
+        return cut(whole + end, fields, mark, free)
+
+    patch.setattr(rows, "cut", lenient)
+    patch.setattr(LinkMemory, "_fate", lambda self, tag, job_id, fates, now: None)
+
+
+def an_end_is_not_told(patch: Patch) -> None:
+    save = SqlChainStore.save
+
+    def forgetful(self, record, *entries):
+        save(self, record, *(entry for entry in entries if "ended" not in entry.text))
+
+    patch.setattr(SqlChainStore, "save", forgetful)
+
+
+def nobody_follows_a_preempted_link(patch: Patch) -> None:
+    need = machine.need
+
+    def idle(record, now, settle, contact=0):
+        gone = [link for link in record.links if link.job_state.name in ("PREEMPTED", "NODE_FAIL", "FAILED")]
+        return machine.Rest("it is gone") if gone and not record.live else need(record, now, settle, contact)
+
+    patch.setattr(machine, "need", idle)
+
+
+def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
+    def hasty(record, now, settle, contact=0):
+        if record.waiting or machine._suffices(record) or record.status != "active":
+            return machine.Rest("enough")
+        return machine.Successor(None)
+
+    patch.setattr(machine, "need", hasty)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (a_link_sent_is_never_found, "two jobs for one link"),
+        (silence_is_taken_for_an_answer, "has not seen the queue"),
+        (half_an_answer_is_taken_for_all, "waits in the queue"),
+        (an_end_is_not_told, "the journal lacks"),
+        (nobody_follows_a_preempted_link, "is lost"),
+        (a_forecast_beyond_the_limit_floods_the_queue, "run"),
+    ],
+)
+def test_a_spoilt_daemon_is_found_out(spoil: Callable[[Patch], None], found: str, monkeypatch: Patch) -> None:
+    spoil(monkeypatch)
+    assert any(found in each for seed in range(12) for each in play(seed).broken)

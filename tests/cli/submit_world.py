@@ -1,0 +1,53 @@
+"""``mirage submit`` as a process, in a folder with a batch script and a Slurm of two partitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --nodes=2 --gres=gpu:a100:4
+#SBATCH -t 2-00:00:00
+#MIRAGE --links 8   # not for ever
+srun train
+"""
+SCONTROL = """\
+#!/bin/sh
+echo "PartitionName=cpu Default=YES DefaultTime=NONE MaxTime=1-00:00:00"
+echo "PartitionName=gpu Default=NO DefaultTime=01:00:00 MaxTime=2-00:00:00"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Holds a batch script, and a scontrol that knows two partitions."""
+    (tmp_path / "train.sh").write_text(SCRIPT)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scontrol").write_text(SCONTROL)
+    (tmp_path / "bin" / "scontrol").chmod(0o755)
+    return tmp_path
+
+
+def submit(
+    folder: Path, *arguments: str, stdin: bytes = b"", program: str = "submit", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run it in ``folder``; no daemon can be found unless ``MIRAGE_SOCKET`` is given."""
+    environment = {
+        "PATH": f"{folder}/bin:/usr/bin:/bin",
+        "HOME": str(folder),
+        "MIRAGE_SOCKET": f"{folder}/none.sock",
+    }
+    code = "from mirage.cli.submit import main; main()"
+    argv = [sys.executable, "-c", code] if program == "mbatch" else [sys.executable, "-m", "mirage", program]
+    done = subprocess.run(
+        [*argv, *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
+    )
+    out, err = done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode()
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
