@@ -53,8 +53,6 @@ UNUSED_NAMES = {
     "redirect_request": "called by urllib",
     "scheduling_method": "called by AccaSim",
     "chain_page": "for programs of others: mirage.client",
-    "set_nodes": "administration of a simulated cluster: tests and the fake Slurm have nothing else to drain with",
-    "submit_array": "a simulated sbatch --array: the fake Slurm's and the tests' way to submit one",
 }
 """Public names that nothing of the product uses, and why they are there."""
 
