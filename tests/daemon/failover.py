@@ -27,9 +27,10 @@ LEASE = 45
 def measured(server: PostgresServer, folder: Path, rng: random.Random) -> float:
     """One fail-over."""
     with Heads(folder, server.new_database(f"heads_{os.getpid()}_{folder.name}"), lease=LEASE, rate=1) as heads:
-        heads.add_chain(links=2)
+        heads.add_chain(links=2, paused=True)
         heads.slurm.fault("sbatch", Fault.HANG)
         heads.start_both()
+        heads.resume()
         wait_until(heads.submitted, "the submission")
         time.sleep(rng.uniform(0, LEASE / 3))
         heads.first.kill()

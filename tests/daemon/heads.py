@@ -21,6 +21,8 @@ from mirage.bootstrap.world import own_user
 from mirage.control.wallclock import AcceleratedClock
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest
+from mirage.provisioner import machine
+from mirage.provisioner.events import PauseAsked
 from mirage.store.leases import SqlLeases
 from mirage.store.opening import open_store
 
@@ -140,13 +142,21 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         self.first.start().wait_to_lead()
         self.second.start().wait_to_stand_by()
 
-    def add_chain(self, links: int, hours: int = 2) -> None:
+    def resume(self) -> None:
+        """Let the chain begin, now that both heads are there."""
+        assert self.first.call("POST", "/api/v1/chains/svc/resume")[0] == 200
+
+    def add_chain(self, links: int, hours: int = 2, *, paused: bool = False) -> None:
+        """Before the daemons are started: the one that leads reads the chains once."""
         script = BatchScript(
             "#!/bin/sh\nexec sleep 100h\n", (), (("PATH", "/usr/bin:/bin"),), str(self.site.folder)
         )
         request = JobRequest("svc", own_user(), hours * 3_600, partition="cpu", batch=script)
         done = DoneCondition(exit_code=None, links=links)
-        self.store.chains.save(ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done)))
+        record = ChainRecord(Chain(ChainId("svc"), "svc", own_user(), request, done))
+        if paused:
+            record = machine.apply(record, PauseAsked("until both heads are there"), 0)
+        self.store.chains.save(record)
 
     def record(self) -> ChainRecord:
         self.store.chains.forget()

@@ -40,8 +40,9 @@ def test_a_leader_killed_in_the_middle_of_a_submission(heads: Heads, kind: Fault
     """The submission never arrives, arrives when another leads, or has arrived and nobody heard the answer."""
     heads.slurm.slowness = 2.0 * LEASE
     heads.slurm.fault("sbatch", kind)
-    heads.add_chain(links=2)
+    heads.add_chain(links=2, paused=True)
     heads.start_both()
+    heads.resume()
     wait_until(heads.submitted, "the first submission")
     heads.first.kill()
     heads.second.wait_to_lead()
@@ -61,9 +62,10 @@ def test_a_leader_killed_between_two_links(heads: Heads) -> None:
 
 def test_a_leader_that_was_stopped_in_a_submission_finds_another_in_its_place(heads: Heads) -> None:
     heads.slurm.slowness = 2.0 * LEASE
-    heads.add_chain(links=2)
+    heads.add_chain(links=2, paused=True)
     heads.slurm.fault("sbatch", Fault.LATE)
     heads.start_both()
+    heads.resume()
     wait_until(heads.submitted, "the first submission")
     heads.first.signal(STOP)
     heads.second.wait_to_lead()
