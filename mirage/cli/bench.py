@@ -16,8 +16,8 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, fidelity, peers, daemon, api, lookahead, predictors, train, allocation, das, requests, "
-        "serving",
+        help="simulator, fidelity, peers, daemon, api, lookahead, predictors, train, allocation, das, requests "
+        "or serving",
     ),
 ]
 Traces = Annotated[
