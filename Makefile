@@ -32,7 +32,7 @@ lint: $(V)/.ready
 types: $(V)/.ready
 	$(V)/mypy
 
-# Every parser on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
+# The readers in tests/fuzz on hostile input, for SECONDS in all; the tests do the same for some ten seconds.
 SECONDS ?= 60
 fuzz: $(V)/.ready
 	$(V)/python tests/fuzz --seconds $(SECONDS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mkdocs.structure.files import File
 from sitepages.commands import commands_page
 from sitepages.documents import CARRIED, OUTSIDE, Documents, github_slug
+from sitepages.figures import stylesheet, with_figures
 from sitepages.interface import interface_page
 from sitepages.measures import measures_page
 from sitepages.sdk import errors_page, sdk_page
@@ -34,15 +35,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
     for name, text in made_pages().items():
         files.append(File.generated(config, name, content=text))
+    files.append(File.generated(config, "figures.css", content=stylesheet()))
     for path in DOCUMENTS.carried():
         files.append(File.generated(config, f"{CARRIED}/{path}", abs_src_path=str(ROOT / path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Links as the site has them."""
-    written = page.file.src_uri in DOCUMENTS.pages.values()
-    return DOCUMENTS.relinked(markdown, page.file.src_uri) if written else markdown
+    """Links as the site has them, and figures where they are wanted."""
+    name = page.file.src_uri
+    if name not in DOCUMENTS.pages.values():
+        return markdown
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return with_figures(DOCUMENTS.relinked(markdown, name), readme)
 
 
 def made_pages() -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mirage.domain.errors import ClusterUnavailable, ConfigError, NotPermitted
+from mirage.domain.masking import without_secrets
 
 if TYPE_CHECKING:
     from mirage.slurm.rest.fields import Record
@@ -68,11 +69,12 @@ class Address:
             parts = urlsplit(text)
             found = cls(text, parts.scheme, parts.hostname or "", parts.port, parts.path.rstrip("/"))
         except ValueError as error:
-            raise ConfigError("slurmrestd", f"{text!r}: {error}") from None
+            raise ConfigError("slurmrestd", f"{without_secrets(text)!r}: {error}") from None
         usable = found.path.startswith("/") if found.scheme == "unix" else found.host
         if found.scheme not in ("http", "https", "unix") or not usable or parts.query or parts.username:
             raise ConfigError(
-                "slurmrestd", f"{text!r}: expected http://host:port, https://host or unix:/path/to/socket"
+                "slurmrestd",
+                f"{without_secrets(text)!r}: expected http://host:port, https://host or unix:/path/to/socket",
             )
         return found
 

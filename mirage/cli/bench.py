@@ -16,7 +16,8 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests or serving",
+        help="simulator, fidelity, peers, daemon, api, lookahead, predictors, train, allocation, das, requests "
+        "or serving",
     ),
 ]
 Traces = Annotated[
@@ -31,6 +32,10 @@ Models = Annotated[
 ]
 Muri = Annotated[
     str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
+]
+Recordings = Annotated[
+    str,
+    typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a folder of them."),
 ]
 
 Peers = Annotated[
@@ -51,18 +56,19 @@ Size = Annotated[
 ]
 
 
-def bench_command(
+def bench_command(  # noqa: PLR0913 (an option for each kind of benchmark)
     name: Name,
     *,
     traces: Traces = "../shared/traces",
     models: Models = "",
     muri: Muri = "",
+    recordings: Recordings = "tests/simulator/recordings",
     peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
     size: Size = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, as ratios within one run where there is something to compare with."""
-    sections = _measure(name, traces, models, muri, peers, _size(size))
+    sections = _measure(name, traces, models, muri, recordings, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
         return
@@ -74,7 +80,13 @@ def bench_command(
 
 
 def _measure(  # noqa: PLR0911 (one for each)
-    name: str, traces: str, models: str, muri: str, peers: list[str], size: tuple[int, int, int] | None
+    name: str,
+    traces: str,
+    models: str,
+    muri: str,
+    recordings: str,
+    peers: list[str],
+    size: tuple[int, int, int] | None,
 ) -> tuple[Section, ...]:
     from pathlib import Path
 
@@ -129,10 +141,14 @@ def _measure(  # noqa: PLR0911 (one for each)
             from mirage.bench.requests import measure_requests
 
             return measure_requests(Path(models) if models else None, _say)
+        case "fidelity":
+            from mirage.bench.fidelity.report import measure_fidelity
+
+            return measure_fidelity(Path(recordings), _say)
     raise ConfigError(
         "bench",
-        f"{name!r} is not a benchmark; there are: "
-        "simulator, peers, daemon, api, lookahead, predictors, train, allocation, das, requests and serving",
+        f"{name!r} is not a benchmark; there are: simulator, fidelity, peers, daemon, api, lookahead, predictors, "
+        "train, allocation, das, requests, serving",
     )
 
 

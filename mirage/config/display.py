@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from mirage.domain.masking import without_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_PASSWORD = re.compile(r"(://[^:@/]*):.*@")
-_PARAMETER = re.compile(r"([?&](?:password|sslpassword|token|key)=)[^&#]*", re.IGNORECASE)
 
 
 def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -26,6 +24,4 @@ def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 def masked(value: object) -> object:
     """The value for people's eyes: a password within a URL is hidden."""
-    if not isinstance(value, str):
-        return value
-    return _PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", value))
+    return without_secrets(value) if isinstance(value, str) else value

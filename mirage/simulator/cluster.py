@@ -210,6 +210,8 @@ class ClusterConfig:
     reservations: tuple[Reservation, ...] = ()
     node_events: tuple[NodeEvent, ...] = ()
     scheduling: Scheduling = Scheduling.SLURM
+    boot: Seconds = 0
+    """When slurmctld started: what it does periodically counts from there."""
     source: str = field(default="", compare=False)
 
     @property

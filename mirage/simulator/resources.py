@@ -41,6 +41,11 @@ class Resources:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def first_gres(self) -> int:
+        """The column after those of CPUs and memory."""
+        return 1 + ("mem" in self.names)
+
     def index(self, name: str) -> int:
         """The column of a resource by Slurm's TRES name (``gres/gpu:a100``, ``cpu``, ``node``); -1: not here.
 

@@ -7,9 +7,13 @@ Slurm's forms (man sbatch, ``--time``): ``minutes``, ``minutes:seconds``, ``hour
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, UNLIMITED, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _WORDS = ("unlimited", "infinite", "-1")
 _NO_OWN_LIMIT = ("", "unknown", "none", "partition_limit")
@@ -23,6 +27,7 @@ _UNITS = {
     604_800: ("w", "week", "weeks"),
 }
 _SECONDS_OF = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_FINE_SECONDS_OF = {**_SECONDS_OF, "us": 1e-6, "ms": 1e-3}
 
 
 def parse(text: str) -> Seconds:
@@ -76,10 +81,19 @@ def parse_human(text: str) -> Seconds:
     A bare number is refused, since Slurm would read minutes where most people mean hours or seconds.
     Fractions are rounded to whole seconds. Raises ``BadSpelling``.
     """
+    return round(_typed(text, _SECONDS_OF, "48h, 90m, 30s or 2d"))
+
+
+def parse_fine(text: str) -> float:
+    """As ``parse_human``, in seconds that are not rounded, and with ``us`` and ``ms``: ``15ms``, ``0.5s``."""
+    return _typed(text, _FINE_SECONDS_OF, "15ms, 2s or 1min")
+
+
+def _typed(text: str, units: Mapping[str, float], such_as: str) -> float:
     lowered = text.strip().lower()
     if ":" in lowered or "-" in lowered or lowered in _WORDS:
         return parse(lowered)
-    pieces = [match for match in _PIECE.finditer(lowered) if match[2] in _SECONDS_OF]
+    pieces = [match for match in _PIECE.finditer(lowered) if match[2] in units]
     if not pieces or "".join(match[0] for match in pieces) != lowered:
-        raise BadSpelling(text, "expected a number with its unit, such as 48h, 90m, 30s or 2d")
-    return round(sum(float(match[1]) * _SECONDS_OF[match[2]] for match in pieces))
+        raise BadSpelling(text, f"expected a number with its unit, such as {such_as}")
+    return sum(float(match[1]) * units[match[2]] for match in pieces)

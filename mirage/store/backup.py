@@ -92,7 +92,8 @@ def _copy_file(file: Path, part: Path) -> None:
 
 def _dump_server(url: URL, part: Path) -> None:
     dump, restore = _program("pg_dump"), _program("pg_restore")
-    address = url._replace(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    bare = url._replace(drivername="postgresql", password=None).difference_update_query(["sslpassword"])
+    address = bare.render_as_string(hide_password=False)
     secret = {"PGPASSWORD": str(url.password)} if url.password else {}
     _run([dump, "--no-password", "--format=custom", f"--file={part}", f"--dbname={address}"], secret)
     _run([restore, "--list", f"--file={os.devnull}", str(part)], {})

@@ -9,6 +9,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mirage.domain.errors import ConfigError, StoreUnavailable
+from mirage.domain.masking import without_secrets
 from mirage.store.mounts import network_file_system
 
 _EXAMPLES = "sqlite:////var/lib/mirage/mirage.db or postgresql://mirage@localhost/mirage"
@@ -25,7 +26,7 @@ class Location:
     @property
     def shown(self) -> str:
         """For messages: the file, or the address without its password."""
-        return str(self.file) if self.file else self.url.render_as_string(hide_password=True)
+        return str(self.file) if self.file else without_secrets(self.url.render_as_string(hide_password=True))
 
 
 def locate(text: str) -> Location:
@@ -35,7 +36,7 @@ def locate(text: str) -> Location:
     except (ArgumentError, ValueError):
         raise ConfigError("store", f"this is not a database URL, such as {_EXAMPLES}") from None
     if url.drivername in ("postgresql", "postgresql+psycopg"):
-        return Location(url.set(drivername="postgresql+psycopg"), None)
+        return Location(_with_password_in_place(url).set(drivername="postgresql+psycopg"), None)
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise ConfigError("store", f"{url.drivername} is not supported; use {_EXAMPLES}")
     if not url.database or url.database == ":memory:" or url.query:
@@ -43,6 +44,13 @@ def locate(text: str) -> Location:
             "store", "a SQLite database is a plain file, such as sqlite:////var/lib/mirage/mirage.db"
         )
     return Location(url, Path(url.database).absolute())
+
+
+def _with_password_in_place(url: URL) -> URL:
+    """A password given as a parameter is moved to where passwords are hidden and kept from command lines."""
+    given = url.query.get("password")
+    moved = url.difference_update_query(["password"])
+    return moved.set(password=given) if isinstance(given, str) else moved
 
 
 def make_room(file: Path) -> None:

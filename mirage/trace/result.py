@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from mirage.domain.jobtable import JobTable, Names, job_table
 if TYPE_CHECKING:
     from mirage.domain.jobtable import Int64
     from mirage.trace.faults import Faults, Mask, RejectedRow, Strictness
+
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class SwfHeader:
     def number(self, name: str) -> int:
         """A field as a whole number (``MaxProcs``); ``ABSENT`` where there is none."""
         first = self.get(name).split()[:1]
-        return int(first[0]) if first and first[0].isascii() and first[0].isdigit() else ABSENT
+        return int(first[0]) if first and _NUMBER.fullmatch(first[0]) else ABSENT
 
 
 @dataclass(frozen=True, slots=True)

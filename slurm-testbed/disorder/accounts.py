@@ -31,9 +31,10 @@ class Accounting:
 
     def read(self) -> None:
         """Ask. Raises ``subprocess.SubprocessError``."""
-        for job in self._rows():
+        for job in map(_job, self._rows()):
             self.jobs.setdefault(job.tag, []).append(job)
-        self.ran = {job.job_id for job in self._rows("--duplicates") if job.start != ABSENT}
+        runs = self._rows("--duplicates")  # a row for each time that it was requeued
+        self.ran = {JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES}
 
     def doubles(self) -> Iterator[str]:
         """Links that were submitted more than once."""
@@ -59,14 +60,12 @@ class Accounting:
         del chain_id
         return False
 
-    def _rows(self, *more: str) -> list[Job]:
+    def _rows(self, *more: str) -> list[dict[str, str]]:
         argv = ["sacct", "-a", "-X", "-n", "-P", "-S", "2020-01-01", *more, "-o", ",".join(_FIELDS)]
         text = self.around.run("root", argv, fast=True, more={"SLURM_TIME_FORMAT": "%s"})
-        cells = [dict(zip(_FIELDS, line.split("|"), strict=True)) for line in text.splitlines()]
+        rows = [dict(zip(_FIELDS, line.split("|"), strict=True)) for line in text.splitlines()]
         return [
-            _job(row)
-            for row in cells
-            if row["Comment"].split(":")[1:2] and row["Comment"].split(":")[1] in self.chains
+            row for row in rows if row["Comment"].split(":")[1:2] and row["Comment"].split(":")[1] in self.chains
         ]
 
 

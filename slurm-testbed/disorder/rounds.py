@@ -19,7 +19,8 @@ from disorder.mishaps import Call, Mishaps
 from disorder.storm import Storm
 from keepalive.daemon import OWNERS, Mirage
 from keepalive.services import Service
-from onehost import cluster
+from onehost import cluster, services
+from onehost.errors import TestbedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ class Ground:
     def play(self, seed: int) -> Round:
         """One round. Raises ``TestbedError`` where the testbed itself fails."""
         rng, begun = random.Random(seed), time.monotonic()  # noqa: S311 - disorder, no secret
-        cluster.repair(self.layout)
+        self._prepare()
         mishaps = Mishaps(self.work / "line")
         mishaps.install()
         os.environ["PATH"] = f"{mishaps.path}:{_without(self.work, os.environ['PATH'])}"
@@ -98,6 +99,17 @@ class Ground:
         broken, links = self._judge(folder, mishaps, chains)
         requeued = sum("requeued" in line for line in storm.story)
         return Round(seed, broken, storm.story, links, requeued, round(time.monotonic() - begun, 1))
+
+    def _prepare(self) -> None:
+        """An idle testbed. A step that hangs keeps its node completing: a failure of the node ends both."""
+        try:
+            cluster.repair(self.layout)
+        except TestbedError:
+            settings = cluster.need_running(self.layout)
+            for node in settings.node_names():
+                services.act_on_node(node, "down", settings, self.layout)
+                services.act_on_node(node, "resume", settings, self.layout)
+            cluster.repair(self.layout)
 
     def _submit(self, mirage: Mirage, rng: random.Random, stamp: str) -> list[str]:
         """Three or four chains; their ids."""

@@ -44,6 +44,8 @@ class Storm:
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
     _begun: float = 0.0
+    _away: str = ""
+    """Which service is; one at a time."""
 
     def blow(self, seconds: float, faults: int) -> None:
         """Carry out ``faults`` faults."""
@@ -92,18 +94,32 @@ class Storm:
         self._later(lasts, lambda: os.kill(process.pid, signal.SIGCONT) if process.poll() is None else None)
 
     def _service_away(self, lasts: float) -> None:
+        if self._away:
+            return
         name = self.rng.choice(("slurmctld", "slurmctld", "slurmdbd"))
         action = self.rng.choice(("kill", "stop", "pause"))
         self._tell(f"{name}: {action} for {lasts:.1f} s")
         services.act(name, action, self.settings, self.layout)
-        back = "continue" if action == "pause" else "start"
-        self._later(lasts, lambda: services.act(name, back, self.settings, self.layout))
+        self._away = name
+        self._later(lasts, lambda: self._service_back(name, "continue" if action == "pause" else "start"))
+
+    def _service_back(self, name: str, action: str) -> None:
+        self._away = ""
+        services.act(name, action, self.settings, self.layout)
 
     def _node_down(self, lasts: float) -> None:
         node = self.rng.choice(self.settings.node_names())
+        if self._away:  # nobody there who could be told
+            return
         self._tell(f"{node} is down for {lasts:.1f} s")
         services.act_on_node(node, "down", self.settings, self.layout)
-        self._later(lasts, lambda: services.act_on_node(node, "resume", self.settings, self.layout))
+        self._later(lasts, lambda: self._node_up(node))
+
+    def _node_up(self, node: str) -> None:
+        if self._away:  # once it is back
+            self._later(1.0, lambda: self._node_up(node))
+        else:
+            services.act_on_node(node, "resume", self.settings, self.layout)
 
     def _bad_line(self, lasts: float) -> None:
         del lasts
@@ -115,7 +131,8 @@ class Storm:
 
     def _requeued(self, lasts: float) -> None:
         del lasts
-        self._tell(self.requeue(self.rng))
+        if not self._away:
+            self._tell(self.requeue(self.rng))
 
     def _while(self) -> float:
         """Many are short, some long."""

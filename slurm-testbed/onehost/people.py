@@ -7,7 +7,10 @@ import pwd
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 USERS = ("alice", "bob", "carol")
 OPERATOR = "mirage"
@@ -49,9 +52,9 @@ def myself() -> Person:
     return person(pwd.getpwuid(os.geteuid()).pw_name)
 
 
-def ensure_users() -> None:
-    """Create the testbed's users where the machine does not have them."""
-    for name in (*USERS, OPERATOR):
+def ensure_users(names: Sequence[str] = (*USERS, OPERATOR)) -> None:
+    """Create users, those of the testbed if no others are named, where the machine does not have them."""
+    for name in names:
         try:
             person(name)
         except KeyError:

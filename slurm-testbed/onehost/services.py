@@ -110,7 +110,9 @@ def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> N
     elif action == "resume":
         if recorded(name, layout) is None:
             start(name, settings, layout)
-        wait_until(lambda: node_states(layout)[node] != "unknown", START_TIMEOUT_S, f"{node} to register")
+        wait_until(
+            lambda: node_states(layout).get(node, "unknown") != "unknown", START_TIMEOUT_S, f"{node} to register"
+        )
         if node not in usable_nodes(layout):
             set_node_state(layout, node, "RESUME")
     else:

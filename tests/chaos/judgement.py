@@ -99,11 +99,16 @@ def _links(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
 
 
 def _end_of_link(link: Link) -> tuple[object, ...]:
-    return link.start, link.end, link.job_state.name, link.exit_code
+    return link.start, link.end, link.job_state.name, *_code(link.job_state, link.exit_code)
 
 
 def _end_of_job(job: Job) -> tuple[object, ...]:
-    return job.start, job.end, job.state.name, job.exit_code
+    return job.start, job.end, job.state.name, *_code(job.state, job.exit_code)
+
+
+def _code(state: JobState, code: int) -> tuple[int, ...]:
+    """Of a job that exited by itself: for one that was ended squeue says 143 and sacct 0, and neither matters."""
+    return (code,) if state in (JobState.COMPLETED, JobState.FAILED) else ()
 
 
 def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> Iterator[str]:

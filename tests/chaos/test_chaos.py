@@ -7,9 +7,10 @@ from chaos.scenario import play
 
 ONCE_BROKEN = {
     36: "the answer to a commit was lost: the record had the end of a link, the journal never did",
-    63: "an end was stored, and the daemon killed before it was told",
-    55: "a forecast longer than the links: one more was submitted each minute, all ran side by side",
-    80: "the same with successors that are submitted at once, under a nice value",
+    45: "a submission was stored, and the daemon killed before it was told",
+    72: "an end was stored, and the daemon killed before it was told",
+    55: "a forecast longer than the links: each had a successor as soon as it ran, and all ran side by side",
+    80: "the same with successors that are in the queue early, under a nice value",
 }
 """What each once found."""
 

@@ -9,12 +9,11 @@ import pytest
 from chaos.scenario import play
 
 from mirage.backends.cli_links import LinkMemory
-from mirage.control.hands import Hands
 from mirage.control.loop import ControlLoop
 from mirage.domain.chain import LinkState
-from mirage.domain.journal import EntryKind
 from mirage.provisioner import events, machine
 from mirage.slurm import rows
+from mirage.store.chains import SqlChainStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,13 +52,12 @@ def half_an_answer_is_taken_for_all(patch: Patch) -> None:
 
 
 def an_end_is_not_told(patch: Patch) -> None:
-    write = Hands.write
+    save = SqlChainStore.save
 
-    def forgetful(self, record, now, kind, text, link=0):
-        if kind is not EntryKind.EVENT or "ended" not in text:
-            write(self, record, now, kind, text, link)
+    def forgetful(self, record, *entries):
+        save(self, record, *(entry for entry in entries if "ended" not in entry.text))
 
-    patch.setattr(Hands, "write", forgetful)
+    patch.setattr(SqlChainStore, "save", forgetful)
 
 
 def nobody_follows_a_preempted_link(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""``python tests/fuzz --seconds 60``: every reader for its share of the time, or those whose names hold a word."""
+"""``python tests/fuzz --seconds 60``: every target for its share of the time, or those whose names hold a word."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOST_MEMORY = 1 << 29
 """Bytes that reading one input may add to the process."""
 SHOWN = 2_000
 """Characters of an input in a report."""
-ROUND = 200
+ROUND = 25
 """Examples between two looks at the clock of a run that is bounded by time."""
 
 
@@ -123,10 +123,10 @@ def _shown(drawn: Any) -> str:
 
 
 def fuzz_for(target: Target, seconds: float, seed: int) -> int:
-    """Fuzz until the time is over; how many inputs were read."""
+    """Fuzz until the time is over, one round at least; how many inputs were read."""
     end = time.monotonic() + seconds
     rounds = 0
-    while time.monotonic() < end:
+    while not rounds or time.monotonic() < end:
         fuzz(target, ROUND, seed + rounds)
         rounds += 1
     return rounds * ROUND

@@ -14,6 +14,7 @@ MANY_DIGITS = "9" * 5_000
 
 DEEP = "[" * 3_000
 """More than ``json`` takes before it gives up with ``RecursionError``."""
+SWF_ROW = "1 0 5 100 8 -1 -1 8 200 -1 1 3 1 -1 1 -1 -1 -1\n"
 BEYOND = 10**20
 """More than a column of 64 bits holds."""
 
@@ -41,6 +42,7 @@ FOUND = [
     ("past jobs v0.0.36", past(36, exit_code={"signal": True})),
     ("past jobs v0.0.40", past(40, tres={"allocated": [{"type": "cpu", "count": 2**64}], "requested": []})),
     ("past jobs v0.0.45", past(45, tres={"allocated": [[]], "requested": []})),
+    ("trace, SWF", f"; MaxProcs: {MANY_DIGITS}\n{SWF_ROW}".encode()),
     ("public keys", DEEP.encode()),
     ("policy", f"users = {DEEP}".encode()),
 ]

@@ -1,8 +1,9 @@
-"""The project's own Python files, read as text: nothing of them is run."""
+"""The project's own Python files, each parsed once: nothing of them is run."""
 
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -13,15 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+_NAME = re.compile(r"[a-z_0-9.]+(:\w+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file."""
+    """What one file says of itself; its tree is not kept, since all of them together would fill the memory."""
 
     path: Path
     """Relative to the project's root."""
     text: str
+    imports: frozenset[str]
+    """Modules that it imports, and what it takes from them: ``a``, ``a.b``."""
+    texts: frozenset[str]
+    """Its literals of text that could be a name."""
+    functions: tuple[tuple[str, int], ...]
+    """Names and lengths in lines."""
+    public: frozenset[str]
+    """Classes, methods, functions and constants; what a decorator registers is used by that."""
 
     @property
     def name(self) -> str:
@@ -29,39 +39,46 @@ class Source:
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    @property
-    def tree(self) -> ast.Module:
-        return _parsed(self.text)
-
-    def imports(self) -> set[str]:
-        """Modules that it imports or names in a text, and what it takes from them: ``a``, ``a.b``."""
-        found = set()
-        for node in ast.walk(self.tree):
-            match node:
-                case ast.Import():
-                    found |= {alias.name for alias in node.names}
-                case ast.ImportFrom(module=str(module)):
-                    found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-        return found
-
-    def texts(self) -> set[str]:
-        """Its literals of text."""
-        return {
-            node.value
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-
-
-@cache
-def _parsed(text: str) -> ast.Module:
-    return ast.parse(text)
-
 
 @cache
 def sources(folder: str) -> tuple[Source, ...]:
     """The Python files below a folder, programs without a suffix too."""
-    return tuple(Source(path.relative_to(ROOT), path.read_text()) for path in _files(ROOT / folder))
+    return tuple(map(_read, _files(ROOT / folder)))
+
+
+def _read(path: Path) -> Source:
+    text = path.read_text()
+    tree = ast.parse(text)
+    imports, texts, functions = set[str](), set[str](), list[tuple[str, int]]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                imports |= {alias.name for alias in node.names}
+            case ast.ImportFrom(module=str(module)):
+                imports |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+            case ast.Constant(value=str(value)) if _NAME.fullmatch(value):
+                texts.add(value)
+            case ast.FunctionDef(end_lineno=int(end)) | ast.AsyncFunctionDef(end_lineno=int(end)):
+                functions.append((node.name, end - node.lineno + 1))
+    public = frozenset(name for name in _defined(tree) if not name.startswith("_"))
+    return Source(path.relative_to(ROOT), text, frozenset(imports), frozenset(texts), tuple(functions), public)
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.ClassDef():
+                yield node.name
+                yield from (each.name for each in node.body if isinstance(each, ast.FunctionDef) and _plain(each))
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if _plain(node):
+                yield node.name
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+def _plain(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    known = {"property", "staticmethod", "classmethod"}
+    return all(isinstance(each, ast.Name) and each.id in known for each in function.decorator_list)
 
 
 def _files(folder: Path) -> Iterator[Path]:

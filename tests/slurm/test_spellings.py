@@ -77,10 +77,23 @@ def test_durations_as_people_type_them(text: str, seconds: int) -> None:
     assert duration.parse_human(text) == seconds
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15ms", 0.015), ("250 us", 0.00025), ("0.5s", 0.5), ("1s500ms", 1.5), ("2m", 120.0)]
+)
+def test_short_durations_are_not_rounded(text: str, seconds: float) -> None:
+    assert duration.parse_fine(text) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("reader", [duration.parse_human, duration.parse_fine])
 @pytest.mark.parametrize("text", ["6", "", "h", "6 parsecs", "6h oops", "6h 3"])
-def test_durations_without_a_unit_are_refused(text: str) -> None:
+def test_durations_without_a_unit_are_refused(text: str, reader: Callable[[str], object]) -> None:
     with pytest.raises(BadSpelling, match="unit"):
-        duration.parse_human(text)
+        reader(text)
+
+
+def test_whole_seconds_have_no_unit_below_one() -> None:
+    with pytest.raises(BadSpelling, match="unit"):
+        duration.parse_human("15ms")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +205,7 @@ READERS: list[Callable[[str], object]] = [
     duration.parse,
     duration.parse_limit,
     duration.parse_human,
+    duration.parse_fine,
     hostlist.expand,
     parse_state,
     memory_mb,

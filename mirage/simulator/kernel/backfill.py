@@ -187,7 +187,7 @@ def _earliest(
     """The job's earliest start within the window (NEVER: none), its nodes in ``scratch.bits[2]``."""
     sim, job = world.sim[0], world.jobs[slot]
     usable, fitting, chosen, work = scratch.bits[0], scratch.bits[1], scratch.bits[2], scratch.bits[3]
-    horizon = sim.now + fixed.config[0].bf_window
+    horizon, whole = sim.now + fixed.config[0].bf_window, fixed.config[0].whole_nodes == 1
     begin = sim.now
     while begin != 0 and begin <= horizon:
         left, later = plan.window(fixed, world, scratch, slot, begin, usable)
@@ -195,15 +195,21 @@ def _earliest(
             begin = later
             continue
         bitsets.assign(fitting, usable)
-        if nodes.keep_fitting(fixed, world, slot, fitting) >= job.nodes:
+        fits = nodes.keep_fitting(fixed, world, slot, fitting) >= job.nodes
+        if fits:
             start = begin
         else:
             if released < 0:
                 released = releases.list_releases(fixed, world, scratch)
             start = max(begin, releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released))
+        if later != 0 and start > later:
+            # Nodes kept for planned jobs until then may do sooner.
+            begin = later
+            continue
         if start > horizon:
             return NEVER, released
-        nodes.choose(fixed, world, slot, fitting, chosen, work)
+        free = world.free if fits or whole else scratch.free
+        nodes.choose(fixed, world, slot, fitting, free, chosen, work)
         if start > begin and not plan.stays_free(fixed, world, scratch, slot, start, chosen):
             begin = start
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     BEGIN,
     DEPENDENCY,
@@ -18,6 +18,12 @@ from mirage.simulator.kernel.layout import (
 )
 
 
+@inlined
+def next_tick(boot: int, period: int, at: int) -> int:
+    """The first instant from ``at`` on that is whole periods after ``boot``."""
+    return boot + (at - boot + period - 1) // period * period
+
+
 @compiled
 def wake(fixed: Fixed, world: World) -> None:
     """Something changed that may let a job start: have the main loop and backfill run when they may.
@@ -30,8 +36,7 @@ def wake(fixed: Fixed, world: World) -> None:
     if sim.main_due == NEVER:
         sim.main_due = max(sim.now, sim.last_main + config.batch_sched_delay)
     if config.backfill == 1 and sim.backfill_due == NEVER:
-        tick = (max(sim.now, sim.last_backfill + 1) + config.bf_interval - 1) // config.bf_interval
-        sim.backfill_due = tick * config.bf_interval
+        sim.backfill_due = next_tick(config.boot, config.bf_interval, max(sim.now, sim.last_backfill + 1))
 
 
 @compiled

@@ -158,7 +158,7 @@ def _run_schedulers(fixed: Fixed, world: World, scratch: Scratch, record: Record
         depth = ENDLESS if sim.full_due <= sim.now else config.default_queue_depth
         sim.main_due, sim.full_due, sim.last_main = NEVER, NEVER, sim.now
         if mainloop.run(fixed, world, scratch, record, depth):
-            sim.full_due = (sim.now // config.sched_interval + 1) * config.sched_interval
+            sim.full_due = eligibility.next_tick(config.boot, config.sched_interval, sim.now + 1)
     if min(sim.backfill_due, sim.review_due) <= sim.now:
         sim.backfill_due, sim.last_backfill = NEVER, sim.now
         backfill.run(fixed, world, scratch, record, False)
@@ -172,8 +172,8 @@ def _next_review(fixed: Fixed, world: World) -> int:
     if sim.pending == 0 or sim.idle == 0 or (config.w_fair_share == 0.0 and sim.cap_time == NEVER):
         return NEVER
     first = sim.now + 1 if config.w_fair_share != 0.0 else max(sim.now + 1, sim.cap_time)
-    period = (first + config.calc_period - 1) // config.calc_period * config.calc_period
-    return (period + config.bf_interval - 1) // config.bf_interval * config.bf_interval
+    period = eligibility.next_tick(config.boot, config.calc_period, first)
+    return eligibility.next_tick(config.boot, config.bf_interval, period)
 
 
 @compiled

@@ -53,7 +53,7 @@ def _run(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
     nodes.candidates(fixed, world, slot, usable)
     if nodes.keep_fitting(fixed, world, slot, usable) < job.nodes:
         return False
-    nodes.choose(fixed, world, slot, usable, chosen, work)
+    nodes.choose(fixed, world, slot, usable, world.free, chosen, work)
     nodes.allocate(fixed, world, slot, chosen)
     job.status, job.reason, job.limit_end = RUNNING, NONE, job.start + job.limit
     job.end = job.limit_end

@@ -174,6 +174,7 @@ CONFIG = np.dtype(
             "nodes",
             "cpus",
             "resources",
+            "first_gres",  # column of the first kind of GRES
             "whole_nodes",  # every job takes whole nodes
             "uniform_weight",
             "backfill",
@@ -193,6 +194,7 @@ CONFIG = np.dtype(
             "batch_sched_delay",
             "max_age",
             "calc_period",
+            "boot",  # periods count from here
             "ageing",  # WHILE_ELIGIBLE, ...
             "favor_small",
             "fair_share",  # 0 none, 1 classic, 2 fair tree

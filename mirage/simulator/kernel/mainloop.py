@@ -100,6 +100,6 @@ def _try_start(fixed: Fixed, world: World, scratch: Scratch, record: Record, slo
     if nodes.keep_fitting(fixed, world, slot, usable) < job.nodes:
         job.reason = NODE_NOT_AVAIL if nodes.lacks(world, slot, world.bits[UP_ROW]) else RESOURCES
         return False
-    nodes.choose(fixed, world, slot, usable, chosen, work)
+    nodes.choose(fixed, world, slot, usable, world.free, chosen, work)
     lifecycle.start(fixed, world, record, slot, chosen)
     return True

@@ -105,10 +105,91 @@ def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> in
     return 0 if lacks(world, slot, nodes) else total
 
 
+@inlined
+def _take(
+    fixed: Fixed, world: World, slot: int, free: np.ndarray, row: np.ndarray, wanted: int, taken: np.ndarray
+) -> int:
+    """Move up to ``wanted`` members from ``row`` to ``taken``, best-fitting runs first; returns how many.
+
+    cons_tres measures runs by the CPUs that the job could have there. Nodes count alike where they are taken
+    whole, and for a job with GRES, for which it leaves no more CPUs on a node than are asked for.
+    """
+    if fixed.config[0].whole_nodes == 1 or _wants_gres(fixed, world, slot):
+        return bitsets.take_best_fit(row, wanted, taken)
+    return _take_by_cpus(free, row, wanted, taken)
+
+
+@inlined
+def _wants_gres(fixed: Fixed, world: World, slot: int) -> bool:
+    for r in range(fixed.config[0].first_gres, fixed.config[0].resources):
+        if world.needs[slot, r] > 0:
+            return True
+    return False
+
+
+@inlined
+def _take_by_cpus(free: np.ndarray, row: np.ndarray, wanted: int, taken: np.ndarray) -> int:
+    """As cons_tres does: the run of consecutive nodes with the fewest free CPUs that is long enough, else that
+    with the most; for the last node the one with the fewest free CPUs, else the first ones of the run.
+    """
+    left = wanted
+    while left > 0:
+        first, end = _tightest_run(free, row, left)
+        if first < 0:
+            break
+        if left == 1:
+            first = _fullest(free, first, end)
+        for node in range(first, min(first + left, end)):
+            bitsets.discard(row, node)
+            bitsets.add(taken, node)
+        left -= min(left, end - first)
+    return wanted - left
+
+
+@inlined
+def _tightest_run(free: np.ndarray, row: np.ndarray, wanted: int) -> tuple[int, int]:
+    """The run of consecutive members to take from next: its first member and the first number behind it."""
+    best, best_end, best_cpus, enough = np.int64(-1), np.int64(-1), np.int64(0), False
+    start = bitsets.next_member(row, 0)
+    while start >= 0:
+        end = bitsets.next_gap(row, start)
+        cpus = np.int64(0)
+        for node in range(start, end):
+            cpus += free[node, 0]
+        sufficient = end - start >= wanted
+        if (
+            best < 0
+            or (sufficient and not enough)
+            or (sufficient and cpus < best_cpus)
+            or (not sufficient and cpus > best_cpus)
+        ):
+            best, best_end, best_cpus, enough = start, end, cpus, sufficient
+        start = bitsets.next_member(row, end)
+    return best, best_end
+
+
+@inlined
+def _fullest(free: np.ndarray, first: int, end: int) -> int:
+    """The node of a run with the fewest free CPUs, the lowest-numbered among equals."""
+    best = first
+    for node in range(first + 1, end):
+        if free[node, 0] < free[best, 0]:
+            best = node
+    return best
+
+
 @compiled
-def choose(fixed: Fixed, world: World, slot: int, nodes: np.ndarray, chosen: np.ndarray, work: np.ndarray) -> None:
+def choose(
+    fixed: Fixed,
+    world: World,
+    slot: int,
+    nodes: np.ndarray,
+    free: np.ndarray,
+    chosen: np.ndarray,
+    work: np.ndarray,
+) -> None:
     """Pick as many of ``nodes`` as the job needs: those it must have, which are taken out of ``nodes``, then
-    those of lower weight, then by best fit on consecutive nodes.
+    those of lower weight, then by best fit on consecutive nodes. ``free``: resources by node when the job starts.
     """
     job = world.jobs[slot]
     wanted = job.nodes - job.listed
@@ -120,7 +201,7 @@ def choose(fixed: Fixed, world: World, slot: int, nodes: np.ndarray, chosen: np.
             nodes[k] &= ~must[k]
     if fixed.config[0].uniform_weight == 1:
         bitsets.assign(work, nodes)
-        bitsets.take_best_fit(work, wanted, chosen)
+        _take(fixed, world, slot, free, work, wanted, chosen)
         return
     weight_column = fixed.config[0].resources
     left, above = wanted, np.int64(-1)
@@ -140,7 +221,7 @@ def choose(fixed: Fixed, world: World, slot: int, nodes: np.ndarray, chosen: np.
             if fixed.capacity[node, weight_column] == lowest:
                 bitsets.add(work, node)
             node = bitsets.next_member(nodes, node + 1)
-        left -= bitsets.take_best_fit(work, left, chosen)
+        left -= _take(fixed, world, slot, free, work, left, chosen)
         above = lowest
 
 

@@ -12,6 +12,8 @@ from mirage.simulator.kernel import (
     eligibility,
     engine,
     lifecycle,
+    mainloop,
+    nodes,
     queue,
 )
 from mirage.simulator.kernel.compile import compiled
@@ -27,6 +29,9 @@ from mirage.simulator.kernel.layout import (
     Scratch,
     World,
 )
+
+BACKFILL = -1
+"""Stands for the depth of a pass that is not the main loop's."""
 
 # Columns of the conditions handed to ``submit``.
 C_KIND, C_DELAY, C_TARGET, C_MET, C_DUE = range(5)
@@ -124,6 +129,28 @@ def set_node_list(fixed: Fixed, world: World, scratch: Scratch, slot: int, must:
     bitsets.assign(world.bits[MUST_ROW + 2 * job.own], must)
     job.listed = bitsets.count(must)
     _replace_in_queue(fixed, world, scratch, slot)
+
+
+@compiled
+def start_on(fixed: Fixed, world: World, scratch: Scratch, record: Record, slot: int, chosen: np.ndarray) -> bool:
+    """Start a pending job on these nodes now, whatever limits and partitions say; False if they have no room."""
+    queue.before_change(fixed, world, scratch)
+    room = scratch.bits[0]
+    bitsets.assign(room, chosen)
+    if nodes.keep_fitting(fixed, world, slot, room) < bitsets.count(chosen):
+        return False
+    queue.remove(world, slot)
+    lifecycle.start(fixed, world, record, slot, chosen)
+    return True
+
+
+@compiled
+def look(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int) -> None:
+    """One pass now: of the main loop over so many jobs, or of backfill; use it on a copy."""
+    if depth == BACKFILL:
+        backfill.run(fixed, world, scratch, record, False)
+    else:
+        mainloop.run(fixed, world, scratch, record, depth)
 
 
 @compiled

@@ -29,34 +29,49 @@ def window(
     """Nodes no plan or reservation holds from ``begin`` for the job's limit.
 
     Returns how many they offer the job (counting no further once they are too few) and the next instant after
-    ``begin`` at which there may be enough, 0 if there is none.
+    ``begin`` from which there may be more of them, 0 if there is none. As in slurmctld that is sought in the time
+    slots that the job would reach into, and the slot that begins at its last instant counts among them.
     """
     nodes.candidates(fixed, world, slot, usable)
     later = nodes.apply_reservations(fixed, world, slot, begin, usable)
+    allowed, gain = scratch.bits[1], 0
+    bitsets.assign(allowed, usable)
     end, wanted, t = begin + world.jobs[slot].limit, world.jobs[slot].nodes, 0
     while scratch.times[t].end <= begin and scratch.times[t].next != END:
         t = scratch.times[t].next
     part = scratch.times[t]
-    if part.next != END and (later == 0 or part.end < later):
-        later = part.end
     left = bitsets.count(usable)
-    while left >= wanted and part.begin < end and part.end > begin:
+    while (left >= wanted or gain == 0) and part.begin <= end and part.end > begin:
         left = 0
         space = scratch.space[t]
         for k in range(usable.shape[0]):
             word = usable[k] & space[k]
             usable[k] = word
             left += bitsets.size(word)
-        if left < wanted and _too_few(fixed, world, scratch, slot, t):
-            # No window that reaches into this time slot will do.
-            later = part.end if part.next != END else 0
         if part.next == END:
             break
+        if left < wanted and _too_few(fixed, world, scratch, slot, t):
+            # No window that reaches into this time slot will do.
+            gain = later = part.end
+            break
+        if gain == 0 and _adds(allowed, scratch.space[part.next], usable):
+            gain = part.end
         t = part.next
         part = scratch.times[t]
+    if gain != 0 and (later == 0 or gain < later):
+        later = gain
     if left >= wanted and nodes.lacks(world, slot, usable):
         left = 0
     return left, later
+
+
+@inlined
+def _adds(allowed: np.ndarray, space: np.ndarray, usable: np.ndarray) -> bool:
+    """Whether ``space`` has nodes, of those allowed, beyond ``usable``."""
+    for k in range(usable.shape[0]):
+        if allowed[k] & space[k] & ~usable[k] != bitsets.ZERO:
+            return True
+    return False
 
 
 @inlined
@@ -70,12 +85,13 @@ def _too_few(fixed: Fixed, world: World, scratch: Scratch, slot: int, t: int) ->
 @inlined
 def stays_free(fixed: Fixed, world: World, scratch: Scratch, slot: int, start: int, chosen: np.ndarray) -> bool:
     """Whether no plan and no advance reservation holds ``chosen`` from ``start`` for the job's limit."""
-    end, t = start + world.jobs[slot].limit, 0
+    grain = fixed.config[0].bf_resolution
+    first, end, t = start // grain * grain, (start + world.jobs[slot].limit) // grain * grain, 0
     while t != END:
         part = scratch.times[t]
         if part.begin >= end:
             break
-        if part.end > start:
+        if part.end > first:
             space = scratch.space[t]
             for k in range(chosen.shape[0]):
                 if chosen[k] & ~space[k] != bitsets.ZERO:

@@ -137,11 +137,11 @@ def refresh(fixed: Fixed, world: World, scratch: Scratch) -> None:
     When it is done within the period makes no difference, so it waits until the order is needed.
     """
     sim, config = world.sim[0], fixed.config[0]
-    period = sim.now // config.calc_period
+    period = (sim.now - config.boot) // config.calc_period
     if period == sim.calculated:
         return
     sim.calculated, sim.cap_time = period, NEVER
-    at = period * config.calc_period
+    at = config.boot + period * config.calc_period
     if config.w_fair_share != 0.0:
         fairshare.recalculate(fixed, world, scratch, at)
     elif config.w_age == 0.0:

@@ -1,7 +1,9 @@
 """What running jobs give back: when enough nodes will have room for a job, as far as their limits tell.
 
-Running jobs are given back in the order in which their limits end, in groups whose span starts at 30 s and
-doubles with every group, or grows by bf_window_linear (man slurm.conf): far-away starts are known only roughly.
+Running jobs are given back in the order in which their limits end, in groups, and the job is tried after each
+group: far-away starts are known only roughly. All groups end at spans counted from the first end, rounded up to
+30 s. The span is 30 s at first and doubles, or grows by bf_window_linear (man slurm.conf), until it reaches the
+next end.
 """
 
 from __future__ import annotations
@@ -53,22 +55,23 @@ def wait_for_nodes(
             bitsets.assign(scratch.free[node], world.free[node])
     have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
     linear = fixed.config[0].bf_window_linear
-    span, group_end, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
+    span, origin, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
     for i in range(released):
         entry, held = scratch.release[i], scratch.held[i]
         if not _touches(held, usable, entry.low, entry.high):
             continue
-        if entry.time > group_end:
-            if have >= wanted and not nodes.lacks(world, slot, fitting):
-                break
-            if group_end >= 0:
-                span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
-            group_end = entry.time + span
+        if origin < 0:
+            origin = (entry.time // FIRST_SPAN + 1) * FIRST_SPAN
         found = entry.time if entry.time > now else max(entry.kill, now + 1)
         if whole:
             have += _gain(held, usable, fitting, entry.low, entry.high)
         else:
             have += _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
+        if i + 1 < released and scratch.release[i + 1].time > origin + span:
+            if have >= wanted and not nodes.lacks(world, slot, fitting):
+                break
+            while scratch.release[i + 1].time > origin + span:
+                span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
     return found if have >= wanted and not nodes.lacks(world, slot, fitting) else NEVER
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from mirage.allocation.inference.kernel import deciding
 from mirage.allocation.inference.policies.compiled import CompiledPolicy
 from mirage.allocation.inference.registry import UnknownRequestPolicy
+from mirage.domain.errors import BadSpelling
+from mirage.slurm.duration import parse_fine
 
-_PERIOD = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _USUAL = "5ms"
 
 
@@ -34,9 +32,12 @@ def magma(options: str = _USUAL) -> CompiledPolicy:
     generations, seeded (``magma:2ms+7``).
     """
     period, _, seed = options.partition("+")
-    found = _PERIOD.fullmatch(period)
-    if found is None or not (seed or "0").isdecimal():
-        raise UnknownRequestPolicy(f"magma: {options!r} is no period and seed such as 5ms or 5ms+7")
-    own = {deciding.OWN: float(found[1]) * _SECONDS[found[2]], deciding.OWN + 1: float(seed or 0)}
+    refused = UnknownRequestPolicy(f"magma: {options!r} is no period and seed such as 5ms or 5ms+7")
+    if not (seed or "0").isdecimal():
+        raise refused
+    try:
+        own = {deciding.OWN: parse_fine(period), deciding.OWN + 1: float(seed or 0)}
+    except BadSpelling:
+        raise refused from None
     name = "magma" if options == _USUAL else f"magma:{options}"
     return CompiledPolicy(name, deciding.MAGMA, own, remembers=True)

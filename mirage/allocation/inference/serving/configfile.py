@@ -23,7 +23,7 @@ from mirage.allocation.inference.serving.plan import (
 )
 from mirage.documentfaults import Fault, faults_of
 from mirage.domain.errors import BadSpelling, ConfigError
-from mirage.slurm.duration import parse_human
+from mirage.slurm.duration import parse_fine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
-_MILLISECONDS = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*ms\s*")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _SHORTEST_KEY = 16
 _MIB = 1 << 20
@@ -41,10 +40,8 @@ def _seconds(value: object) -> object:
     """``"15ms"`` and ``"2m"`` as seconds; numbers are seconds already."""
     if not isinstance(value, str):
         return value
-    if found := _MILLISECONDS.fullmatch(value):
-        return float(found[1]) / 1000
     try:
-        return float(parse_human(value))
+        return parse_fine(value)
     except BadSpelling as error:
         raise ValueError(str(error)) from None
 

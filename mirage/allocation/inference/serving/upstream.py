@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from mirage.domain.masking import without_secrets
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -61,7 +63,7 @@ class Upstream:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and parts.path in ("", "/")
         if not (whole and parts.hostname and parts.port):
-            raise ValueError(f"{url!r} is no address such as http://127.0.0.1:8800")
+            raise ValueError(f"{without_secrets(url)!r} is no address such as http://127.0.0.1:8800")
         self.url = url.rstrip("/")
         self.host, self.port = parts.hostname, parts.port
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None

@@ -1,0 +1,201 @@
+"""The evaluation's plots, drawn from the README's tables while the site is built."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirage.replay.svg import (
+    BASELINE,
+    FLOOR,
+    INKS,
+    INTERRUPTION,
+    OVERLAP,
+    POLICY_INKS,
+    RULE,
+    blank,
+    drawing,
+    write_svg,
+)
+from sitepages.readmetables import Measured, Table, finite, table_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+
+    from mirage.replay.svg import Ink
+
+WIDTH = 760
+_ROW, _MARGIN = 25, 70
+"""Pixels: of a row of bars, and of what stands around them."""
+_SETTINGS = ("76 nodes, links of 1", "76 nodes, links of 8", "72 nodes, links of 1", "72 nodes, links of 8")
+_PLACE = re.compile(r"^<!-- figure: ([\w-]+) -->$", re.MULTILINE)
+
+
+def with_figures(markdown: str, readme: str) -> str:
+    """The text with a figure wherever a comment such as ``<!-- figure: methods-76-1 -->`` names one.
+
+    Raises ``KeyError`` for a figure that nobody draws, ``NoSuchTable`` where the README has changed.
+    """
+
+    def drawn(place: re.Match[str]) -> str:
+        return f'<figure class="plot" markdown="0">{FIGURES[place[1]](readme)}</figure>'
+
+    return _PLACE.sub(drawn, markdown)
+
+
+def stylesheet() -> str:
+    """Colours of the figures in the site's light and dark schemes."""
+    light = "".join(f"--{ink.name}: {ink.light}; " for ink in INKS)
+    dark = "".join(f"--{ink.name}: {ink.dark}; " for ink in INKS)
+    return (
+        f":root {{ {light}}}\n"
+        f'[data-md-color-scheme="slate"] {{ {dark}}}\n'
+        f".md-typeset figure.plot {{ display: block; width: 100%; max-width: {WIDTH}px; }}\n"
+        ".plot svg { width: 100%; height: auto; }\n"
+    )
+
+
+def _methods(setting: str) -> Callable[[str], str]:
+    def draw(readme: str) -> str:
+        table = table_below(readme, f"**{setting}**")
+        alt = f"{setting}: mean interruption and overlap of each method in hours, and the interval of their sum"
+        return _lost_and_paid(table, f"methods-{setting}", alt, whole="mean |x|")
+
+    return draw
+
+
+def _lost_and_paid(table: Table, name: str, alt: str, whole: str) -> str:
+    """Bars of interruption and overlap; a line for the interval of the mean of their sum."""
+    sums = finite(table.column(whole))
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + _ROW * len(table.rows))
+        _bars(axes, finite(table.column("interruption")), finite(table.column("overlap")))
+        for row, each in enumerate(sums):
+            axes.plot((each.low, each.high), (row, row), color=FLOOR.light, linewidth=1.3)
+        axes.plot([], [], color=FLOOR.light, linewidth=1.3, label="95 % interval of the sum")
+        _finish_rows(axes, table.labels, "hours a hand-over, mean")
+        axes.legend(frameon=False, loc="best")
+        return write_svg(figure, re.sub(r"\W+", "-", name), alt)
+
+
+def _gaps(readme: str) -> str:
+    """How much of the way from reactive to the oracle each method goes, in all four settings."""
+    tables = {setting: table_below(readme, f"**{setting}**") for setting in _SETTINGS}
+    methods = [label for label in tables[_SETTINGS[0]].labels if label not in ("reactive", "oracle")]
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + 40 * len(methods))
+        for place, (setting, table) in enumerate(tables.items()):
+            closed = dict(
+                zip((label.split(",")[0] for label in table.labels), table.column("gap closed"), strict=True)
+            )
+            offset = (place - 1.5) * 0.17
+            _points(axes, [closed[method] for method in methods], offset, POLICY_INKS[place], setting)
+        _finish_rows(
+            axes, methods, "share of the way from reactive (0) to the oracle (100), %, with 95 % intervals"
+        )
+        axes.set_xlim(-110, 102)
+        axes.axvline(0, color=RULE.light, linewidth=0.8)
+        axes.legend(frameon=False, loc="center left")
+        alt = "Share of the gap between reactive submission and the oracle that each method closes, in percent"
+        return write_svg(figure, "gaps", alt)
+
+
+def _steering(readme: str) -> str:
+    """Interruption and overlap of links that aged while they were kept back."""
+    table = table_below(readme, "In the replay below (LS6, February 2023")
+    table = Table(table.columns, tuple(each for row in table.rows for each in _alternatives(row)))
+    alt = "Mean interruption and overlap of steered links of one node in hours"
+    lost, paid = finite(table.column("interruption, 1 node")), finite(table.column("overlap"))
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + _ROW * len(table.rows))
+        _bars(axes, lost, paid)
+        _finish_rows(axes, table.labels, "hours a hand-over, mean")
+        axes.legend(frameon=False)
+        return write_svg(figure, "steering", alt)
+
+
+def _alternatives(row: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Two rows of one whose label names two cases; a cell that tells them apart has both, too."""
+    if " / " not in row[0]:
+        return [row]
+    parts = [cell.split(" / ") for cell in row]
+    return [tuple(part[min(case, len(part) - 1)] for part in parts) for case in (0, 1)]
+
+
+def _bars(axes: Axes, lost: Sequence[Measured], paid: Sequence[Measured]) -> None:
+    """Interruption and overlap of each row, one on the other."""
+    rows, gaps = range(len(lost)), [each.value for each in lost]
+    axes.barh(rows, gaps, 0.62, color=INTERRUPTION.light, label="interruption: nothing runs")
+    doubled = [each.value for each in paid]
+    axes.barh(rows, doubled, 0.62, left=gaps, color=OVERLAP.light, label="overlap: two run")
+
+
+def _planner(readme: str) -> str:
+    """What a wrong idea of the cluster costs the look-ahead."""
+    table = table_below(readme, "**A planner that is wrong.**")
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + 32 * len(table.rows))
+        for place, name in enumerate(("links of 1", "links of 8")):
+            _points(axes, table.column(name), (place - 0.5) * 0.25, POLICY_INKS[place], name)
+        _finish_rows(axes, table.labels, "gap closed, %, with 95 % intervals (17 hand-overs)")
+        axes.set_xlim(0, 102)
+        axes.legend(frameon=False, loc="center left")
+        return write_svg(
+            figure, "planner", "Gap closed by the look-ahead under wrong ideas of the cluster, in percent"
+        )
+
+
+def _recorded(readme: str) -> str:
+    """Mean pinball loss on waits that clusters recorded."""
+    table = table_below(readme, "Waits that real clusters *recorded*")
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + 36 * len(table.rows))
+        inks = (BASELINE, POLICY_INKS[0], POLICY_INKS[2], POLICY_INKS[1])
+        for place, (method, ink) in enumerate(zip(table.columns[3:], inks, strict=True)):
+            losses = [_pinball(row[3 + place]) for row in table.rows]
+            _points(axes, losses, (place - 1.5) * 0.17, ink, method)
+        _finish_rows(
+            axes, [f"{row[0]} ({row[1]} jobs)" for row in table.rows], "mean pinball loss, hours (less is better)"
+        )
+        axes.set_xscale("log")
+        axes.set_xticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+        axes.minorticks_off()
+        axes.legend(frameon=False)
+        return write_svg(figure, "recorded", "Mean pinball loss of forecasts of recorded waits, in hours")
+
+
+def _pinball(cell: str) -> Measured | None:
+    """The second of ``median error / pinball loss``."""
+    return Measured.read(cell.partition("/")[2])
+
+
+def _points(axes: Axes, found: Sequence[Measured | None], offset: float, ink: Ink, label: str) -> None:
+    """A mark for each figure, with a line for its interval; ``offset`` in rows."""
+    for row, each in enumerate(found):
+        if each is not None:
+            axes.plot((each.low, each.high), [row + offset] * 2, color=ink.light, linewidth=1.4)
+            axes.plot(each.value, row + offset, "o", color=ink.light, markersize=4.5)
+    axes.plot([], [], "o-", color=ink.light, markersize=4.5, linewidth=1.4, label=label)
+
+
+def _finish_rows(axes: Axes, labels: Sequence[str], along: str) -> None:
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_xlabel(along)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+
+
+FIGURES: dict[str, Callable[[str], str]] = {
+    "methods-76-1": _methods("76 nodes, links of 1"),
+    "methods-76-8": _methods("76 nodes, links of 8"),
+    "methods-72-1": _methods("72 nodes, links of 1"),
+    "methods-72-8": _methods("72 nodes, links of 8"),
+    "gaps": _gaps,
+    "steering": _steering,
+    "planner": _planner,
+    "recorded": _recorded,
+}
+"""By the name that a document calls them by; each takes the README's text."""

@@ -1,0 +1,181 @@
+"""A recorded workload played on the simulator, with the recorded slurm.conf.
+
+What is taken from the recording beside the workload itself: how long each job ran (whole seconds, as sacct tells
+them), and when slurmctld started, since its periods count from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import Dependency, DependencyKind, JobId, JobRequest, JobState
+from mirage.simulator.cluster import Reservation
+from mirage.simulator.configuration.slurmconf import read_slurm_conf
+from mirage.simulator.kernel.layout import LOG_CANCEL, LOG_END, LOG_START
+from mirage.simulator.simulation import Simulation
+from mirage.slurm.hostlist import expand
+from mirage.slurm.tres import parse_gres
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mirage.bench.fidelity.recording import Outcome, RecordedChange, RecordedJob, Recording
+    from mirage.simulator.cluster import ClusterConfig
+
+Step = tuple[int, int, "Callable[[], None]"]
+"""When, the order at one instant, what."""
+
+LONGER_S = 86_400
+LIMITS_LATE_S = 31
+"""slurmctld looks for jobs beyond their limits every half minute; how late it was is in the recorded run times."""
+ENDS = {"FAILED": JobState.FAILED, "TIMEOUT": JobState.TIMEOUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What the simulator did with a recording."""
+
+    starts: dict[int, int]
+    """By the recorded id, of jobs that started."""
+    ends: dict[int, int]
+    refused: dict[str, str]
+    """Jobs that Slurm took and the simulator did not, with its reason."""
+
+
+def cluster_of(recording: Recording) -> ClusterConfig:
+    """The recorded cluster as the simulator reads it. Raises ``ConfigError``."""
+    files = dict(recording.files)
+    config = read_slurm_conf(files.pop("slurm.conf"), "slurm.conf", files).config
+    scheduler = replace(config.scheduler, over_time_limit=config.scheduler.over_time_limit + LIMITS_LATE_S)
+    return replace(config, scheduler=scheduler, boot=recording.boot)
+
+
+def play(recording: Recording) -> Played:
+    """Play the whole recording, to the end of its last job."""
+    simulation = Simulation(cluster_of(recording), start=recording.boot, log=True)
+    player = Player(recording, simulation)
+    player.run()
+    return player.played()
+
+
+class Player:
+    """One recording in one simulation."""
+
+    def __init__(self, recording: Recording, simulation: Simulation) -> None:
+        """``simulation``: idle, at slurmctld's start."""
+        self._recording, self.simulation = recording, simulation
+        self._ids: dict[int, JobId] = {}
+        self._recorded: dict[JobId, int] = {}
+        self._names = {job.name: job.id for job in recording.jobs}
+        self._refused: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Every step at its recorded instant, then on until a day after the last recorded end."""
+        for time, _, act in sorted(self._steps(), key=lambda step: step[:2]):
+            self.simulation.run_until(time)
+            act()
+        ends = (each.end for each in self._recording.outcomes.values() if each.end is not None)
+        self.simulation.run_until(max(ends, default=self.simulation.now) + LONGER_S)
+
+    def played(self) -> Played:
+        """Starts by recorded id; a job that was requeued has its last."""
+        events = self.simulation.events()
+        ended = (events["kind"] == LOG_END) | (events["kind"] == LOG_CANCEL)
+        starts = self._times(events[events["kind"] == LOG_START])
+        return Played(starts, self._times(events[ended]), self._refused)
+
+    def _times(self, events: NDArray[np.void]) -> dict[int, int]:
+        ids, times = events["id"].tolist(), events["time"].tolist()
+        return {self._recorded[JobId(id_)]: time for id_, time in zip(ids, times, strict=True)}
+
+    def _steps(self) -> Iterator[Step]:
+        submit = self._recording.begin
+        for order, job in enumerate(self._recording.jobs):
+            # When Slurm refused one is not recorded: at its instant, behind what was submitted before.
+            submit = job.outcomes[0].submit if job.outcomes else max(submit, self._recording.begin + job.at)
+            yield submit, order, partial(self._submit, job)
+        for order, change in enumerate(self._recording.changes, start=len(self._recording.jobs)):
+            yield change.time, order, partial(self._change, change)
+
+    def _submit(self, job: RecordedJob) -> None:
+        request = self._request(job)
+        try:
+            if job.array:
+                runtimes = [runtime_of(job, outcome) for outcome in job.outcomes]
+                ids = self.simulation.submit_array(request, runtimes, job.most_at_once)
+            else:
+                ids = (self.simulation.submit(request, *_end_of(job)),)
+        except SubmissionRejected as refusal:
+            self._refused[job.name] = str(refusal)
+            return
+        known = [outcome.id for outcome in job.outcomes] or [job.id]
+        for recorded, found in zip(known, ids, strict=True):
+            self._ids[recorded], self._recorded[found] = found, recorded
+
+    def _request(self, job: RecordedJob) -> JobRequest:
+        return JobRequest(
+            job.job_name or job.name,
+            job.user,
+            job.limit * 60,
+            job.nodes,
+            job.partition,
+            job.account,
+            cpus_per_node=job.cpus,
+            gres_per_node=parse_gres(job.gres),
+            features=tuple(job.features.split("&")) if job.features else (),
+            exclusive=job.exclusive,
+            begin=self._recording.begin + job.begin if job.begin else 0,
+            held=job.held,
+            nice=job.nice,
+            dependencies=tuple(self._dependencies(job)),
+            reservation=job.reservation,
+            node_list=job.node_list,
+        )
+
+    def _dependencies(self, job: RecordedJob) -> Iterator[Dependency]:
+        if job.depends_on:
+            kind, _, delay = job.dependency.partition("+")
+            awaited = self._ids[self._names[job.depends_on]]
+            yield Dependency(DependencyKind[kind.upper()], awaited, int(delay or 0) * 60)
+        if job.singleton:
+            yield Dependency(DependencyKind.SINGLETON)
+
+    def _change(self, change: RecordedChange) -> None:
+        simulation, job = self.simulation, self._ids.get(change.job)
+        match change.kind:
+            case "reserve":
+                name, start, end, nodes = change.value.split(",", 3)
+                simulation.reserve(Reservation(name, int(start), int(end), tuple(expand(nodes))))
+            case "down" | "drain" | "resume":
+                simulation.set_nodes(expand(change.value), change.kind)
+            case _ if job is None:
+                return
+            case "hold":
+                simulation.hold(job)
+            case "release":
+                simulation.release(job)
+            case "nice":
+                simulation.set_nice(job, int(change.value))
+            case "cancel":
+                simulation.cancel(job)
+
+
+def _end_of(job: RecordedJob) -> tuple[int, JobState]:
+    """How long the one job of a submission is to run, and how it ends; as asked where Slurm refused it."""
+    if not job.outcomes:
+        return job.runtime, JobState.COMPLETED
+    outcome = job.outcomes[0]
+    return runtime_of(job, outcome), ENDS.get(outcome.state, JobState.COMPLETED)
+
+
+def runtime_of(job: RecordedJob, outcome: Outcome) -> int:
+    """Seconds that the job is to run: as long as it did; one that was cancelled as long as it would have."""
+    if outcome.start is None or outcome.end is None or outcome.state == "CANCELLED":
+        return job.runtime
+    return outcome.end - outcome.start

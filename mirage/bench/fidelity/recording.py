@@ -1,0 +1,160 @@
+"""A recording of ``slurm-testbed/fidelity``: what was asked of a real Slurm, and what it did."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from mirage.domain.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one job, or one task of an array, went; instants are Slurm's, ``None`` where there is none."""
+
+    id: int
+    submit: int
+    eligible: int | None
+    start: int | None
+    end: int | None
+    state: str
+    nodes: str
+    """A host list; ``None assigned`` where it never started."""
+    by: str
+    """What started it: ``main``, ``backfill``, or "" where the log does not say."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether it started and ended."""
+        return self.start is not None and self.end is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """One submission as it was asked for, and how its job went; all tasks of an array."""
+
+    name: str
+    id: int
+    user: str
+    partition: str
+    limit: int
+    """Minutes."""
+    runtime: int
+    """Seconds that it was to run."""
+    outcomes: tuple[Outcome, ...]
+    account: str = ""
+    nodes: int = 1
+    cpus: int = 1
+    gres: str = ""
+    exclusive: bool = False
+    features: str = ""
+    node_list: str = ""
+    nice: int = 0
+    held: bool = False
+    begin: int = 0
+    """Seconds after ``Recording.begin``; 0: at once."""
+    depends_on: str = ""
+    dependency: str = "afterok"
+    singleton: bool = False
+    reservation: str = ""
+    array: int = 0
+    most_at_once: int = 0
+    job_name: str = ""
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """What was done at an instant, to the job with the id ``job`` or to the cluster."""
+
+    time: int
+    kind: str
+    job: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The queue at an instant: (id, priority, reason) of what was pending."""
+
+    time: int
+    pending: tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One workload on one Slurm."""
+
+    workload: str
+    seed: int
+    slurm: str
+    speed: float
+    """Slurm's seconds in a real one."""
+    begin: int
+    boot: int
+    """When slurmctld started."""
+    lag: float
+    """Median seconds between the instant of a step and its end, on Slurm's clock."""
+    files: Mapping[str, str]
+    """slurm.conf and what belongs to it, by name."""
+    jobs: tuple[RecordedJob, ...]
+    changes: tuple[RecordedChange, ...]
+    passes: tuple[tuple[float, str], ...]
+    """When a scheduler began to look, and which: ``main``, ``full`` (the main loop, whole queue), ``backfill``."""
+    looks: tuple[Look, ...]
+    expected: Mapping[str, tuple[str, str | int]]
+    """Of a small scenario: when jobs must start (``expecting.py``)."""
+    refused: Mapping[str, str]
+    """Slurm's words, by the job or the change that it refused."""
+
+    @property
+    def outcomes(self) -> dict[int, Outcome]:
+        """Every job and task by id."""
+        return {outcome.id: outcome for job in self.jobs for outcome in job.outcomes}
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording. Raises ``TraceError`` naming the file and what is wrong with it."""
+    try:
+        document = json.loads(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError) as error:
+        raise TraceError(str(path), 0, "", f"is not a recording of slurm-testbed/fidelity: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise TraceError(str(path), 0, "", f"is not a recording of format {FORMAT}")
+    try:
+        return _recording(document)
+    except (KeyError, TypeError) as error:
+        raise TraceError(str(path), 0, "", f"a recording without what one must have: {error}") from error
+
+
+def _recording(document: dict[str, Any]) -> Recording:
+    return Recording(
+        document["workload"],
+        document["seed"],
+        document["slurm"],
+        document["speed"],
+        document["begin"],
+        document["boot"],
+        document["lag"]["median"],
+        document["files"],
+        tuple(_job(row) for row in document["jobs"]),
+        tuple(RecordedChange(**row) for row in document["changes"]),
+        tuple((time, kind) for time, kind in document["passes"]),
+        tuple(Look(look["time"], tuple(map(tuple, look["pending"]))) for look in document["looks"]),
+        {name: (kind, of) for name, (kind, of) in document["expected"].items()},
+        document["refused"],
+    )
+
+
+def _job(row: dict[str, Any]) -> RecordedJob:
+    known = {field.name for field in fields(RecordedJob)} - {"outcomes"}
+    asked = {key: value for key, value in row.items() if key in known}
+    return RecordedJob(outcomes=tuple(Outcome(**each) for each in row["outcomes"]), **asked)

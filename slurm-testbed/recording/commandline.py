@@ -1,0 +1,55 @@
+"""``slurm-testbed/fidelity``: records workloads on a real Slurm, for ``mirage bench fidelity``."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onehost.errors import TestbedError
+from recording.session import record
+from workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Record one workload, or all scenarios; 1: the testbed could not be had."""
+    args = _parser().parse_args(argv)
+    try:
+        for found in record(WORKLOADS[args.workload](args.seed), args.dir, args.speed, args.base_port, _say):
+            write(found, args.output)
+    except TestbedError as error:
+        _say(f"fidelity: {error}")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="fidelity", description=__doc__)
+    parser.add_argument("workload", choices=sorted(WORKLOADS), help="what is played")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="one file a record")
+    parser.add_argument("--seed", type=int, default=1, help="of the workload (default: %(default)s)")
+    parser.add_argument("--speed", type=int, default=60, help="Slurm seconds a real second (default: %(default)s)")
+    parser.add_argument("--dir", type=Path, default=Path("/run/mirage-fidelity"), help="the testbed's folder")
+    parser.add_argument("--base-port", type=int, default=29_000, metavar="P", help="the testbed's first port")
+    return parser
+
+
+def write(found: dict[str, Any], folder: Path) -> None:
+    """Compressed, and the same bytes for the same record."""
+    text = json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "-".join(str(part) for part in (found["workload"], found["seed"]) if part)
+    path = folder / f"{name}.json.gz"
+    path.write_bytes(gzip.compress(text, mtime=0))
+    late = found["lag"]["median"]
+    _say(f"{path}: {len(found['jobs'])} jobs, steps late by {late:.1f} s of Slurm's (median)")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
