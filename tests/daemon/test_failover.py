@@ -117,7 +117,7 @@ def test_one_that_stands_by_shows_everything_and_changes_nothing(heads: Heads) -
     heads.start_both()
     wait_until(lambda: heads.record().head, "the first link")
     status, page = heads.second.call("GET", "/api/v1/chains")
-    assert (status, [each["id"] for each in page["items"]]) == (200, ["svc"])
+    assert (status, [each["id"] for each in page["chains"]]) == (200, ["svc"])
     status, refusal = heads.second.call("POST", "/api/v1/chains/svc/pause")
     assert status == 503
     assert "head1 leads" in refusal["detail"]
