@@ -161,7 +161,21 @@ tests:
         values: '0+1x10 10x30'
       - series: 'mirage_cycles_total{instance="a",result="failed"}'
         values: '0x40'
+      # One that stands by, beside: it says what its leader says. In the end neither leads.
+      - series: 'mirage_protected_mode{instance="b"}'
+        values: '0x9 1x20'
+      - series: 'mirage_cycles_total{instance="b",result="ok"}'
+        values: '0x40'
+      - series: 'mirage_leader{instance="a",job="mirage"}'
+        values: '1x37 0x30'
+      - series: 'mirage_leader{instance="b",job="mirage"}'
+        values: '0x60'
     alert_rule_test:
+      - {eval_time: 37m, alertname: MirageNobodyLeads, exp_alerts: []}
+      - eval_time: 50m
+        alertname: MirageNobodyLeads
+        exp_alerts:
+          - exp_labels: {severity: critical, job: mirage}
       - {eval_time: 9m, alertname: MirageProtectedMode, exp_alerts: []}
       - eval_time: 12m
         alertname: MirageProtectedMode
