@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Record one workload, or all scenarios; 1: the testbed could not be had."""
+    """Record workloads that want the same cluster; 1: the testbed could not be had."""
     args = _parser().parse_args(argv)
     try:
-        for found in record(WORKLOADS[args.workload](args.seed), args.dir, args.speed, args.base_port, _say):
+        workloads = [each for name in args.workloads for each in WORKLOADS[name](args.seed)]
+        for found in record(workloads, args.dir, args.speed, args.base_port, _say):
             write(found, args.output)
     except TestbedError as error:
         _say(f"fidelity: {error}")
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fidelity", description=__doc__)
-    parser.add_argument("workload", choices=sorted(WORKLOADS), help="what is played")
+    about = "what is played: day, ls6, all scenarios, or some of them"
+    parser.add_argument("workloads", nargs="+", choices=sorted(WORKLOADS), metavar="WORKLOAD", help=about)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="one file a record")
     parser.add_argument("--seed", type=int, default=1, help="of the workload (default: %(default)s)")
     parser.add_argument("--speed", type=int, default=60, help="Slurm seconds a real second (default: %(default)s)")

@@ -17,5 +17,5 @@ WORKLOADS: Mapping[str, Callable[[int], Sequence[Workload]]] = {
     "day": lambda seed: (day(seed),),
     "ls6": lambda _: (slice_of_ls6(),),
     "scenarios": lambda _: scenarios(),
-}
+} | {each.name: lambda _, only=each: (only,) for each in scenarios()}
 """Drawn from a seed, where there is something to draw; several are played on one testbed."""
