@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
 _NO_NODES = ("None assigned", "")
+_AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY)
+"""States in which only a job that has started can end. slurmdbd may lose the start."""
 
 
 @dataclass
@@ -49,11 +51,12 @@ class Accounting:
 
     def has_run(self, job: Job) -> bool:
         """Whether it ever started."""
-        return job.job_id in self.ran
+        return job.job_id in self.ran or job.state in _AFTER_A_RUN
 
     def in_the_dark(self, job: Job) -> bool:
-        """Whether accounting was asked in vain after the job's end."""
-        return any(when >= job.end for when in self.silences)
+        """Whether accounting was asked in vain after the job's end, or has itself lost its start."""
+        lost = job.state in _AFTER_A_RUN and job.start == ABSENT
+        return lost or any(when >= job.end for when in self.silences)
 
     def cancelled(self, chain_id: ChainId) -> bool:
         """Nobody cancels a chain here."""

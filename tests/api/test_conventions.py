@@ -337,13 +337,13 @@ def test_on_the_socket_the_audit_knows_the_uid(network: Network) -> None:
 def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None:
     status, now = replace(network.loop.status, cycles=0), network.loop.status.time
     pace = Pace(Pacing(interval=60), None)  # type: ignore[arg-type]
-    ready = Readiness(lambda: status, lambda: now, pace, network.store)
-    assert ready() == {"snapshot": "the first look at the cluster is not over", "store": ""}
+    ready = Readiness(lambda: status, lambda: now, pace, network.store, str)
+    assert ready() == {"leadership": "", "snapshot": "the first look at the cluster is not over", "store": ""}
     status, ready._known = (
         replace(status, snapshot=replace(Snapshot.unseen(now), stale_since=ABSENT), cycles=1),
         (-10.0, {}),
     )
-    assert ready() == {"snapshot": "", "store": ""}
+    assert ready() == {"leadership": "", "snapshot": "", "store": ""}
     now, ready._known = now + 181, (-10.0, {})
     assert ready()["snapshot"] == "the cluster was last seen 181 s ago"
     server = ApiServer(replace(network.server.service, readiness=ready), tmp_path / "r.sock")
@@ -351,7 +351,7 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     status_code, document = call(str(tmp_path / "r.sock"), "GET", "/readyz", None)
     server.stop()
     assert (status_code, document["ready"]) == (503, False)
-    assert document["checks"] == {"snapshot": False, "store": True}
+    assert document["checks"] == {"leadership": True, "snapshot": False, "store": True}
     assert document["troubles"] == {"snapshot": "the cluster was last seen 181 s ago"}
 
 
@@ -361,7 +361,7 @@ def test_a_store_that_cannot_be_written_is_said(network: Network, monkeypatch: p
 
     monkeypatch.setattr(network.store.database, "write", refuse)
     pace = Pace(Pacing(), None)  # type: ignore[arg-type]
-    ready = Readiness(lambda: network.loop.status, lambda: 0, pace, network.store)
+    ready = Readiness(lambda: network.loop.status, lambda: 0, pace, network.store, str)
     assert ready()["store"] == "the disk is full"
 
 

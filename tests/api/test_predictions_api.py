@@ -142,7 +142,7 @@ def test_a_class_of_few_says_nothing(predicting: World, desk: Desk) -> None:
         ("limit=48h&partition=nix", 422, "there are batch, gpu"),
         ("limit=48h&partition=$(id)", 422, "partition"),
         ("limit=48h&gres=gpu::", 422, "gres"),
-        ("limit=48h&gres=gpu:99999999999999999999", 422, "counts from 1"),
+        ("limit=48h&gres=gpu:99999999999999999999", 422, "is more than any cluster has"),
         ("limit=48h&walltime=3", 422, "walltime"),
         ("limit=48h&predictor=nix", 422, "no predictor 'nix'"),
     ],

@@ -23,8 +23,9 @@ def main() -> int:
         for verdict in pool.map(play, seeds):
             verdicts.append(verdict)
             if verdict.broken:
-                pass
+                sys.stdout.write(f"\n{verdict}\n")
             _progress(verdicts, len(seeds), time.monotonic() - began)
+    sys.stdout.write(f"\n{_summary(verdicts)}\n")
     return int(any(verdict.broken for verdict in verdicts))
 
 
@@ -34,9 +35,13 @@ def _range(text: str) -> range:
 
 
 def _progress(verdicts: list[Verdict], count: int, seconds: float) -> None:
-    sum(bool(verdict.broken) for verdict in verdicts)
-    if sys.stdout.isatty() or not len(verdicts) % 50:
-        pass
+    broken = sum(bool(verdict.broken) for verdict in verdicts)
+    line = f"{len(verdicts)} of {count} seeds, {broken} broken, {seconds:.0f} s"
+    if sys.stdout.isatty():
+        sys.stdout.write(f"\r{line}")
+    elif not len(verdicts) % 50:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _summary(verdicts: list[Verdict]) -> str:

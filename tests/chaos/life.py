@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from mirage.config.model import Config
     from mirage.domain.command import Command
     from mirage.domain.job import JobChange, JobId, JobRequest
-
-logging.getLogger("mirage").setLevel(logging.CRITICAL)
 
 
 class StoreMishap(StrEnum):

@@ -67,13 +67,16 @@ class Verdict:
 
 def play(seed: int, storm: int = STORM) -> Verdict:
     """The scenario of ``seed`` from its beginning to its end, in seconds of this process."""
-    faults, root = Faults(), logging.getLogger("mirage")
-    root.addHandler(faults)
+    faults, said = Faults(), logging.getLogger("mirage")
+    before = said.level
+    said.addHandler(faults)
+    said.setLevel(faults.level)  # a storm makes thousands of warnings
     try:
         with _room() as folder:
             return Scenario(seed, Path(folder), faults).play(storm)
     finally:
-        root.removeHandler(faults)
+        said.setLevel(before)
+        said.removeHandler(faults)
 
 
 @dataclass

@@ -184,7 +184,7 @@ def test_a_hand_over_is_stored_when_it_is_complete(store: Store) -> None:
 def test_the_view_in_memory_is_what_was_stored_when_saving_fails(store: Store, monkeypatch: Any) -> None:
     store.chains.save(record())
 
-    def fail(self: Outbox, work: Any = None) -> None:
+    def fail(self: Outbox, work: Any = None, also: Any = ()) -> None:
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as patched:

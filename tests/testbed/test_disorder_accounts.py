@@ -1,0 +1,62 @@
+"""What the rounds of faults make of accounting's rows."""
+
+from __future__ import annotations
+
+import sys
+
+from slurm_testbed import PROGRAM
+
+sys.path.insert(0, str(PROGRAM.parent))
+
+from disorder.accounts import Accounting
+
+NODE = "cpu-001"
+
+
+class Told:
+    """Stands for a testbed whose ``sacct`` says this."""
+
+    def __init__(self, *rows: str) -> None:
+        self.rows = rows
+
+    def run(self, user: str, argv: list[str], **_: object) -> str:
+        del user
+        latest = {row.split("|")[0]: row for row in self.rows}
+        shown = self.rows if "--duplicates" in argv else latest.values()
+        return "".join(f"{row}\n" for row in shown)
+
+
+def read(*rows: str) -> Accounting:
+    accounting = Accounting(Told(*rows), ["c1"], silences=(250.0,))  # type: ignore[arg-type]
+    accounting.read()
+    return accounting
+
+
+def test_two_jobs_of_one_link_are_told() -> None:
+    row = "{}|alice|TIMEOUT|100|110|200|0:0|cpu-001|mirage:c1:1"
+    assert list(read(row.format(7)).doubles()) == []
+    assert list(read(row.format(7), row.format(8)).doubles()) == ["two jobs for one link: [7, 8] are mirage:c1:1"]
+
+
+def test_jobs_of_others_are_none_of_ours() -> None:
+    others = ("9|bob|TIMEOUT|100|110|200|0:0|cpu-001|", "10|bob|TIMEOUT|1|2|3|0:0|cpu-001|mirage:c2:1")
+    assert read(*others).jobs == {}
+
+
+def test_a_job_that_was_requeued_and_then_cancelled_has_run() -> None:
+    accounting = read(
+        f"7|alice|REQUEUED|100|110|120|0:0|{NODE}|mirage:c1:1",
+        "7|alice|CANCELLED by 1001|100|None|200|0:0|None assigned|mirage:c1:1",
+        "8|alice|CANCELLED by 1001|100|None|200|0:0|None assigned|mirage:c1:2",
+    )
+    (first,), (second,) = accounting.jobs["mirage:c1:1"], accounting.jobs["mirage:c1:2"]
+    assert accounting.has_run(first)
+    assert not accounting.has_run(second)
+    assert accounting.in_the_dark(first), "accounting was asked in vain after its end"
+
+
+def test_a_start_that_slurmdbd_has_lost_is_no_fault_of_anybody_elses() -> None:
+    accounting = read("7|alice|TIMEOUT|100|None|300|0:0|None assigned|mirage:c1:1")
+    (job,) = accounting.jobs["mirage:c1:1"]
+    assert accounting.has_run(job)
+    assert accounting.in_the_dark(job)
