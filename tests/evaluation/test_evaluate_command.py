@@ -88,7 +88,8 @@ def test_from_a_trace_to_the_comparison(place: Path, installed: str) -> None:
     assert first.stderr.count("training little seed 1") == 1
     little = rows["little", ""]
     assert little["seeds"] == 2
-    assert little["distance"]["least"] < little["distance"]["mean"]["value"] < little["distance"]["most"]
+    distance = little["distance"]  # of two seeds, which may do the same
+    assert distance["least"] <= distance["mean"]["value"] <= distance["most"]
     assert little["calibration"]["coverage"] is not None
     assert little["training_s"] > 0
     assert rows["oracle", ""]["gap_closed"]["mean"]["value"] == pytest.approx(1)
