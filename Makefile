@@ -23,7 +23,7 @@ demo: $(V)/.installed
 plugins: $(V)/.ready
 
 test: lint types contract
-	$(V)/pytest -n 2
+	$(V)/pytest -n 4
 
 lint: $(V)/.ready
 	$(V)/ruff check .

@@ -1,7 +1,7 @@
-"""A simulated cluster that starts what it is told, and says what its schedulers would start.
+"""A simulated cluster whose schedulers look when they are told to, and whose jobs can be started by name.
 
-So the rules can be compared with a real slurmctld's from one recorded state to the next: what either side did
-before does not grow into what it does later.
+So the rules can be compared with a real slurmctld's where nobody knows beforehand when it looks; and from one
+recorded state to the next, so that what either side did before does not grow into what it does later.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import Seconds
     from mirage.simulator.cluster import ClusterConfig
+    from mirage.simulator.kernel.layout import Fixed
 
 
 class DirectedSimulation(Simulation):
-    """Jobs are submitted, changed and end as ever; they start by ``start`` alone."""
+    """Jobs are submitted, changed and end as ever; they start by ``start`` and ``look`` alone."""
 
-    def __init__(self, cluster: ClusterConfig, *, start: Seconds) -> None:
+    def __init__(self, cluster: ClusterConfig, *, start: Seconds, log: bool = False) -> None:
         """Idle at ``start``. Its partitions are down, so that no scheduler starts anything by itself."""
         closed = tuple(replace(partition, up=False) for partition in cluster.partitions)
-        super().__init__(replace(cluster, partitions=closed), start=start)
+        super().__init__(replace(cluster, partitions=closed), start=start, log=log)
         self._up = np.array([int(partition.up) for partition in cluster.partitions])
 
     def start(self, job_id: JobId, nodes: Iterable[str]) -> bool:
@@ -44,23 +45,28 @@ class DirectedSimulation(Simulation):
         chosen = state.model.node_words(nodes)
         return bool(operations.start_on(state.fixed, state.world, state.scratch, state.record, slot, chosen))
 
-    def main_loop(self, *, whole_queue: bool) -> tuple[JobId, ...]:
-        """What the main loop would start now; nothing changes."""
-        return self._would_start(
-            int(engine.ENDLESS) if whole_queue else self.cluster.scheduler.default_queue_depth
-        )
-
-    def backfill(self) -> tuple[JobId, ...]:
-        """What a backfill pass would start now; nothing changes."""
-        return self._would_start(operations.BACKFILL)
-
-    def _would_start(self, depth: int) -> tuple[JobId, ...]:
+    def look(self, kind: str) -> None:
+        """One pass now: ``main`` (the main loop), ``full`` (over the whole queue), ``backfill``."""
         state = self._state
-        fixed = state.fixed._replace(partitions=state.fixed.partitions.copy())
-        fixed.partitions["up"] = self._up
+        state.make_room_for_events()
+        operations.look(self._open(), state.world, state.scratch, state.record, self._depth(kind))
+
+    def would_start(self, kind: str) -> tuple[JobId, ...]:
+        """What ``look`` would start; nothing changes."""
+        state = self._state
         state.extend()
         work = state.work_area()
         engine.copy_world(state.world, work)
-        operations.look(fixed, work, state.scratch, tables.no_record(), depth)
+        operations.look(self._open(), work, state.scratch, tables.no_record(), self._depth(kind))
         before, after = (world.own["start"][: len(state.own)] for world in (state.world, work))
         return tuple(JobId(int(job)) for job in state.own["id"][before != after])
+
+    def _open(self) -> Fixed:
+        """What does not change, but with the partitions as they are."""
+        fixed = self._state.fixed._replace(partitions=self._state.fixed.partitions.copy())
+        fixed.partitions["up"] = self._up
+        return fixed
+
+    def _depth(self, kind: str) -> int:
+        whole = {"backfill": operations.BACKFILL, "full": int(engine.ENDLESS)}
+        return whole.get(kind, self.cluster.scheduler.default_queue_depth)

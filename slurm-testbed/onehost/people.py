@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import subprocess
@@ -53,9 +54,22 @@ def myself() -> Person:
 
 
 def ensure_users(names: Sequence[str] = (*USERS, OPERATOR)) -> None:
-    """Create users, those of the testbed if no others are named, where the machine does not have them."""
-    for name in names:
-        try:
-            person(name)
-        except KeyError:
+    """Create users, those of the testbed if no others are named, where the machine does not have them.
+
+    One testbed at a time: ``useradd`` refuses while another of its kind runs. Raises ``CalledProcessError``.
+    """
+    missing = [name for name in names if not _exists(name)]
+    if not missing:
+        return
+    with Path("/run/mirage-testbed-users.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in filter(lambda name: not _exists(name), missing):
             subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True)
+
+
+def _exists(name: str) -> bool:
+    try:
+        person(name)
+    except KeyError:
+        return False
+    return True

@@ -20,6 +20,9 @@ OVER_TIMEOUT_S = 7_200.0
 """Real seconds until the last job of a workload must have ended."""
 _LINE = re.compile(r"^\[(\S+)\] (.*)$")
 _PERIODS = "MULTIFACTOR plugin loaded"
+_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
+_ENDED = re.compile(r"_job_complete: JobId=(\d+) done|Time limit exhausted for JobId=(\d+)")
+_FREED = re.compile(r"_slurm_rpc_epilog_complete: node_name = \S+, JobId=(\d+)")
 _STARTS = (
     (re.compile(r"sched: Allocate JobId=(?:\d+_\d+\()?(\d+)"), "main"),
     (re.compile(r"Started JobId=(?:\d+_\d+\()?(\d+)"), "backfill"),
@@ -75,12 +78,21 @@ class Log:
     """Time and kind of each scheduling pass."""
     started: dict[str, str] = field(default_factory=dict)
     """Which scheduler started a job, by its id."""
+    submitted: dict[str, float] = field(default_factory=dict)
+    """When a job was in the queue, by its id; an array's is that of all its tasks."""
+    ended: dict[str, float] = field(default_factory=dict)
+    freed: dict[str, float] = field(default_factory=dict)
+    """When the last of a job's nodes was free again, with ``DebugFlags=Route``."""
 
 
 def log_of(around: Surroundings) -> Log:
+    """What the testbed's slurmctld has told so far."""
+    return read_log(Path(around.conf).parent.parent / "log" / "slurmctld.log")
+
+
+def read_log(path: Path) -> Log:
     """Read slurmctld's log, written with ``SlurmctldDebug=debug``."""
     told = Log()
-    path = Path(around.conf).parent.parent / "log" / "slurmctld.log"
     with path.open(errors="replace") as lines:
         for found in filter(None, map(_LINE.match, lines)):
             stamp, text = found.groups()
@@ -88,6 +100,12 @@ def log_of(around: Surroundings) -> Log:
                 told.boot = int(_instant(stamp))
             told.passes += [[_instant(stamp), kind] for pattern, kind in _PASSES if pattern.search(text)]
             told.started |= {match[1]: kind for pattern, kind in _STARTS if (match := pattern.search(text))}
+            if match := _SUBMITTED.search(text):
+                told.submitted[match[1]] = _instant(stamp)
+            elif match := _ENDED.search(text):
+                told.ended[match[1] or match[2]] = _instant(stamp)
+            elif match := _FREED.search(text):
+                told.freed[match[1]] = _instant(stamp)
     return told
 
 

@@ -98,6 +98,7 @@ def document(
         "changes": done.changes,
         "refused": done.refused,
         "expected": dict(workload.expected),
+        "instants": {"submitted": told.submitted, "ended": told.ended, "freed": told.freed},
         "passes": [each for each in told.passes if each[0] >= done.begin],
         "looks": looks,
     }

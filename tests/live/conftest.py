@@ -16,14 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
+SHARED = ("fast_clock_testbed", "session_real_clock_testbed")
+"""Fixtures with a Slurm that tests have one after the other."""
+APART = {
+    "test_rest_backend": "rest",
+    "test_scenario": "long",
+    "test_chaos_round": "long",
+    "test_tutorial_on_slurm": "long",
+}
+"""Files whose tests have such a Slurm to themselves, as they take a third of the time each."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker has them all, so that a run starts one Slurm, not one a worker."""
+    """One worker has all that share a Slurm, so that a run starts it once; others start their own anywhere."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slurm)
-            item.add_marker(pytest.mark.xdist_group("slurm"))
+            item.add_marker(pytest.mark.xdist_group(_slurm_of(item)))
+
+
+def _slurm_of(item: pytest.Item) -> str:
+    shared = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+    return f"{shared[0]}-{APART.get(item.path.stem, 'others')}" if shared else item.path.stem
 
 
 def started(purpose: str, speed: int) -> Iterator[Testbed]:

@@ -62,6 +62,34 @@ def test_after_waits_for_the_start() -> None:
     assert 300 <= start(sim, second) <= 300 + LATE
 
 
+def test_a_job_that_waits_for_a_start_misses_the_pass_of_that_start() -> None:
+    """slurmctld tests dependencies as it builds a pass's queue: seen on 22.05.8."""
+    sim = simulate(cluster(nodes=2))
+    sim.submit(ask(nodes=2), 500)
+    first = sim.submit(ask(), HOUR)
+    second = sim.submit(ask(dependencies=waits_for(DependencyKind.AFTER, first)), HOUR)
+    third = sim.submit(ask(), 1000)
+    after(sim, HOUR)
+    assert start(sim, first) == start(sim, third) == 500
+    assert start(sim, second) == 1500
+
+
+def test_a_begin_time_that_has_come_is_noticed_by_the_next_regular_pass() -> None:
+    sim = simulate(cluster())
+    job = sim.submit(ask(begin=T0 + 401), 100)
+    after(sim, HOUR)
+    assert start(sim, job) == 420
+
+
+def test_a_begin_time_that_has_come_is_noticed_by_a_pass_that_another_job_causes() -> None:
+    sim = simulate(cluster())
+    job = sim.submit(ask(begin=T0 + 401), 100)
+    after(sim, 405)
+    sim.submit(ask(), 100)
+    after(sim, HOUR)
+    assert start(sim, job) == 405
+
+
 def test_after_with_minutes_counts_them_from_the_start() -> None:
     sim = simulate(cluster())
     first = sim.submit(ask(), 3000)

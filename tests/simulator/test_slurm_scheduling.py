@@ -182,6 +182,22 @@ def test_the_plan_shows_the_expected_start() -> None:
     assert 940 <= sim.planned_starts()[head] - T0 <= 1060
 
 
+def test_nodes_that_come_back_one_time_slot_behind_the_job_are_waited_for() -> None:
+    """backfill.c asks whether the next time slot adds nodes before it sees that the job does not reach so far.
+
+    n2 is idle; two planned jobs take n0 and n2 from 1000 to 4000 s, and n4 from 2000 s. A job of two nodes then
+    has n1, n3 and n4 to itself at 1000 s, but they run until 10,000 s: n0 and n2 are free by 4000 s.
+    """
+    sim = simulate(cluster(nodes=5))
+    for node, limit in (("n0", 1000), ("n1", 10_000), ("n3", 20_000), ("n4", 2000)):
+        sim.submit(ask(node_list=node, limit=limit), limit)
+    sim.submit(ask(nodes=2, node_list="n[0,2]", limit=3000), 3000)
+    sim.submit(ask(node_list="n4", limit=4000), 4000)
+    pair = sim.submit(ask(nodes=2, limit=500), 500)
+    after(sim, 1)
+    assert abs(sim.planned_starts()[pair] - T0 - 4000) <= 60
+
+
 def test_estimate_start_tells_when_a_job_would_start() -> None:
     sim, _ = blocked_head()
     after(sim, 120)

@@ -19,7 +19,7 @@ from slurm_testbed import PROGRAM, NoTestbed, Testbed, free_ports, state_directo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("slurm")]
+pytestmark = [pytest.mark.slurm, pytest.mark.xdist_group("test_life")]
 HOLD = ["sbatch", "--parsable", "-t", "600", "-o", "/dev/null", "--wrap", "sleep 10h"]
 
 

@@ -70,11 +70,7 @@ class _Follower(Player):
         return self._asked
 
     def _ask(self, kind: str) -> None:
-        if kind == "backfill":
-            found = self._directed.backfill()
-        else:
-            found = self._directed.main_loop(whole_queue=kind == "full")
-        for job in found:
+        for job in self._directed.would_start(kind):
             recorded = self._recorded[job]
             if recorded not in self._asked.first:
                 self._asked.first[recorded], self._asked.by[recorded] = self.simulation.now, kind

@@ -1,7 +1,7 @@
 """A recorded workload played on the simulator, with the recorded slurm.conf.
 
-What is taken from the recording beside the workload itself: how long each job ran (whole seconds, as sacct tells
-them), and when slurmctld started, since its periods count from there.
+What is taken from the recording beside the workload itself: when each command took effect, how long each job ran
+(whole seconds, as sacct tells them), and when slurmctld started, since its periods count from there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from mirage.bench.fidelity.recording import Outcome, RecordedChange, RecordedJob, Recording
     from mirage.simulator.cluster import ClusterConfig
 
-Step = tuple[int, int, "Callable[[], None]"]
+Step = tuple[float, int, "Callable[[], None]"]
 """When, the order at one instant, what."""
 
 LONGER_S = 86_400
+COMMAND_S = 15
+"""What a command did is sought in accounting within this time before its end."""
 LIMITS_LATE_S = 31
 """slurmctld looks for jobs beyond their limits every half minute; how late it was is in the recorded run times."""
 ENDS = {"FAILED": JobState.FAILED, "TIMEOUT": JobState.TIMEOUT}
@@ -48,11 +50,14 @@ class Played:
     """Jobs that Slurm took and the simulator did not, with its reason."""
 
 
-def cluster_of(recording: Recording) -> ClusterConfig:
-    """The recorded cluster as the simulator reads it. Raises ``ConfigError``."""
+def cluster_of(recording: Recording, late: int = 0) -> ClusterConfig:
+    """The recorded cluster as the simulator reads it; recorded run times may pass limits by ``late`` s more.
+
+    Raises ``ConfigError``.
+    """
     files = dict(recording.files)
     config = read_slurm_conf(files.pop("slurm.conf"), "slurm.conf", files).config
-    scheduler = replace(config.scheduler, over_time_limit=config.scheduler.over_time_limit + LIMITS_LATE_S)
+    scheduler = replace(config.scheduler, over_time_limit=config.scheduler.over_time_limit + LIMITS_LATE_S + late)
     return replace(config, scheduler=scheduler, boot=recording.boot)
 
 
@@ -72,13 +77,14 @@ class Player:
         self._recording, self.simulation = recording, simulation
         self._ids: dict[int, JobId] = {}
         self._recorded: dict[JobId, int] = {}
+        self._outcomes = recording.outcomes
         self._names = {job.name: job.id for job in recording.jobs}
         self._refused: dict[str, str] = {}
 
     def run(self) -> None:
         """Every step at its recorded instant, then on until a day after the last recorded end."""
         for time, _, act in sorted(self._steps(), key=lambda step: step[:2]):
-            self.simulation.run_until(time)
+            self.simulation.run_until(int(time))
             act()
         ends = (each.end for each in self._recording.outcomes.values() if each.end is not None)
         self.simulation.run_until(max(ends, default=self.simulation.now) + LONGER_S)
@@ -95,28 +101,52 @@ class Player:
         return {self._recorded[JobId(id_)]: time for id_, time in zip(ids, times, strict=True)}
 
     def _steps(self) -> Iterator[Step]:
-        submit = self._recording.begin
+        submit: float = self._recording.begin
         for order, job in enumerate(self._recording.jobs):
             # When Slurm refused one is not recorded: at its instant, behind what was submitted before.
-            submit = job.outcomes[0].submit if job.outcomes else max(submit, self._recording.begin + job.at)
+            submit = self._submitted(job) or max(submit, self._recording.begin + job.at)
             yield submit, order, partial(self._submit, job)
         for order, change in enumerate(self._recording.changes, start=len(self._recording.jobs)):
-            yield change.time, order, partial(self._change, change)
+            yield self._effective(change), order, partial(self._change, change)
+
+    def _submitted(self, job: RecordedJob) -> float:
+        """When Slurm had it in the queue, as exactly as is known; 0 where it refused it."""
+        return self._recording.submitted.get(job.id, job.outcomes[0].submit) if job.outcomes else 0.0
+
+    def _effective(self, change: RecordedChange) -> int:
+        """When the command took effect, by accounting where that tells; the recorded instant is that of its end."""
+        outcome = self._outcomes.get(change.job)
+        told = {"release": "eligible", "cancel": "end"}.get(change.kind)
+        time = getattr(outcome, told) if outcome and told else None
+        return time if time is not None and 0 <= change.time - time <= COMMAND_S else change.time
 
     def _submit(self, job: RecordedJob) -> None:
         request = self._request(job)
         try:
             if job.array:
-                runtimes = [runtime_of(job, outcome) for outcome in job.outcomes]
+                runtimes = [self.runtime_of(job, outcome) for outcome in job.outcomes]
                 ids = self.simulation.submit_array(request, runtimes, job.most_at_once)
             else:
-                ids = (self.simulation.submit(request, *_end_of(job)),)
+                ids = (self.simulation.submit(request, *self._end_of(job)),)
         except SubmissionRejected as refusal:
             self._refused[job.name] = str(refusal)
             return
         known = [outcome.id for outcome in job.outcomes] or [job.id]
         for recorded, found in zip(known, ids, strict=True):
             self._ids[recorded], self._recorded[found] = found, recorded
+
+    def _end_of(self, job: RecordedJob) -> tuple[int, JobState]:
+        """How long the one job of a submission is to run, and how it ends; as asked where Slurm refused it."""
+        if not job.outcomes:
+            return job.runtime, JobState.COMPLETED
+        outcome = job.outcomes[0]
+        return self.runtime_of(job, outcome), ENDS.get(outcome.state, JobState.COMPLETED)
+
+    def runtime_of(self, job: RecordedJob, outcome: Outcome) -> int:
+        """Seconds that the job is to run: as long as it did; one that was cancelled as long as it would have."""
+        if outcome.start is None or outcome.end is None or outcome.state == "CANCELLED":
+            return job.runtime
+        return outcome.end - outcome.start
 
     def _request(self, job: RecordedJob) -> JobRequest:
         return JobRequest(
@@ -164,18 +194,3 @@ class Player:
                 simulation.set_nice(job, int(change.value))
             case "cancel":
                 simulation.cancel(job)
-
-
-def _end_of(job: RecordedJob) -> tuple[int, JobState]:
-    """How long the one job of a submission is to run, and how it ends; as asked where Slurm refused it."""
-    if not job.outcomes:
-        return job.runtime, JobState.COMPLETED
-    outcome = job.outcomes[0]
-    return runtime_of(job, outcome), ENDS.get(outcome.state, JobState.COMPLETED)
-
-
-def runtime_of(job: RecordedJob, outcome: Outcome) -> int:
-    """Seconds that the job is to run: as long as it did; one that was cancelled as long as it would have."""
-    if outcome.start is None or outcome.end is None or outcome.state == "CANCELLED":
-        return job.runtime
-    return outcome.end - outcome.start

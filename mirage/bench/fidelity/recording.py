@@ -107,6 +107,10 @@ class Recording:
     """slurm.conf and what belongs to it, by name."""
     jobs: tuple[RecordedJob, ...]
     changes: tuple[RecordedChange, ...]
+    submitted: Mapping[int, float]
+    """When a job was in the queue, to the millisecond of slurmctld's log; not for every job."""
+    freed: Mapping[int, float]
+    """When a job's nodes were free again, by the same; where the log does not tell, when it ended."""
     passes: tuple[tuple[float, str], ...]
     """When a scheduler began to look, and which: ``main``, ``full`` (the main loop, whole queue), ``backfill``."""
     looks: tuple[Look, ...]
@@ -147,11 +151,19 @@ def _recording(document: dict[str, Any]) -> Recording:
         document["files"],
         tuple(_job(row) for row in document["jobs"]),
         tuple(RecordedChange(**row) for row in document["changes"]),
+        *_instants(document.get("instants", {})),
         tuple((time, kind) for time, kind in document["passes"]),
         tuple(Look(look["time"], tuple(map(tuple, look["pending"]))) for look in document["looks"]),
         {name: (kind, of) for name, (kind, of) in document["expected"].items()},
         document["refused"],
     )
+
+
+def _instants(document: dict[str, dict[str, float]]) -> tuple[dict[int, float], dict[int, float]]:
+    submitted, ended, freed = (
+        {int(id_): time for id_, time in document.get(key, {}).items()} for key in ("submitted", "ended", "freed")
+    )
+    return submitted, ended | freed
 
 
 def _job(row: dict[str, Any]) -> RecordedJob:

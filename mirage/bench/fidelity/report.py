@@ -9,6 +9,7 @@ import numpy as np
 
 from mirage.bench.fidelity.asking import SAME_S, alike, ask
 from mirage.bench.fidelity.comparing import agreement
+from mirage.bench.fidelity.conducting import conduct
 from mirage.bench.fidelity.expecting import broken, recorded_schedule, simulated_schedule
 from mirage.bench.fidelity.playing import play
 from mirage.bench.fidelity.recording import read_recording
@@ -67,9 +68,11 @@ def _expected(path: Path, recording: Recording) -> Section:
 
 def _simulated(path: Path, recording: Recording) -> Section:
     played, asked = play(recording), ask(recording)
-    found = agreement(submits_of(recording), starts_of(recording), played.starts)
-    rows = list(_rows(found))
+    submits, starts = submits_of(recording), starts_of(recording)
+    rows = list(_rows(agreement(submits, starts, played.starts)))
     rows += [("refused by the simulator alone", str(len(played.refused)))] if played.refused else []
+    conducted = agreement(submits, starts, conduct(recording).starts)
+    rows += [(f"looking when slurmctld did: {name}", value) for name, value in _rows(conducted)]
     rows.append((f"asked anew: starts alike (within {SAME_S} s)", f"{alike(recording, asked).mean():.1%}"))
     for kind, words in (("main", "  those of the main loop"), ("backfill", "  those of backfill")):
         shares = alike(recording, asked, by=kind)

@@ -14,7 +14,7 @@ cannot start either. Starts are the same as those of the full pass.
 
 from __future__ import annotations
 
-from mirage.simulator.kernel import bitsets, lifecycle, limits, nodes, plan, queue, releases
+from mirage.simulator.kernel import bitsets, eligibility, lifecycle, limits, nodes, plan, queue, releases
 from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import NEVER, NONE, Fixed, Record, Scratch, World
 
@@ -26,6 +26,7 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
     """One pass. ``full``: plan every job and leave the planned starts in ``expected``."""
     sim, config, pending = world.sim[0], fixed.config[0], world.pending
     sim.backfill_passes += 1
+    eligibility.notice(fixed, world)
     if sim.pending == 0 or (sim.idle == 0 and not full):
         return
     queue.refresh(fixed, world, scratch)

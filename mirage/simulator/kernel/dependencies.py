@@ -43,12 +43,19 @@ def add_dependency(world: World, owner: int, kind: int, delay: int, target: int)
 
 @compiled
 def close_dependency(fixed: Fixed, world: World, owner: int) -> None:
-    """One more condition of a pending job holds now."""
-    job = world.jobs[owner]
-    job.open_dependencies -= 1
-    if job.open_dependencies == 0:
+    """A job has left the queue, and with that one more condition of a pending job holds: passes follow at once."""
+    world.jobs[owner].open_dependencies -= 1
+    if world.jobs[owner].open_dependencies == 0:
         eligibility.settle_eligibility(fixed, world, owner)
         eligibility.wake(fixed, world)
+
+
+@compiled
+def close_unnoticed(fixed: Fixed, world: World, owner: int, first: int) -> None:
+    """One more condition of a pending job holds, by a start or as time has passed; passes do not follow."""
+    world.jobs[owner].open_dependencies -= 1
+    if world.jobs[owner].open_dependencies == 0:
+        eligibility.await_notice(fixed, world, owner, first)
 
 
 @compiled
@@ -64,7 +71,7 @@ def meet_dependents(fixed: Fixed, world: World, slot: int) -> None:
                 if entry.delay > 0:
                     agenda.schedule(world, sim.now + entry.delay, ON_DEPENDENCY, entry.owner)
                 else:
-                    close_dependency(fixed, world, entry.owner)
+                    close_unnoticed(fixed, world, entry.owner, sim.now + 1)
             entry.next_free = sim.free_dep
             sim.free_dep = d
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mirage.simulator.kernel import agenda
 from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     BEGIN,
@@ -10,6 +11,7 @@ from mirage.simulator.kernel.layout import (
     HELD,
     NEVER,
     NONE,
+    ON_NOTICE,
     PENDING,
     RUNNING,
     WHILE_ELIGIBLE,
@@ -40,10 +42,38 @@ def wake(fixed: Fixed, world: World) -> None:
 
 
 @compiled
+def await_notice(fixed: Fixed, world: World, slot: int, first: int) -> None:
+    """A condition of a pending job holds by now. Nobody tells slurmctld: its next pass finds out, which is at the
+    latest the first regular one from ``first`` on.
+    """
+    config = fixed.config[0]
+    tick = next_tick(config.boot, config.sched_interval, first)
+    if config.backfill == 1:
+        tick = min(tick, next_tick(config.boot, config.bf_interval, first))
+    world.sim[0].unnoticed = 1
+    agenda.schedule(world, tick, ON_NOTICE, slot)
+
+
+@compiled
+def notice(fixed: Fixed, world: World) -> None:
+    """To be called as a pass begins: whose conditions hold by now? What it starts itself comes too late for it."""
+    sim = world.sim[0]
+    if sim.unnoticed == 0:
+        return
+    sim.unnoticed = 0
+    for i in range(sim.pending):
+        if world.jobs[world.pending[i]].eligible == NEVER:
+            settle_eligibility(fixed, world, world.pending[i])
+
+
+@compiled
 def settle_eligibility(fixed: Fixed, world: World, slot: int) -> None:
-    """Recompute whether only resources hold the job, since when, its reason, and from when its age counts."""
+    """Recompute whether only resources hold the job, since when, its reason, and from when its age counts.
+
+    A begin time that has come counts from itself, whenever it is noticed.
+    """
     sim, job = world.sim[0], world.jobs[slot]
-    blocked = True
+    blocked, began = True, job.reason == BEGIN
     if job.never == 1:
         job.reason = DEPENDENCY_NEVER
     elif job.held == 1:
@@ -58,7 +88,7 @@ def settle_eligibility(fixed: Fixed, world: World, slot: int) -> None:
     if blocked:
         job.eligible = NEVER
     elif job.eligible == NEVER:
-        job.eligible = sim.now
+        job.eligible = job.begin if began else sim.now
     _settle_accrual(fixed, world, slot)
 
 

@@ -35,6 +35,7 @@ from mirage.simulator.kernel.layout import (
     ON_CANCEL,
     ON_DEPENDENCY,
     ON_END,
+    ON_NOTICE,
     PENDING,
     RUNNING,
     UP,
@@ -95,10 +96,12 @@ def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
         elif kind == ON_CANCEL:  # pending, or started earlier than in the trace: its user cancels it all the same
             lifecycle.finish(fixed, world, record, slot, CANCELLED)
         elif kind == ON_BEGIN and job.status == PENDING:
+            eligibility.await_notice(fixed, world, slot, sim.now)
+        elif kind == ON_DEPENDENCY and job.status == PENDING:
+            dependencies.close_unnoticed(fixed, world, slot, sim.now)
+        elif kind == ON_NOTICE and job.status == PENDING and job.eligible == NEVER:
             eligibility.settle_eligibility(fixed, world, slot)
             eligibility.wake(fixed, world)
-        elif kind == ON_DEPENDENCY and job.status == PENDING:
-            dependencies.close_dependency(fixed, world, slot)
 
 
 @compiled

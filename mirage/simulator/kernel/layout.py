@@ -47,7 +47,7 @@ REASONS = (
 )
 
 # Agenda entries, in the order in which those of one instant are handled.
-ON_END, ON_CANCEL, ON_BEGIN, ON_DEPENDENCY = range(4)
+ON_END, ON_CANCEL, ON_BEGIN, ON_DEPENDENCY, ON_NOTICE = range(5)
 
 # Dependency kinds, as domain.DependencyKind.
 AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = range(5)
@@ -153,6 +153,7 @@ SIM = np.dtype(
             "calculated",  # index of the last priority calculation period
             "cap_time",  # when the first pending job's age counts no further, so that others may overtake it
             "review_due",  # when backfill looks again because priorities may have changed by themselves
+            "unnoticed",  # 1: a condition of a pending job may hold by now, which the next pass finds out
             "singletons",  # pending jobs that wait as singletons
             "watch",  # stop when this own row has started; -1 none
             "own",

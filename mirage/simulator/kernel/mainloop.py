@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import bitsets, lifecycle, limits, nodes, queue
+from mirage.simulator.kernel import bitsets, eligibility, lifecycle, limits, nodes, queue
 from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     DOWN,
@@ -30,6 +30,7 @@ from mirage.simulator.kernel.layout import (
 def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, depth: int) -> bool:
     """Start what can start among the first ``depth`` eligible jobs; True if the depth cut the queue."""
     sim, pending = world.sim[0], world.pending
+    eligibility.notice(fixed, world)
     if sim.idle == 0 or sim.pending == 0:
         return False
     queue.refresh(fixed, world, scratch)

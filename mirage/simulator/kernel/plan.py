@@ -29,8 +29,9 @@ def window(
     """Nodes no plan or reservation holds from ``begin`` for the job's limit.
 
     Returns how many they offer the job (counting no further once they are too few) and the next instant after
-    ``begin`` from which there may be more of them, 0 if there is none. As in slurmctld that is sought in the time
-    slots that the job would reach into, and the slot that begins at its last instant counts among them.
+    ``begin`` from which there may be more of them, 0 if there is none. As in slurmctld that is sought at the ends
+    of the time slots that the job would reach into, of which the one that begins at its last instant is one, and
+    of the slot behind these.
     """
     nodes.candidates(fixed, world, slot, usable)
     later = nodes.apply_reservations(fixed, world, slot, begin, usable)
@@ -41,9 +42,13 @@ def window(
         t = scratch.times[t].next
     part = scratch.times[t]
     left = bitsets.count(usable)
-    while (left >= wanted or gain == 0) and part.begin <= end and part.end > begin:
-        left = 0
+    while (left >= wanted or gain == 0) and part.end > begin:
         space = scratch.space[t]
+        if part.begin > end:
+            if part.next != END and gain == 0 and _adds(allowed, scratch.space[part.next], usable, space):
+                gain = part.end
+            break
+        left = 0
         for k in range(usable.shape[0]):
             word = usable[k] & space[k]
             usable[k] = word
@@ -54,7 +59,7 @@ def window(
             # No window that reaches into this time slot will do.
             gain = later = part.end
             break
-        if gain == 0 and _adds(allowed, scratch.space[part.next], usable):
+        if gain == 0 and _adds(allowed, scratch.space[part.next], usable, space):
             gain = part.end
         t = part.next
         part = scratch.times[t]
@@ -66,10 +71,10 @@ def window(
 
 
 @inlined
-def _adds(allowed: np.ndarray, space: np.ndarray, usable: np.ndarray) -> bool:
-    """Whether ``space`` has nodes, of those allowed, beyond ``usable``."""
+def _adds(allowed: np.ndarray, following: np.ndarray, usable: np.ndarray, space: np.ndarray) -> bool:
+    """Whether ``following`` has nodes, of those allowed, beyond what ``space`` has of ``usable``."""
     for k in range(usable.shape[0]):
-        if allowed[k] & space[k] & ~usable[k] != bitsets.ZERO:
+        if allowed[k] & following[k] & ~(usable[k] & space[k]) != bitsets.ZERO:
             return True
     return False
 
