@@ -114,7 +114,7 @@ class Player:
         return self._recording.submitted.get(job.id, job.outcomes[0].submit) if job.outcomes else 0.0
 
     def _effective(self, change: RecordedChange) -> int:
-        """When the command took effect, by accounting where that tells; the recorded instant is that of its end."""
+        """When the command took effect, by accounting where that tells; what is recorded is its end."""
         outcome = self._outcomes.get(change.job)
         told = {"release": "eligible", "cancel": "end"}.get(change.kind)
         time = getattr(outcome, told) if outcome and told else None
