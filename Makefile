@@ -22,6 +22,8 @@ demo: $(V)/.installed
 # The predictors that learn, and all that a developer needs.
 plugins: $(V)/.ready
 
+# The tests start hundreds of processes: where Python is told to keep nothing, each would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 test: lint types contract
 	$(V)/pytest -n 4
 
