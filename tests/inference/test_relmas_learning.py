@@ -225,7 +225,9 @@ def test_evolution_goes_where_it_was_better() -> None:
         bout = Bout(dilemma(5), MATCHING, "relmas")
         play([bout], actor)
         best = max(best, satisfaction(bout))
-    assert best > 0.97
+        if best > 0.97:
+            return
+    pytest.fail(f"it came to {best:.3f} only")
 
 
 def test_a_state_of_another_course_is_refused(tmp_path: Path) -> None:

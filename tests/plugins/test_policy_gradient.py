@@ -78,7 +78,7 @@ def test_reinforce_finds_a_policy_that_is_known(kind: str) -> None:
 
 def test_ppo_finds_a_policy_that_is_known() -> None:
     table, validation, fresh = solvable(0), solvable(1, 60), solvable(2, 100)
-    learned = learn(table, validation, 3, Course(0, 250_000), PPO)
+    learned = learn(table, validation, 3, Course(0, 120_000), PPO)
     best = -fresh.returns_of(fresh.best(Weights()), Weights()).mean()
     assert mean_cost(scores(learned.network, fresh), fresh) < best + 0.25
 

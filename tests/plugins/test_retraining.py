@@ -202,7 +202,7 @@ def test_a_daemons_own_history_makes_a_model(
             return int(jobs.submit[0]) + 22 * DAY
 
     retraining = Retraining(
-        Curriculum(EVERY, "xgboost", (1,), 12 * 3_600, 60 * DAY),
+        Curriculum(EVERY, "xgboost", (1,), 3 * 3_600, 60 * DAY),
         store.jobs.read,
         lambda work: "demo",
         LocalLauncher(),

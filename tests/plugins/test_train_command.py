@@ -33,7 +33,7 @@ def place(installed: str, tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def trained(place) -> Path:
     folder, mirage = place
-    options = ("--trace", "generated:demo:1", "--cluster", "demo", "--nodes", "1", "--limit", "12h", *SPAN)
+    options = ("--trace", "generated:demo:1", "--cluster", "demo", "--nodes", "1", "--limit", "4h", *SPAN)
     code, out, err = mirage("train", "xgboost", *options, "-o", "model", "--tables", "tables", "--json")
     assert code == 0, err
     assert json.loads(out)["plugin"] == "xgboost"
@@ -55,7 +55,7 @@ def test_finished_tables_are_used_again(place, trained) -> None:
     folder, mirage = place
     (table,) = (folder / "tables").iterdir()
     before = {path: path.stat().st_mtime_ns for path in table.iterdir()}
-    options = ("--trace", "generated:demo:1", "--cluster", "demo", "--nodes", "1", "--limit", "12h", *SPAN)
+    options = ("--trace", "generated:demo:1", "--cluster", "demo", "--nodes", "1", "--limit", "4h", *SPAN)
     code, out, err = mirage("train", "xgboost", *options, "-o", "again", "--tables", "tables")
     assert code == 0, err
     assert "mirage models promote again" in out
