@@ -54,9 +54,9 @@ def run(place: Path, installed: str, *words: str) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=place, check=False)
 
 
-SPANS = ("--train-from", days(3), "--validate-from", days(12), "--test-from", days(22), "--test-to", days(26))
+SPANS = ("--train-from", days(3), "--validate-from", days(12), "--test-from", days(22), "--test-to", days(24))
 OPTIONS = (
-    *("small.parquet", "--cluster", "small.toml", "--nodes", "2", *SPANS, "--limit", "24h", "--every", "12h"),
+    *("small.parquet", "--cluster", "small.toml", "--nodes", "2", *SPANS, "--limit", "12h", "--every", "12h"),
     *(
         "--methods",
         "reactive,little,quantile,lookahead,ensemble:quantile+little,oracle",
@@ -111,7 +111,7 @@ def test_from_a_trace_to_the_comparison(place: Path, installed: str) -> None:
 
 
 def test_recorded_waits(place: Path, installed: str) -> None:
-    words = ("waits", "small.parquet", "--cluster", "small.toml", "--lookahead-jobs", "3", "--most", "200")
+    words = ("waits", "small.parquet", "--cluster", "small.toml", "--lookahead-jobs", "3", "--most", "100")
     found = run(place, installed, *words, "--seeds", "1", "-o", "waits", "--json")
     assert found.returncode == 0, found.stderr
     (told,) = json.loads(found.stdout)["traces"]

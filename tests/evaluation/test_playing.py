@@ -36,17 +36,17 @@ def evaluation(*names: str, settings=SETTINGS, episodes: int = 14, **changes) ->
 
 
 def test_hand_overs_are_those_of_the_replay() -> None:
-    replays = plan(*NAMES, episodes=4, start=START, end=START + 27 * HOUR)
+    replays = plan(*NAMES, episodes=2, start=START, end=START + 9 * HOUR)
     theirs = {
         (o.policy, o.episode): (o.successor_submit, o.successor_start)
         for o in replay(TRACE, CLUSTER, replays).outcomes
     }
-    ours = evaluation(*NAMES, episodes=4)
+    ours = evaluation(*NAMES, episodes=2)
     actors = [
         schedule._actor(method.runs[0], None, ours.replay(ours.settings[0]), CLUSTER) for method in ours.methods
     ]
     mine = {}
-    for played in play_episodes(TRACE, CLUSTER, ours.replay(ours.settings[0]), range(4), actors):
+    for played in play_episodes(TRACE, CLUSTER, ours.replay(ours.settings[0]), range(2), actors):
         for name, one in zip(NAMES, played, strict=True):
             mine[name, one.number] = (one.successor_submit, one.successor_start)
             assert all(name == "slurm" for _ in one.troubles)  # its plan does not reach that far

@@ -137,8 +137,8 @@ def test_what_is_loaded_is_what_was_built(table: Table, folder: Path) -> None:
     assert table.origin.trace_end == trace().submit[-1]
 
 
-def test_a_build_goes_on_with_what_is_missing_or_spoilt(table: Table, tmp_path: Path) -> None:
-    played(tmp_path)
+def test_a_build_goes_on_with_what_is_missing_or_spoilt(table: Table, folder: Path, tmp_path: Path) -> None:
+    copied(folder, tmp_path)
     first, second = tmp_path / "chunk-0000.npz", tmp_path / "chunk-0001.npz"
     second.write_bytes(second.read_bytes()[:-100])
     untouched, told = first.stat().st_mtime_ns, []
@@ -190,7 +190,7 @@ def _alive_in_session(session: int) -> list[str]:
 # Bad input
 
 
-def spoilt(folder: Path, tmp_path: Path) -> Path:
+def copied(folder: Path, tmp_path: Path) -> Path:
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path
@@ -213,7 +213,7 @@ def spoilt(folder: Path, tmp_path: Path) -> Path:
     ],
 )
 def test_spoilt_files_are_named(table: Table, folder: Path, tmp_path: Path, file, spoil, words: str) -> None:
-    copy = spoilt(folder, tmp_path)
+    copy = copied(folder, tmp_path)
     (copy / file).write_bytes(spoil((copy / file).read_bytes()))
     with pytest.raises(ConfigError, match=words):
         load_table(copy)
@@ -222,14 +222,14 @@ def test_spoilt_files_are_named(table: Table, folder: Path, tmp_path: Path, file
 def test_missing_files_are_named(table: Table, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"manifest.json: there is no such file"):
         load_table(tmp_path / "nowhere")
-    copy = spoilt(folder, tmp_path)
+    copy = copied(folder, tmp_path)
     (copy / "chunk-0000.npz").unlink()
     with pytest.raises(ConfigError, match=r"chunk-0000.npz: is missing \(2 in all\)"):
         load_table(copy)
 
 
 def test_a_schema_of_another_version_is_refused(table: Table, folder: Path, tmp_path: Path) -> None:
-    copy = spoilt(folder, tmp_path)
+    copy = copied(folder, tmp_path)
     manifest = json.loads((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(json.dumps(manifest | {"schema_hash": "0" * 64}))
     with pytest.raises(ConfigError, match=r"manifest.json: was made with v2 of another version \(hash 0000"):
