@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -248,7 +249,7 @@ class Asked:
 
 
 def test_the_gateways_way_is_the_simulators() -> None:
-    stage = set_stage(find_scenario("synthetic"))
+    stage = set_stage(replace(find_scenario("synthetic"), duration=0.5))
     policy = LearnedPolicy("listed", Matching(), None)
     system = stage.simulated(0)
     there = stage.simulated(0).play(policy)
