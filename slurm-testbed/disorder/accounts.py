@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 
+from onehost.waiting import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from keepalive.surroundings import Surroundings
 
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
+CATCHES_UP_S = 60.0
+"""Real seconds; slurmctld keeps for slurmdbd what it could not yet tell it."""
 _NO_NODES = ("None assigned", "")
 _AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY)
 """States in which only a job that has started can end. slurmdbd may lose the start."""
@@ -32,11 +36,16 @@ class Accounting:
     ran: set[JobId] = field(default_factory=set)
 
     def read(self) -> None:
-        """Ask. Raises ``subprocess.SubprocessError``."""
+        """Ask, once accounting has caught up. Raises ``subprocess.SubprocessError``, ``TestbedError``."""
+        wait_until(self._caught_up, CATCHES_UP_S, "accounting to know what came of jobs that were requeued")
         for job in map(_job, self._rows()):
             self.jobs.setdefault(job.tag, []).append(job)
         runs = self._rows("--duplicates")  # a row for each time that it was requeued
         self.ran = {JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES}
+
+    def _caught_up(self) -> bool:
+        """Whether no job's last row is of a run that a requeue ended: another follows, of what came of it."""
+        return all(row["State"] != "REQUEUED" for row in self._rows())
 
     def doubles(self) -> Iterator[str]:
         """Links that were submitted more than once."""

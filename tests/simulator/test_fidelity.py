@@ -56,20 +56,22 @@ def test_a_contended_day_left_to_itself_is_as_close_as_slurm_comes_to_itself(nam
     assert abs(found.mean_wait_ratio - 1) <= abs(floor.mean_wait_ratio - 1)
 
 
-@pytest.mark.parametrize("name", [DAY])
+@pytest.mark.parametrize("name", [DAY, "day-2", "ls6"])
 def test_looking_when_slurmctld_did_the_simulator_repeats_a_contended_day(name: str) -> None:
     recording = ALL[name]
     found = agreement(submits_of(recording), starts_of(recording), conduct(recording).starts)
-    assert found.jobs >= 600
+    assert found.jobs >= 500
+    assert found.mean_wait > 1_800, "a day with nothing to wait for would show nothing"
     assert found.median_error < 10
-    assert found.p90_error < 600
+    assert found.p90_error < 120
     assert abs(found.mean_wait_ratio - 1) < 0.03
 
 
-def test_asked_anew_the_simulator_starts_what_slurm_started() -> None:
-    recording = ALL[DAY]
+@pytest.mark.parametrize("name", [DAY, "day-2", "ls6"])
+def test_asked_anew_the_simulator_starts_what_slurm_started(name: str) -> None:
+    recording = ALL[name]
     asked = ask(recording)
-    assert alike(recording, asked).mean() > 0.99
+    assert alike(recording, asked).mean() > 0.985
     assert len(alike(recording, asked, by="backfill")) > 100
     slurms, ours = np.array(asked.priorities)[:, 2:].T
     assert (np.abs(ours - slurms) <= slurms / 1_000).mean() > 0.9

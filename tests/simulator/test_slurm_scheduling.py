@@ -198,6 +198,17 @@ def test_nodes_that_come_back_one_time_slot_behind_the_job_are_waited_for() -> N
     assert abs(sim.planned_starts()[pair] - T0 - 4000) <= 60
 
 
+def test_a_run_ends_where_what_is_left_can_never_start() -> None:
+    """With fair share priorities go on changing for ever, and slurmctld goes on looking."""
+    sim = simulate(cluster(priority=weights(fair_share=1000)))
+    sim.set_nodes(["n3"], "drain")
+    stuck = sim.submit(ask(nodes=4), 100)
+    other = sim.submit(ask("bob"), 100)
+    sim.run()
+    assert (start(sim, stuck), start(sim, other)) == (-1, 0)
+    assert sim.now < T0 + HOUR
+
+
 def test_estimate_start_tells_when_a_job_would_start() -> None:
     sim, _ = blocked_head()
     after(sim, 120)

@@ -19,7 +19,7 @@ from mirage.simulator.kernel import (
     mainloop,
     queue,
 )
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     CANCELLED,
     DONE,
@@ -204,12 +204,27 @@ def advance(fixed: Fixed, world: World, scratch: Scratch, record: Record, until:
             return WATCHED
 
 
+@inlined
+def _nothing_else_is_due(fixed: Fixed, world: World) -> bool:
+    sim = world.sim[0]
+    return (
+        min(sim.main_due, sim.full_due, sim.backfill_due) == NEVER
+        and sim.agenda == 0
+        and sim.next_arrival == fixed.arrivals.shape[0]
+        and sim.next_timeline == fixed.timeline.shape[0]
+    )
+
+
 @compiled
 def last_event(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> int:
-    """Run until nothing is left to do; the return is that of ``advance``. The clock stays at the last event."""
+    """Run until nothing is left to do; the return is that of ``advance``. The clock stays at the last event.
+
+    Looks at what priorities have become by themselves are not waited for once nothing else is due: nothing runs
+    any more, so that what has not started by now fits nowhere, whatever its turn.
+    """
     while True:
         time = next_time(fixed, world)
-        if time == NEVER:
+        if time == NEVER or (time == world.sim[0].review_due and _nothing_else_is_due(fixed, world)):
             return DONE
         code = advance(fixed, world, scratch, record, time)
         if code != DONE:
