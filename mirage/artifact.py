@@ -8,12 +8,20 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import ValidationError
+
+from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_json
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 _ALWAYS = ("numpy", "onnx", "onnxruntime")
@@ -23,7 +31,7 @@ def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
     """The manifest as it is, of format ``newest`` at most. Raises ``ArtifactMismatch`` naming the file."""
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise ArtifactMismatch(str(path), "there is no such file: name the folder of a trained model") from None
     except (OSError, ValueError) as error:
@@ -34,6 +42,15 @@ def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
     if isinstance(found, int) and found > newest:
         raise ArtifactMismatch(str(path), f"has format {found}; this version reads {newest}: update mirage")
     return document
+
+
+def manifest_as(kind: TypeAdapter[T], document: Mapping[str, Any], folder: Path, about: str) -> T:
+    """The manifest of ``about`` as a dataclass. Raises ``ArtifactMismatch`` where it is none."""
+    try:
+        return kind.validate_python(document, extra="forbid")
+    except ValidationError as error:
+        told = f"is no manifest of {about} ({faults_of(error)[0]}): train again"
+        raise ArtifactMismatch(str(folder / MANIFEST), told) from error
 
 
 def refuse_other_schema(folder: Path, found: tuple[str, str], here: tuple[str, str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import ClusterUnavailable, ConfigError, NotPermitted
 from mirage.domain.masking import without_secrets
 
@@ -207,7 +208,7 @@ def _read_whole(response: http.client.HTTPResponse, deadline: float) -> bytes:
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
+        found = parse_json(raw)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -20,6 +20,9 @@ E = TypeVar("E", bound=StrEnum)
 GENERATED = "generated:"
 """Begins the name of a trace that is drawn instead of read."""
 
+_MOST_DIGITS = 18
+"""What 64 bits hold."""
+
 _LAST_INSTANT = 253_402_300_799
 """The end of the year 9999; what is beyond is a slip of the keyboard."""
 
@@ -34,7 +37,7 @@ def load_trace(name: str, *, strict: bool = False) -> JobTable:
     from mirage.trace.generator import generate
 
     preset, _, seed = name.removeprefix(GENERATED).partition(":")
-    if seed and not (seed.isascii() and seed.isdigit()):
+    if seed and not _is_whole(seed):
         raise ConfigError(name, f"the seed must be a whole number, not {seed!r}")
     return replace(generate(preset, int(seed or 0)), source=name)
 
@@ -86,7 +89,7 @@ def parse_instant(text: str, option: str) -> int:
 
     Raises ``ConfigError`` naming ``option``.
     """
-    if text.isascii() and text.isdigit() and int(text) <= _LAST_INSTANT:
+    if _is_whole(text) and int(text) <= _LAST_INSTANT:
         return int(text)
     try:
         instant = datetime.fromisoformat(text)
@@ -94,6 +97,10 @@ def parse_instant(text: str, option: str) -> int:
         problem = f"{text!r} is neither a date such as 2023-02-01 or 2023-02-01T12:00 nor epoch seconds"
         raise ConfigError(option, problem) from None
     return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def pieces(text: str) -> tuple[str, ...]:
@@ -104,6 +111,6 @@ def pieces(text: str) -> tuple[str, ...]:
 def numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
     """Those of a list with commas. Raises ``ConfigError`` naming ``option``."""
     found = pieces(text)
-    if not all(piece.isascii() and piece.isdigit() and int(piece) >= least for piece in found):
+    if not all(_is_whole(piece) and int(piece) >= least for piece in found):
         raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
     return tuple(int(piece) for piece in found)

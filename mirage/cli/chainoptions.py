@@ -94,7 +94,7 @@ def _number(text: str) -> int:
 
 def _grace(text: str) -> int:
     """Seconds, as the time of ``--signal`` is; or a duration with its unit."""
-    return int(text) if text.isascii() and text.isdigit() else duration.parse_human(text)
+    return _number(text) if text.isascii() and text.isdigit() else duration.parse_human(text)
 
 
 def _exit_code(text: str) -> int | None:

@@ -38,10 +38,10 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """A path, ``unix:PATH``, ``http://HOST[:PORT]`` or ``https://...``. Raises ``ClientError``."""
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https"):
+        if not text.startswith(("http:", "https:")):
             return cls(socket=text.removeprefix("unix:"))
         try:
+            parts = urlsplit(text)
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError as error:
             raise ClientError(f"{text}: {error}") from None

@@ -37,5 +37,5 @@ def read_events(lines: Iterable[str], last: str = "") -> Iterator[Event]:
 def _document(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

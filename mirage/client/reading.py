@@ -26,15 +26,20 @@ def read(kind: type[T], document: Any) -> T:
         raise DaemonUnreachable(
             f"expected a {kind.__name__}, got {str(document)[:80]!r}: is that a Mirage daemon?"
         )
-    values = {name: _value(hint, document[name]) for name, hint in _hints(kind).items() if name in document}
     try:
-        return kind(**values)
-    except TypeError as error:
+        return kind(
+            **{name: _value(hint, document[name]) for name, hint in _hints(kind).items() if name in document}
+        )
+    except (TypeError, ValueError) as error:
         raise DaemonUnreachable(f"this is no {kind.__name__} that this version knows: {error}") from None
 
 
 def read_all(kind: type[T], documents: Any) -> list[T]:
     """A list of them."""
+    if not isinstance(documents, list | None):
+        raise DaemonUnreachable(
+            f"expected a list of {kind.__name__}, got {str(documents)[:80]!r}: is that a Mirage daemon?"
+        )
     return [read(kind, document) for document in documents or ()]
 
 

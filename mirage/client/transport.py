@@ -69,7 +69,7 @@ class Transport:
     def _answer(self, status: int, content: bytes) -> Any:
         try:
             answer = json.loads(content) if content else None
-        except ValueError:
+        except (ValueError, RecursionError):
             if status >= 400:
                 raise Refusal(status, f"{self.address} answers with status {status}") from None
             raise DaemonUnreachable(f"{self.address}: what answers there is not a Mirage daemon") from None

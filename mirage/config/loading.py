@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from mirage.config.display import settings
 from mirage.config.model import Config
 from mirage.config.places import SOCKET, default_file, default_places
 from mirage.documentfaults import Fault, faults_of, more_faults
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.tomlplaces import line_of
@@ -94,8 +94,8 @@ def _read(path: Path) -> Source:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"cannot be read: {error}") from error
     try:
-        return Source(str(path), tomllib.loads(text), text or "\n")
-    except (ValueError, RecursionError) as error:
+        return Source(str(path), parse_toml(text), text or "\n")
+    except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         raise ConfigError(f"{path}:{line[1]}" if line else str(path), f"not TOML: {error}") from error
 

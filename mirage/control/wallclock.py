@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,16 +57,20 @@ class AcceleratedClock:
         return int(self.t0 + (time.time() - self.t0) * self.rate)
 
 
+_FASTEST, _LATEST = 1_000_000, 253_402_300_799
+
+
 def read_clock(path: Path) -> AcceleratedClock:
     """The clock that a ``clock.json`` describes: ``{"t0": 1700000000.5, "rate": 60}``. Raises ``ConfigError``."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         t0, rate = float(document["t0"]), float(document["rate"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         problem = f'no clock such as {{"t0": 1700000000.5, "rate": 60}} can be read: {error!r}'
         raise ConfigError(str(path), problem) from error
-    if not (rate > 0 and t0 >= 0):
-        raise ConfigError(str(path), f"t0 must be 0 or more and rate above 0, not {t0:g} and {rate:g}")
+    if not (0 < rate <= _FASTEST and 0 <= t0 <= _LATEST):
+        problem = f"t0 must be an instant from 0 and rate above 0, at most {_FASTEST}, not {t0:g} and {rate:g}"
+        raise ConfigError(str(path), problem)
     return AcceleratedClock(t0, rate)
 
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from mirage.documenttext import parse_json
 from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
@@ -51,6 +52,6 @@ class Heartbeat:
 def read_beat(file: Path) -> Beat | None:
     """What the file says; ``None`` where there is none that can be read."""
     try:
-        return Beat(**json.loads(file.read_text(encoding="utf-8")))
+        return Beat(**parse_json(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mirage.documenttext import parse_json
 from mirage.domain.job import ABSENT
 from mirage.store.waits import StartedJobs
 from mirage.wholefile import write_anew
@@ -133,7 +134,7 @@ class AccountingImport:
     def _known(self, now: Seconds) -> Imported:
         """What is imported; nothing where that is not known or cannot be."""
         try:
-            document = json.loads(self._marker.read_text(encoding="utf-8"))
+            document = parse_json(self._marker.read_text(encoding="utf-8"))
             known = Imported(int(document["from"]), int(document["until"]))
         except (OSError, ValueError, KeyError, TypeError):
             return Imported(now, now)

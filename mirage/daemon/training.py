@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Retraining:
 
     def _due(self, now: Seconds) -> bool:
         try:
-            last = int(json.loads(self._marker.read_text(encoding="utf-8"))["begun"])
+            last = int(parse_json(self._marker.read_text(encoding="utf-8"))["begun"])
         except (OSError, ValueError, KeyError, TypeError):
             return True
         return not 0 <= now - last < self.curriculum.every

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import shutil
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from mirage.backends.background import last_line, run_aside
+from mirage.documenttext import parse_json
 from mirage.domain.errors import BadSpelling, MirageError
 from mirage.domain.job import ABSENT, Seconds
 from mirage.wholefile import write_anew
@@ -152,7 +152,7 @@ class ReplayRuns:
     def result(self, run: Run) -> dict[str, Any] | None:
         """What ``mirage replay --json`` writes; ``None`` where there is none."""
         try:
-            found = json.loads((self._folder / run.run_id / _RESULT).read_text(encoding="utf-8"))
+            found = parse_json((self._folder / run.run_id / _RESULT).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found if run.state is RunState.DONE and isinstance(found, dict) else None
@@ -250,7 +250,7 @@ class ReplayRuns:
         if run.state is not RunState.RUNNING:
             return run
         try:
-            told = json.loads((self._folder / run.run_id / _PROGRESS).read_text(encoding="utf-8"))
+            told = parse_json((self._folder / run.run_id / _PROGRESS).read_text(encoding="utf-8"))
             return replace(run, done=int(told["done"]), total=int(told["total"]))
         except (OSError, ValueError, KeyError, TypeError):
             return run

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import delete, insert, select
 
+from mirage.store.codec import from_row
 from mirage.store.tables import answers
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ class StoredAnswer:
     body: bytes
 
 
+_ANSWER = TypeAdapter(StoredAnswer)
+
+
 class AnswerStore:
     """Every thread may use it. All methods raise ``StoreUnavailable``."""
 
@@ -40,7 +45,7 @@ class AnswerStore:
         """The answer that this caller was given under this key, no earlier than ``since``."""
         query = select(answers).where(answers.c.caller == caller, answers.c.key == key, answers.c.time >= since)
         row = self._database.read(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else StoredAnswer(**row._mapping)
+        return None if row is None else from_row(_ANSWER, row._mapping, f"{self._database.where}, answers")
 
     def keep(self, answer: StoredAnswer, since: int) -> None:
         """Keep one; those of before ``since`` go."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import insert, select
 
 from mirage.domain.chain import ChainId
-from mirage.store.codec import storable
+from mirage.store.codec import from_row, storable
 from mirage.store.tables import audit
 
 if TYPE_CHECKING:
@@ -31,6 +32,21 @@ class AuditEntry:
     """``done``, or why not."""
     how: str = ""
     """How they proved who they are; empty: it was an act of the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: int
+    time: int
+    user: str
+    uid: int
+    action: str
+    chain_id: str | None
+    result: str
+    how: str
+
+
+_ROW = TypeAdapter(_Row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +86,10 @@ class AuditLog:
         if before is not None:
             query = query.where(audit.c.id < before)
         rows = self._database.read(lambda connection: connection.execute(query).all())
-        return tuple(
-            AuditLine(
-                row.id,
-                AuditEntry(
-                    row.time,
-                    row.user,
-                    row.uid,
-                    row.action,
-                    ChainId(row.chain_id) if row.chain_id else None,
-                    row.result,
-                    row.how,
-                ),
-            )
-            for row in rows
-        )
+        where = f"{self._database.where}, audit"
+        return tuple(_line(from_row(_ROW, row._mapping, where)) for row in rows)
+
+
+def _line(row: _Row) -> AuditLine:
+    chain = ChainId(row.chain_id) if row.chain_id else None
+    return AuditLine(row.id, AuditEntry(row.time, row.user, row.uid, row.action, chain, row.result, row.how))

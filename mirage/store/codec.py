@@ -13,10 +13,13 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from mirage.documentfaults import faults_of
-from mirage.domain.errors import ConfigError
+from mirage.documenttext import parse_json
+from mirage.domain.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import DTypeLike
 
 T = TypeVar("T")
 
@@ -36,12 +39,31 @@ def from_text(adapter: TypeAdapter[T], text: str, where: str) -> T:
     return from_values(adapter, loaded(text, where), where)
 
 
-def loaded(text: str, where: str) -> Any:
+def loaded(text: str, where: str) -> dict[str, Any]:
     """The plain values of a document. Raises ``ConfigError``."""
     try:
-        return json.loads(text)
-    except ValueError as error:
+        document = parse_json(text)
+    except (ValueError, TypeError) as error:  # SQLite keeps a number in a column of texts
         raise ConfigError(where, f"the stored document is damaged ({error}); restore a backup") from None
+    if not isinstance(document, dict):
+        raise ConfigError(where, "the stored document is damaged (it is no object); restore a backup")
+    return document
+
+
+def from_row(adapter: TypeAdapter[T], row: Mapping[Any, Any], where: str) -> T:
+    """The value of a row's columns. Raises ``StoreUnavailable`` for what no Mirage has stored there."""
+    try:
+        return adapter.validate_python(dict(row))
+    except ValidationError as error:
+        raise StoreUnavailable(f"{where}: a damaged row: {faults_of(error)[0]}; restore a backup") from None
+
+
+def whole_numbers(cells: Sequence[Any], kind: DTypeLike, where: str) -> np.ndarray[Any, Any]:
+    """Cells, or rows of them, as an array. Raises ``StoreUnavailable`` where one is something else."""
+    try:
+        return np.array(cells, dtype=kind)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StoreUnavailable(f"{where}: a damaged row: {error}; restore a backup") from None
 
 
 def from_values(adapter: TypeAdapter[T], values: Any, where: str) -> T:

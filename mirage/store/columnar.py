@@ -59,6 +59,8 @@ def _same_default(default: Any, factory: Any) -> Any:
 
 _Header = _header_type()
 _HEADER: TypeAdapter[Any] = TypeAdapter(_Header)
+_LISTED = TypeAdapter(list[tuple[str, str, int, bool, int]])
+"""Table, column, rows, whether they are differences, bytes."""
 
 
 def packed(snapshot: Snapshot) -> bytes:
@@ -88,10 +90,11 @@ def unpacked(data: bytes, where: str) -> Snapshot:
         if magic != _MAGIC:
             raise ValueError("it does not begin as a snapshot")
         header = loaded(zlib.decompress(data[_HEAD.size : _HEAD.size + length]).decode(), where)
-        _refuse_unknown(header["columns"], where)
-        tables = _tables(header["columns"], data, _HEAD.size + length)
+        listed = _LISTED.validate_python(header["columns"])
+        _refuse_unknown(listed, where)
+        tables = _tables(listed, data, _HEAD.size + length)
         rest = from_values(_HEADER, header["snapshot"], where)
-    except (struct.error, zlib.error, ValueError, KeyError) as error:
+    except (struct.error, zlib.error, ValueError, KeyError, TypeError, OverflowError) as error:
         raise StoreUnavailable(f"{where}: damaged ({error}); restore a backup, or delete this snapshot") from None
     values: dict[str, Any] = {f.name: getattr(rest, f.name) for f in fields(_Header)}
     return Snapshot(**values | tables)

@@ -55,6 +55,9 @@ def explained(error: DBAPIError, where: str) -> StoreUnavailable:
     """The error to raise for what the driver raised; raises it again where it is a fault of this program."""
     cause = error.orig
     code = getattr(cause, "sqlstate", None)
+    if error.statement is None and isinstance(error, ProgrammingError):  # no statement: it did not even connect
+        problem, remedy = "the address cannot be used", "correct the options behind its '?'"
+        return StoreUnavailable(f"{where}: {problem} ({_first_line(cause)}); {remedy}")
     if isinstance(error, _OUR_BUGS) and code not in _POSTGRES:
         raise error
     if isinstance(cause, sqlite3.Error):

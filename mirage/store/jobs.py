@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from mirage.domain.jobtable import Names, job_table
 from mirage.slurm.tres import parse_tres
-from mirage.store.codec import storable
+from mirage.store.codec import storable, whole_numbers
 from mirage.store.tables import jobs
 from mirage.store.upserts import upsert
 
@@ -51,7 +51,7 @@ class JobArchive:
 
     def read(self, since: Seconds) -> JobTable:
         """The jobs submitted at ``since`` or later, in order of submission. Raises ``StoreUnavailable``."""
-        return self._database.read(lambda connection: _read(connection, since))
+        return self._database.read(lambda connection: _read(connection, since, f"{self._database.where}, jobs"))
 
 
 def _batches(table: JobTable) -> Iterator[list[Row]]:
@@ -73,7 +73,7 @@ def _gres_texts(table: JobTable) -> list[str]:
     ]
 
 
-def _read(connection: Connection, since: Seconds) -> JobTable:
+def _read(connection: Connection, since: Seconds, where: str) -> JobTable:
     query = select(*(jobs.c[name] for name in ("job_id", *_NUMBERS, *_TEXTS, "gres")))
     query = query.where(jobs.c.submit >= since).order_by(jobs.c.submit, jobs.c.job_id)
     texts = {name: _Coded() for name in (*_TEXTS, "gres")}
@@ -82,7 +82,7 @@ def _read(connection: Connection, since: Seconds) -> JobTable:
     for part in result.partitions(_BATCH):
         cells = dict(zip(result.keys(), zip(*part, strict=True), strict=True))
         for name, column in numbers.items():
-            column.append(np.array(cells[name], dtype=_NUMBERS.get(name, np.int64)))
+            column.append(whole_numbers(cells[name], _NUMBERS.get(name, np.int64), where))
         for name, coded in texts.items():
             coded.add(cells[name])
     return _table({name: _joined(column, name) for name, column in numbers.items()}, texts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import select, text, update
 
 from mirage.domain.errors import Deposed
 from mirage.domain.lease import VACANT, Lease
+from mirage.store.codec import from_row
 from mirage.store.tables import leases
 from mirage.store.upserts import insert_new
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mirage.store.database import Database
 
 _OFFICE = "leader"
+_LEASE = TypeAdapter(Lease)
 _SILENCE = text("SET LOCAL idle_in_transaction_session_timeout = '5s'")
 
 
@@ -64,7 +67,7 @@ def no_entry(connection: Connection) -> None:
 
 def _read(connection: Connection, *, locked: bool = False) -> Lease:
     row = connection.execute(_row(locked=locked)).one_or_none()
-    return VACANT if row is None else Lease(**row._mapping)
+    return VACANT if row is None else from_row(_LEASE, row._mapping, "the lease")
 
 
 def _row(*, locked: bool) -> Select[tuple[str, str, int, int]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import select
 
 from mirage.domain.chain import ChainId
 from mirage.domain.outcome import Outcome
+from mirage.store.codec import from_row
 from mirage.store.tables import outcomes
 
 if TYPE_CHECKING:
@@ -25,6 +27,18 @@ class HandoverRecord:
     """Index of the link that ended."""
     successor: int
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    chain_id: str
+    predecessor: int
+    successor: int
+    predecessor_end: int
+    successor_start: int
+
+
+_ROW = TypeAdapter(_Row)
 
 
 class OutcomeLog:
@@ -45,12 +59,10 @@ class OutcomeLog:
         if since is not None:
             query = query.where(outcomes.c.successor_start >= since)
         rows = self._database.read(lambda connection: connection.execute(query).all())
-        return tuple(
-            HandoverRecord(
-                ChainId(row.chain_id),
-                row.predecessor,
-                row.successor,
-                Outcome(row.predecessor_end, row.successor_start),
-            )
-            for row in rows
-        )
+        where = f"{self._database.where}, outcomes"
+        return tuple(_read(from_row(_ROW, row._mapping, where)) for row in rows)
+
+
+def _read(row: _Row) -> HandoverRecord:
+    outcome = Outcome(row.predecessor_end, row.successor_start)
+    return HandoverRecord(ChainId(row.chain_id), row.predecessor, row.successor, outcome)

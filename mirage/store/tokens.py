@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from mirage.store.codec import storable
+from mirage.store.codec import from_row, storable
 from mirage.store.tables import tokens
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class StoredToken:
     """When last, to within some minutes; 0: never yet."""
 
 
+_TOKEN = TypeAdapter(StoredToken)
+
+
 class TokenStore:
     """Every thread may use it. All methods raise ``StoreUnavailable``."""
 
@@ -45,7 +49,7 @@ class TokenStore:
         """All of them, oldest first."""
         query = select(tokens).order_by(tokens.c.created, tokens.c.token_id)
         rows = self._database.read(lambda connection: connection.execute(query).all())
-        return tuple(StoredToken(**row._mapping) for row in rows)
+        return tuple(from_row(_TOKEN, row._mapping, f"{self._database.where}, tokens") for row in rows)
 
     def add(self, token: StoredToken) -> None:
         """Keep a new one; on disk when it returns."""

@@ -8,6 +8,7 @@ import numpy as np
 from sqlalchemy import select
 
 from mirage.domain.decision import RecentWaits
+from mirage.store.codec import whole_numbers
 from mirage.store.tables import waits
 from mirage.store.upserts import insert_new
 
@@ -62,7 +63,8 @@ class SqlWaitHistory:
         newest = select(c.start, c.start - c.submit, c.nodes, c.limit)
         newest = newest.order_by(c.start.desc(), c.job_id.desc(), c.submit.desc()).limit(count)
         rows = self._database.read(lambda connection: connection.execute(newest).all())
-        table = np.array([tuple(row) for row in reversed(rows)], dtype=np.int64).reshape(-1, 4)
+        cells = [tuple(row) for row in reversed(rows)]
+        table = whole_numbers(cells, np.int64, f"{self._database.where}, waits").reshape(-1, 4)
         return RecentWaits(*(np.ascontiguousarray(column) for column in table.T))
 
 

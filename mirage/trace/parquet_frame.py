@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MissingExtra, TraceError
 from mirage.domain.job import ABSENT
 from mirage.domain.jobtable import Names
@@ -46,7 +46,7 @@ class Frame:
         """The JSON object that the file's metadata keep under ``key``; empty where there is none."""
         text = (self._table.schema.metadata or {}).get(key)
         try:
-            about = json.loads(text) if text else {}
+            about = parse_json(text) if text else {}
         except ValueError as error:
             raise TraceError(self._path, 0, key.decode(), f"damaged metadata: {error}") from error
         return about if isinstance(about, dict) else {}

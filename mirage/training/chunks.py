@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
 import zlib
 from dataclasses import asdict, dataclass
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
 from mirage import __version__
+from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_json
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
@@ -23,6 +27,12 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+
+_AXES = {"end": 1, "features": 3, "submit": 2, "start": 2, "episode_start": 1, "nodes": 1, "limit": 1}
+"""Of each array."""
+
+_CORRUPT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
+"""What numpy raises for a file that is none of its own."""
 
 ARRAYS = ("features", "submit", "start", "end", "episode_start", "nodes", "limit")
 """Of a chunk, episodes first; as in ``Table``."""
@@ -61,18 +71,22 @@ class Manifest:
         return sha256(self.text().encode()).hexdigest()
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder. Raises ``ConfigError`` naming the file."""
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        document["origin"] = Origin(**document["origin"])
-        document["nodes"] = tuple(document["nodes"])
-        manifest = Manifest(**document)
+        manifest = _MANIFEST.validate_python(parse_json(path.read_bytes()), extra="forbid")
     except FileNotFoundError:
         raise ConfigError(str(path), "there is no such file: not a folder of a table") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except ValidationError as error:
+        raise ConfigError(str(path), f"is not the manifest of a table: {faults_of(error)[0]}") from error
+    except (OSError, ValueError) as error:
         raise ConfigError(str(path), f"is not the manifest of a table: {error}") from error
+    if manifest.origin.every < 1:
+        raise ConfigError(str(path), "is not the manifest of a table: origin.every must be above 0")
     if manifest.format != FORMAT:
         raise ConfigError(str(path), f"has format {manifest.format}; this version reads {FORMAT}")
     return manifest
@@ -111,11 +125,23 @@ def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
             arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
         raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _CORRUPT as error:
         raise ConfigError(str(path), f"is corrupt: {error}; delete it and build the table again") from error
     if str(arrays.pop("mark")) != manifest.mark:
         raise ConfigError(str(path), f"belongs to another table than {MANIFEST} says: build the table again")
+    if fault := _fault_in(arrays):
+        raise ConfigError(str(path), f"is corrupt: {fault}; delete it and build the table again")
     return arrays
+
+
+def _fault_in(arrays: Arrays) -> str:
+    for name, axes in _AXES.items():
+        array = arrays[name]
+        if not isinstance(array, np.ndarray) or array.ndim != axes or array.dtype.kind not in "iuf":
+            return f"{name} is no array of numbers with {axes} axes"
+        if len(array) != len(arrays["end"]):
+            return f"{name} is of another number of hand-overs than end"
+    return ""
 
 
 def read_table(folder: Path) -> Table:
@@ -138,9 +164,13 @@ def _joined(folder: Path, manifest: Manifest) -> Arrays:
     for number in range(manifest.chunks):
         chunk = read_chunk(folder, number, manifest)
         following = done + len(chunk["end"])
-        for name, array in chunk.items():
-            if name not in whole:
-                whole[name] = np.empty((manifest.hand_overs, *array.shape[1:]), dtype=array.dtype)
-            whole[name][done:following] = array
+        try:
+            for name, array in chunk.items():
+                if name not in whole:
+                    whole[name] = np.empty((manifest.hand_overs, *array.shape[1:]), dtype=array.dtype)
+                whole[name][done:following] = array
+        except (ValueError, MemoryError, OverflowError) as error:
+            told = f"does not fit to {MANIFEST} and the chunks before: {error}; build the table again"
+            raise ConfigError(str(chunk_path(folder, number)), told) from error
         done = following
     return {name: array[:done] for name, array in whole.items()}

@@ -74,7 +74,7 @@ def test_a_line_that_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     (folder.journals / "a.jsonl").write_text('{"entry": "Remark"}\n')
-    with pytest.raises(ConfigError, match=r"a\.jsonl.*Remark has other fields"):
+    with pytest.raises(ConfigError, match=r"a\.jsonl.*Remark: at: Field required"):
         JournalReader(folder).news()
 
 

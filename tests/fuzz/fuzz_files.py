@@ -72,11 +72,23 @@ def gres_conf(text: str) -> None:
     read_slurm_conf(f"GresTypes=gpu\n{SLURM_CONF}", "slurm.conf", {"gres.conf": text})
 
 
+STAMPS = b"""JobID|JobName|User|State|Submit|Start|End|NNodes|Timelimit|ExitCode
+1|a|u|COMPLETED|2023-02-01T09:00:00+01:00|2023-02-01T10:00:00+01:00|1675249200|2|1:00:00|0:0
+"""
+EVENTS = """
+[[reservations]]
+name = "r"
+start = "2023-02-01T12:00:00Z"
+end = 2023-02-02T12:00:00Z
+nodes = "gpu01"
+users = ["root"]
+"""
 DUMPS = [text.encode("utf-8", "surrogateescape") for text in printed("sacct.trace")]
 CLUSTERS = [(PRESETS / name).read_text() for name in ("demo.toml", "ls6.toml")]
+CLUSTERS.append(CLUSTERS[0] + EVENTS)
 
 TARGETS = (
-    Target("trace, sacct", imported, DUMPS, names="trace.txt"),
+    Target("trace, sacct", imported, [*DUMPS, STAMPS], names="trace.txt"),
     Target("trace, SWF", imported, (SWF,), names="trace.txt"),
     Target("trace, the authors' log", imported, (LOG,), names="trace.txt"),
     Target("trace, parquet", imported, (columns(),), names="trace.txt"),

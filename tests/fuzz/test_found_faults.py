@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
+import fuzz_models
 import pytest
+from own_gateway import CONFIG
 from recorded import MARK, rest
 from targets import TARGETS
 
@@ -45,6 +49,49 @@ FOUND = [
     ("trace, SWF", f"; MaxProcs: {MANY_DIGITS}\n{SWF_ROW}".encode()),
     ("public keys", DEEP.encode()),
     ("policy", f"users = {DEEP}".encode()),
+    ("task file", f"task = {DEEP}".encode()),
+    ("task file", f"[[task]]\ndevices = {MANY_DIGITS}\n".encode()),
+    ("configuration of a gateway", f"model = {DEEP}".encode()),
+    ("scenario", f"load = {MANY_DIGITS}\n".encode()),
+    ("tasks, mix", f"count = {MANY_DIGITS}\n".encode()),
+    ("journal of tasks", b'{"entry": []}\n'),
+    ("frames", struct.pack("<IQ", len(DEEP), 0) + DEEP.encode()),
+    ("gateway: frames of a worker", [{"say": "end", "number": math.inf}]),
+    ("gateway: frames of a worker", [{"say": "end", "number": 0, "status": [], "why": "no"}]),
+    ("gateway: what a worker has loaded", {"scale": {}}),
+    ("gateway: what a worker has loaded", {"other": {"inputs": [], "outputs": []}}),
+    ("answer to a load", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    ("answer to a load", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"),
+    ("kept costs", b"\x80\n"),
+    ("kept costs", b'{"shape": [1], "cost": {"cycles": "x"}}\n'),
+    ("manifest of a predictor", fuzz_models.PREDICTED | {"files": None}),
+    ("manifest of DAS", fuzz_models.DAS | {"files": "das"}),
+    ("manifest of DAS", fuzz_models.DAS | {"schema_hash": {}}),
+    ("manifest of RELMAS", fuzz_models.AGENT | {"schema_hash": {}}),
+    ("manifest of a table", fuzz_models.TABLED | {"chunks": "v2"}),
+    ("manifest of a table", fuzz_models.TABLED | {"schema": {}}),
+    ("array of a chunk", b"no array"),
+    ("stored: journal", {"details": 1}),
+    ("stored: snapshots", {"document": 1}),
+    ("stored: waits", {"start": "p"}),
+    ("stored: jobs", {"limit": math.inf}),
+    ("stored: chains, progress", DEEP),
+    ("snapshot's head", None),
+    ("snapshot's head", {"snapshot": {}, "columns": None}),
+    ("recording", b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\xff" * 20),
+    ("recording, changed", []),
+    ("client: body", DEEP.encode()),
+    ("client: events", f"data: {DEEP}\n\n"),
+    ("client: chain", {"links": 1}),
+    ("client: chain", {"not_before": "never"}),
+    ("client: address", "http://[:80"),
+    ("clock, changed", {"t0": 0, "rate": math.inf}),
+    ("numbers", MANY_DIGITS),
+    ("instant", MANY_DIGITS),
+    ("command line of submit", f"--grace={MANY_DIGITS}\njob.sh"),
+    ("versions that slurmrestd offers", f"/slurm/v{MANY_DIGITS}.0.1/jobs"),
+    ("configuration of a gateway", CONFIG.replace("scale.onnx", "x" * 5_000).encode()),
+    ("doctor: findings", "SLURM_VERSION = 24.11.5\nMinJobAge = \n"),
 ]
 
 

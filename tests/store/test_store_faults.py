@@ -314,3 +314,11 @@ def test_no_such_database_and_no_such_server(postgres: PostgresServer) -> None:
         open_store(postgres.url("missing"))
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1/mirage: the server does not answer"):
         open_store("postgresql://mirage:secret@127.0.0.1:1/mirage")
+
+
+@pytest.mark.parametrize("option", ["sslmod=require", "connect_timeout=soon"])
+def test_an_option_that_postgresql_does_not_know_is_named(option: str) -> None:
+    """Before anything is connected to."""
+    pytest.importorskip("psycopg")
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1.*cannot be used.*correct the options"):
+        open_store(f"postgresql://mirage@127.0.0.1:1/mirage?{option}")

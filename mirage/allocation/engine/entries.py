@@ -6,9 +6,14 @@ Instants are epoch seconds on the clock of the machine that wrote them.
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_json
 
 
 class Result(StrEnum):
@@ -181,8 +186,8 @@ Entry = (
     | Remark | LifeOver
 )  # fmt: skip
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    kind.__name__: TypeAdapter(kind)
     for kind in (
         LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, SpeedSeen, Remark,
         LifeOver,
@@ -197,20 +202,13 @@ def spell(entry: Entry) -> str:
 
 def read(line: str) -> Entry:
     """Raises ``ValueError`` where it is none."""
-    document = json.loads(line)
-    if not isinstance(document, dict) or document.get("entry") not in _KINDS:
+    document = parse_json(line)
+    name = document.pop("entry", None) if isinstance(document, dict) else None
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
         raise ValueError("is no entry of a journal")
-    kind = _KINDS[document.pop("entry")]
-    needed = {each.name for each in fields(kind) if each.default is MISSING}
-    if not needed <= document.keys() <= {each.name for each in fields(kind)}:
-        raise ValueError(f"{kind.__name__} has other fields")
-    if kind is Ended:
-        document["result"] = Result(document["result"])
-    if kind is SpeedSeen:
-        document["run"] = tuple(document["run"])
-        document["beside"] = [tuple(run) for run in document["beside"]]
-    if kind is PoolSeen:
-        nodes = {name: [(index, of) for index, of in devices] for name, devices in document["nodes"].items()}
-        document["nodes"] = nodes
-    entry: Entry = kind(**document)
+    try:
+        entry: Entry = kind.validate_python(document, extra="forbid")
+    except ValidationError as error:
+        raise ValueError(f"{name}: {faults_of(error)[0]}") from None
     return entry

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-import tomllib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles, repeated
 from mirage.allocation.engine.tasklines import DEFAULTS, TABLE, Places, find_places
 from mirage.documentfaults import Fault, faults_of
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_human
 from mirage.slurm.tres import memory_mb
@@ -119,8 +119,8 @@ def read_plan(path: Path) -> WorkPlan:
     """The tasks of a file. Raises ``ConfigError`` with every mistake in it."""
     text = _text(path)
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(text)
+    except ValueError as error:
         raise ConfigError(str(path), f"is not TOML: {error}") from error
     places = find_places(text)
     tables, mistakes = _tables(document)

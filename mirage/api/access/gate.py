@@ -152,7 +152,18 @@ def is_same_origin(request: Request) -> bool:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         return False
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if origin is None:
+        return True
+    host = _host_of(origin)
+    return bool(host) and host == request.headers.get("host")
+
+
+def _host_of(origin: str) -> str:
+    """With its port, as ``Host`` has it; empty where it is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _refuse_strange_pages(request: Request) -> None:

@@ -8,7 +8,6 @@ import os
 import pwd
 import re
 import time
-import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mirage.api.access.scope import Scope, lesser
 from mirage.documentfaults import Fault, faults_of
+from mirage.documenttext import parse_toml
 from mirage.simulator.configuration.tomlplaces import line_of
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class Policy:
         """What a file says. Raises ``ValueError`` that names line and key."""
         text = _decoded(content)
         try:
-            document = tomllib.loads(text)
+            document = parse_toml(text)
             found = _File.model_validate(document)
         except ValidationError as error:
             first = faults_of(error)[0]
             raise ValueError(f"line {line_of(text, first.path) or 1}: {first.key}: {_words(first)}") from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"not TOML: {error}") from None
         _warn_of_strangers(found)
         return cls(

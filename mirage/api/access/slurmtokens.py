@@ -6,7 +6,6 @@ shared secret, finds no key at all.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jwt
 
 from mirage.api.access.watchedfile import WatchedFile
+from mirage.documenttext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,11 +104,11 @@ def _secret(content: bytes) -> bytes:
 
 def _public_keys(content: bytes) -> dict[str, RSAPublicKey]:
     try:
-        listed = json.loads(content)["keys"]
+        listed = parse_json(content)["keys"]
         if any("d" in key for key in listed):
             raise ValueError("it holds a private key, which is nobody's business here")
         usable = [jwt.PyJWK(key) for key in listed if key.get("kty") == "RSA" and key.get("use", "sig") == "sig"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, jwt.PyJWTError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
         raise ValueError(f"not a set of public keys (JWKS): {error}") from None
     if not usable:
         raise ValueError("no RSA key that signs is in there")

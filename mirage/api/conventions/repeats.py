@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.problems import answer_to, problem
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError, StoreUnavailable
 from mirage.store.answers import StoredAnswer
 
@@ -87,7 +88,7 @@ class Repeats:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
         if known is not None:
             return Response(
-                known.body, known.status, {**dict(json.loads(known.headers)), "Idempotent-Replayed": "true"}
+                known.body, known.status, {**dict(parse_json(known.headers)), "Idempotent-Replayed": "true"}
             )
         heard = _Heard(body)
         await self._app(request.scope, heard.receive, heard.send)

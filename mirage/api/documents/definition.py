@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mirage.api.conventions.problems import BadDocument
 from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_json
 from mirage.domain.chain import Chain
 from mirage.domain.errors import BadSpelling, NotPermitted
 from mirage.provisioner.aims import problem_of
@@ -37,8 +37,8 @@ def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chai
     wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``caller`` is not.
     """
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(body)
+    except ValueError as error:
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadDocument("expected an object that describes a chain")

@@ -9,6 +9,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def dump(value: object) -> str:
 def load(kind: type[T], text: str | bytes) -> T:
     """The dataclass that ``dump`` wrote. Raises ``BadOrder`` for anything else, naming the field."""
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_json(text)
+    except ValueError as error:
         raise BadOrder(f"not JSON: {error}") from None
     value: T = _read(kind, data, kind.__name__)
     return value

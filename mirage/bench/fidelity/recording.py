@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import TraceError
 
 if TYPE_CHECKING:
@@ -128,14 +129,14 @@ class Recording:
 def read_recording(path: Path) -> Recording:
     """Read a recording. Raises ``TraceError`` naming the file and what is wrong with it."""
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValueError) as error:
+        document = parse_json(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise TraceError(str(path), 0, "", f"is not a recording of slurm-testbed/fidelity: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError(str(path), 0, "", f"is not a recording of format {FORMAT}")
     try:
         return _recording(document)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TraceError(str(path), 0, "", f"a recording without what one must have: {error}") from error
 
 

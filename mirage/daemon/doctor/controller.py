@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.daemon.doctor.finding import fail, ok, warn
-from mirage.daemon.doctor.reading import parameters, read_version
+from mirage.daemon.doctor.reading import number, parameters, read_version
 from mirage.daemon.doctor.steering import look_at_steering
 from mirage.domain.errors import BadSpelling
 from mirage.slurm import duration
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 _DEFAULT_BF_WINDOW = 1_440
+_DEFAULT_MIN_JOB_AGE = 300
 _ANCIENT = (20, 11)
 
 
@@ -70,7 +71,7 @@ def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
 def _backfill(settings: Row) -> Finding:
     kind = settings.get("SchedulerType", "").removeprefix("sched/")
     given = parameters(settings.get("SchedulerParameters", ""))
-    minutes = int(given.get("bf_window") or _DEFAULT_BF_WINDOW)
+    minutes = number(given.get("bf_window", ""), _DEFAULT_BF_WINDOW)
     if kind != "backfill":
         follows = "Slurm makes no plan: the predictor slurm has nothing to go by"
         return warn("backfill", f"SchedulerType=sched/{kind}", follows, "choose another predictor than slurm")
@@ -92,7 +93,7 @@ def _accounting(settings: Row) -> Finding:
 
 
 def _memory(settings: Row, interval: Seconds) -> Finding:
-    seconds = int(settings.get("MinJobAge", "300").split()[0])
+    seconds = number(settings.get("MinJobAge", ""), _DEFAULT_MIN_JOB_AGE)
     found = f"MinJobAge={seconds} s, a look every {interval} s"
     if seconds and seconds < 2 * interval:
         follows = "links may end and be forgotten between two looks; their fate is then asked of the accounting"

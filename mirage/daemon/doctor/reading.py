@@ -11,6 +11,7 @@ Row = dict[str, str]
 _SETTING = re.compile(r"^(\w+)\s+= ?(.*?)\s*$", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _SDIAG = re.compile(r"^sdiag output at .*\(([0-9]{1,18})\)", re.MULTILINE)
+_NUMBER = re.compile(r"\s*([0-9]{1,18})(?![0-9])")
 _VERSION = re.compile(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 
@@ -47,6 +48,12 @@ def read_version(text: str) -> tuple[int, int]:
     if match is None:
         raise BadSpelling(text, "expected a version such as slurm 22.05.8")
     return int(match[1]), int(match[2])
+
+
+def number(text: str, default: int) -> int:
+    """The whole number at the beginning of a setting such as ``300 sec``; ``default`` where there is none."""
+    match = _NUMBER.match(text)
+    return int(match[1]) if match else default
 
 
 def parameters(text: str) -> Row:

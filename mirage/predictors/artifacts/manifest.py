@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from mirage import __version__
-from mirage.artifact import MANIFEST, manifest_text, read_files
+from mirage.artifact import MANIFEST, manifest_as, manifest_text, read_files
 from mirage.artifact import read_manifest as read_document
 from mirage.domain.errors import ArtifactMismatch
 from mirage.predictors.artifacts.answers import Answers, answers_from
@@ -73,29 +75,20 @@ class Manifest:
         return manifest_text(asdict(self))
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an artifact. Raises ``ArtifactMismatch`` naming the file."""
     document = read_document(folder, FORMAT)
     try:
-        return _parsed(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']!r}")
+        answers = answers_from(document["answers"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         path = str(folder / MANIFEST)
         raise ArtifactMismatch(path, f"is no manifest ({error!r}): train the model again") from error
-
-
-def _parsed(document: dict[str, Any]) -> Manifest:
-    if document["format"] != FORMAT:
-        raise ValueError(f"format {document['format']!r}")
-    cluster = document["cluster"]
-    nodes = cluster.pop("nodes")
-    mark = ClusterMark(**cluster, nodes=(int(nodes[0]), int(nodes[1])) if nodes is not None else None)
-    parsed = {
-        "cluster": mark,
-        "training": TrainingMark(**document["training"]),
-        "answers": answers_from(document["answers"]),
-        "seeds": tuple(document["seeds"]),
-    }
-    return Manifest(**(document | parsed))
+    return manifest_as(_MANIFEST, document | {"answers": answers}, folder, "a predictor")
 
 
 def verify_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.documenttext import parse_json
+
 if TYPE_CHECKING:
     from mirage.features.layout import FeatureSchema
 
@@ -64,7 +66,7 @@ def ranges_of(features: Float32, weight: Float64 | None = None) -> FeatureRanges
 
 def ranges_from(content: bytes, count: int) -> FeatureRanges:
     """As an artifact has them. Raises ``ValueError`` or ``TypeError`` for what is not ``count`` of each."""
-    document: dict[str, Any] = json.loads(content)
+    document: dict[str, Any] = parse_json(content)
     found = FeatureRanges(**{name: tuple(float(value) for value in values) for name, values in document.items()})
     if any(len(values) != count for values in asdict(found).values()):
         raise ValueError(f"there are not {count} of each")

@@ -68,7 +68,6 @@ association]``
 from __future__ import annotations
 
 import re
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +75,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from mirage.documentfaults import Fault, faults_of, more_faults
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.clusterbuild import build
 from mirage.simulator.configuration.clusterchecks import faults
@@ -135,8 +135,8 @@ def read_cluster(path_or_preset: str) -> tuple[ClusterConfig, tuple[str, ...]]:
 def parse_cluster(text: str, source: str) -> ClusterConfig:
     """The cluster that a TOML text describes; ``source`` names it in messages. Raises ``ConfigError``."""
     try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        document = parse_toml(text)
+    except ValueError as error:
         raise ConfigError(_place_of_syntax_error(str(error), text, source), f"not TOML: {error}") from error
     config = _build(document, text, source)
     _check(config, text, source)

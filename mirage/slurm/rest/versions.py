@@ -15,7 +15,7 @@ OLDEST, NEWEST = 36, 46
 KNOWN = tuple(range(NEWEST, OLDEST - 1, -1))
 """Newest first, as they are tried. Slurm 22.05 offers 36-38, 23.02 up to 39, 24.11 40-42, 26.05 42-45."""
 
-_PATH = re.compile(r"/slurm/(v[0-9]+\.[0-9]+\.[0-9]+)/")
+_PATH = re.compile(r"/slurm/(v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})/")
 
 
 def spell(version: int) -> str:

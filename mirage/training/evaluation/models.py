@@ -8,7 +8,10 @@ from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from pydantic import TypeAdapter
+
 from mirage.artifact import MANIFEST
+from mirage.documenttext import parse_json
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema
 from mirage.predictors.artifacts.manifest import read_manifest, verify_files
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.plan import EvaluationPlan, Run
 
 TOOK = "took.json"
+_TOOK = TypeAdapter(dict[str, float])
 """Beside the models of a predictor: how many seconds each training took."""
 
 
@@ -133,9 +137,8 @@ class TrainedModels:
 
 def _took(folder: Path) -> dict[str, float]:
     try:
-        found: dict[str, float] = json.loads((folder / TOOK).read_bytes())
+        return _TOOK.validate_python(parse_json((folder / TOOK).read_bytes()))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise ConfigError(str(folder / TOOK), f"cannot be read: {error}; delete it") from None
-    return found

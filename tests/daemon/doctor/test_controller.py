@@ -67,6 +67,8 @@ def test_the_controllers_time_is_read(version: str) -> None:
         ({"AccountingStorageType": "accounting_storage/none"}, "accounting", "warn"),
         ({"MinJobAge": "100 sec"}, "memory", "warn"),
         ({"MinJobAge": "0 sec"}, "memory", "ok"),
+        ({"MinJobAge": ""}, "memory", "ok"),
+        ({"MinJobAge": "(null)"}, "memory", "ok"),
         ({"PrivateData": "jobs,usage"}, "privacy", "warn"),
         ({"SlurmctldParameters": "rl_enable,rl_refill_rate=1"}, "rate limit", "ok"),
         ({"SLURM_VERSION": "19.05.1"}, "versions", "fail"),

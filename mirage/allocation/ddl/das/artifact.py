@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from mirage import __version__
 from mirage.allocation.ddl.das.sight import SCHEMA, SCHEMA_HASH
 from mirage.artifact import (
     MANIFEST,
     digests_of,
     library_versions,
+    manifest_as,
     manifest_text,
     read_files,
     read_manifest,
     refuse_other_schema,
     write_folder,
 )
-from mirage.domain.errors import ArtifactMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,15 +59,12 @@ class Manifest:
     format: int = FORMAT
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def read_artifact(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest and the verified files. Raises ``ArtifactMismatch`` naming the file."""
-    document = read_manifest(folder, FORMAT)
-    try:
-        manifest = Manifest(**(document | {"process": Process(**document["process"])}))
-    except (KeyError, TypeError) as error:
-        raise ArtifactMismatch(
-            str(folder / MANIFEST), f"is no manifest of DAS's agents ({error!r}): train them again"
-        ) from error
+    manifest = manifest_as(_MANIFEST, read_manifest(folder, FORMAT), folder, "DAS's agents")
     refuse_other_schema(folder, (manifest.schema, manifest.schema_hash), (SCHEMA, SCHEMA_HASH))
     return manifest, read_files(folder, manifest.files, (ORDERING, PLACEMENT))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from mirage.allocation.ddl.formats.rows import read_bytes
 from mirage.allocation.ddl.generator import Arrival, Mix, ModelClass, measured_mix
 from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class _MixFile(BaseModel):
 def read_mix(path: str | Path, measured: Measurements | None) -> Mix:
     """The mix of a file; without ``[[classes]]``, all models that were measured. Raises ``ConfigError``."""
     try:
-        document = tomllib.loads(read_bytes(path).decode())
+        document = parse_toml(read_bytes(path))
         read = _MixFile.model_validate(document)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"no TOML: {error}") from error
     except ValidationError as error:
         first = faults_of(error)[0]
         raise ConfigError(f"{path}: {first.key}", first.said) from error
+    except ValueError as error:
+        raise ConfigError(str(path), f"no TOML: {error}") from error
     changes = read.model_dump(exclude={"classes"}, exclude_none=True)
     if read.classes:
         return Mix(tuple(_class(entry) for entry in read.classes), **changes)

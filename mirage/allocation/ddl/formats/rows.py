@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirage.documenttext import parse_json
 from mirage.domain.errors import TraceError
 from mirage.trace.lines import split_lines, unpack
 
@@ -95,8 +95,8 @@ def read_bytes(path: str | Path) -> bytes:
 def read_json(path: str | Path) -> Any:
     """A JSON document; raises ``TraceError``, also for an object that has a name twice."""
     try:
-        return json.loads(read_bytes(path), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_bytes(path), _once)
+    except ValueError as error:
         raise TraceError(str(path), getattr(error, "lineno", 0), "", f"no JSON: {error}") from error
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def array(name: str) -> Array:
         raise UnknownArray(f"there is no array {name!r}; there are: {', '.join(array_names())}")
     folder = resources.files(__package__).joinpath("arrays")
     mapping = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    read = tomllib.loads(mapping)
+    read = parse_toml(mapping)
     return Array(
         kind=read["kind"],
         hardware=folder.joinpath(read["hardware"]).read_text(encoding="utf-8"),

@@ -11,9 +11,11 @@ from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from mirage.allocation.inference.costs.costmodel import TOOL, VERSION, CostModel, LayerCost
 from mirage.allocation.inference.costs.manifest import Manifest, UnitSource
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 from mirage.domain.request import CostTable
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
     from mirage.allocation.inference.costs.arrays import Array
     from mirage.allocation.inference.costs.layers import Network, Shape
+
+
+_COST = TypeAdapter(LayerCost)
 
 
 class DamagedCosts(MirageError):
@@ -46,10 +51,10 @@ class KeptCosts:
         return self._costs[astuple(shape)]
 
     def _read(self) -> None:
-        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(self._path.read_bytes().splitlines(), 1):
             try:
-                kept = json.loads(line)
-                self._costs[tuple(kept["shape"])] = LayerCost(**kept["cost"])
+                kept = parse_json(line)
+                self._costs[tuple(kept["shape"])] = _COST.validate_python(kept["cost"])
             except (ValueError, TypeError, KeyError) as error:
                 where = f"{self._path}, line {number}"
                 raise DamagedCosts(

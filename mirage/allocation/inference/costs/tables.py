@@ -52,7 +52,11 @@ def table_path(name: str) -> Path:
     if name in table_names():
         return _folder() / f"{name}.csv"
     path = Path(name)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError:  # such as a name that is too long
+        there = False
+    if not there:
         known = ", ".join(table_names())
         raise UnknownCostTable(f"there is no cost table {name!r}: no such file, and Mirage's own are: {known}")
     return path

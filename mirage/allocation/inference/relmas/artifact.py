@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from mirage import __version__
 from mirage.allocation.inference.relmas.sight import SCHEMA, SCHEMA_HASH
 from mirage.artifact import (
     MANIFEST,
     digests_of,
     library_versions,
+    manifest_as,
     manifest_text,
     read_files,
     read_manifest,
@@ -64,6 +67,9 @@ class Manifest:
     format: int = FORMAT
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def read_agent(folder: Path, plugin: str) -> tuple[Manifest, bytes]:
     """The manifest and the verified graph. Raises ``ArtifactMismatch`` naming the file."""
     manifest = _manifest(folder)
@@ -84,13 +90,7 @@ def policy_name(folder: Path) -> str:
 
 
 def _manifest(folder: Path) -> Manifest:
-    document = read_manifest(folder, FORMAT)
-    try:
-        return Manifest(**(document | {"matching": Matching(**document["matching"])}))
-    except (KeyError, TypeError) as error:
-        raise ArtifactMismatch(
-            str(folder / MANIFEST), f"is no manifest of an agent for requests ({error!r}): train it again"
-        ) from error
+    return manifest_as(_MANIFEST, read_manifest(folder, FORMAT), folder, "an agent for requests")
 
 
 def write_agent(

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirage.documenttext import parse_json
 from mirage.wholefile import draft_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class StateFolder:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            document = json.loads((self.path / name).read_text(encoding="utf-8"))
+            document = parse_json((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return document if isinstance(document, dict) else None

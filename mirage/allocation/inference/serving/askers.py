@@ -156,16 +156,26 @@ class _Asker(asyncio.Protocol):
         head, found, body = self._held.partition(_END)
         if not found or not self._waits:
             return
+        try:
+            told = self._read(head, body, now)
+        except (ValueError, IndexError):  # no HTTP: as good as no answer
+            self.close()
+            return
+        if told is not None:
+            self._waits = False
+            self._askers.answered(self, told)
+
+    def _read(self, head: bytes, body: bytes, now: float) -> Told | None:
+        """``None`` where more is to come. Raises ``ValueError`` and ``IndexError``."""
         status, *lines = head.split(b"\r\n")
         pairs = (line.partition(b":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
-        if _is_whole(headers, body):
-            self._waits = False
-            queued, served = (
-                float(headers.get(b"x-mirage-%s-ms" % name, 0)) / 1000 for name in (b"queue", b"service")
-            )
-            seconds, lag = now - self.due, self._sent - self.due
-            self._askers.answered(self, Told(self.due, lag, seconds, int(status.split()[1]), queued, served))
+        if not _is_whole(headers, body):
+            return None
+        queued, served = (
+            float(headers.get(b"x-mirage-%s-ms" % name, 0)) / 1000 for name in (b"queue", b"service")
+        )
+        return Told(self.due, self._sent - self.due, now - self.due, int(status.split()[1]), queued, served)
 
     def close(self) -> None:
         """At once."""

@@ -7,7 +7,6 @@ import ipaddress
 import math
 import re
 import stat
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -22,6 +21,7 @@ from mirage.allocation.inference.serving.plan import (
     WorkersPlan,
 )
 from mirage.documentfaults import Fault, faults_of
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_fine
 
@@ -224,15 +224,15 @@ def digest_of(key: str) -> str:
 
 def _document(path: Path) -> ServingDocument:
     try:
-        return ServingDocument.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return ServingDocument.model_validate(parse_toml(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "cannot be read: is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(path), f"is not TOML: {error}") from error
     except ValidationError as error:
         raise ConfigError(str(path), _summary([_mistake(fault) for fault in faults_of(error)])) from None
+    except ValueError as error:
+        raise ConfigError(str(path), f"is not TOML: {error}") from error
 
 
 def _mistake(fault: Fault) -> str:
@@ -299,8 +299,16 @@ def _missing_files(document: ServingDocument, folder: Path) -> list[str]:
     return [
         f"{where}: there is no file {folder / name}"
         for where, name in wanted
-        if name and not (folder / name).is_file()
+        if name and not _is_file(folder / name)
     ]
+
+
+def _is_file(path: Path) -> bool:
+    """A name that none can have is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _tenants(document: ServingDocument, folder: Path) -> tuple[tuple[TenantPlan, ...], list[str]]:
@@ -356,7 +364,7 @@ def _table(entry: CostsEntry | None, folder: Path) -> str:
     if entry is None:
         return ""
     path = folder / entry.table
-    return str(path) if path.is_file() else entry.table
+    return str(path) if _is_file(path) else entry.table
 
 
 def _model(entry: ModelEntry, folder: Path) -> ModelPlan:

@@ -9,6 +9,8 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
+from mirage.documenttext import parse_json
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
@@ -90,7 +92,7 @@ def _checked(text: int, size: int, *, longest: int) -> tuple[int, int]:
 
 def _header(text: memoryview) -> dict[str, Any]:
     try:
-        header = json.loads(bytes(text))
+        header = parse_json(bytes(text))
     except ValueError as error:
         raise BadFrame(f"a frame's header is no JSON: {error}") from None
     if not isinstance(header, dict):

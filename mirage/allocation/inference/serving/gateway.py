@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.desk import BadDispatch, Desk, Start, Wish
 from mirage.allocation.inference.serving.exchanges import Exchange
 from mirage.allocation.inference.serving.firstcome import first_come
+from mirage.allocation.inference.serving.frames import BadFrame
 from mirage.allocation.inference.serving.refusals import GivenUp
 from mirage.allocation.inference.serving.tensors import Signature
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _TICK = 0.1
+_LEAST, _GREATEST = 200, 599
+"""Statuses with which requests are answered."""
 
 
 class Gateway:
@@ -81,11 +85,11 @@ class Gateway:
     def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
         """See ``posts.Crew``."""
         names = [model.name for model in self._plan.models]
-        for name, found in models.items():
-            self.signatures[name] = (_signatures(found["inputs"]), _signatures(found["outputs"]))
-            if found.get("seconds") is not None:
+        for loaded in _read(models, names):
+            self.signatures[loaded.name] = (loaded.inputs, loaded.outputs)
+            if loaded.seconds is not None:
                 kind = int(self._desk.system.kind[seat.units[0]])
-                self._desk.estimates.begin_with(names.index(name), kind, float(found["seconds"]))
+                self._desk.estimates.begin_with(names.index(loaded.name), kind, loaded.seconds)
         link.hear = lambda header, data: self._hear(seat, header, data)
         for unit in seat.units:
             self._links[unit] = link
@@ -160,8 +164,9 @@ class Gateway:
         link.send({**exchange.header, "number": start.request}, *exchange.content)
 
     def _hear(self, seat: Seat, header: dict[str, Any], data: memoryview) -> None:
-        """A worker speaks about one of its requests."""
-        number = int(header["number"])
+        """A worker speaks about one of its requests. Raises ``BadFrame``, before anything has changed."""
+        _check(header)
+        number = header["number"]
         unit = self._desk.unit_of(number)
         if unit not in seat.units:
             return
@@ -212,12 +217,59 @@ class Gateway:
 
 def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> None:
     if "status" in header:
-        exchange.fail(GivenUp(int(header["status"]), str(header["why"])))
+        exchange.fail(GivenUp(header["status"], str(header.get("why"))))
     elif exchange.parts is not None:
         exchange.parts.put_nowait(None)
     else:
         exchange.reply(header, data)
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model that a worker has loaded."""
+
+    name: str
+    inputs: tuple[Signature, ...]
+    outputs: tuple[Signature, ...]
+    seconds: float | None
+    """Of one request; ``None``: not measured."""
+
+
+def _read(models: Any, names: Sequence[str]) -> list[_Loaded]:
+    """What a worker says that it has loaded, of the models ``names``. Raises ``BadFrame``."""
+    try:
+        loaded = [
+            _Loaded(name, _signatures(of["inputs"]), _signatures(of["outputs"]), _seconds(of))
+            for name, of in models.items()
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise BadFrame(f"what it says of its models cannot be read: {error!r}") from None
+    if strange := next((each.name for each in loaded if each.name not in names), None):
+        raise BadFrame(f"it has loaded {strange!r}, which is no model here")
+    return loaded
+
+
 def _signatures(documents: list[dict[str, Any]]) -> tuple[Signature, ...]:
     return tuple(Signature.of(document) for document in documents)
+
+
+def _check(header: dict[str, Any]) -> None:
+    """Raises ``BadFrame`` for what is no word about a request."""
+    statuses = [header[name] for name in ("status", "http") if name in header]
+    seconds = header.get("seconds", 0.0)
+    if (
+        type(header.get("number")) is not int
+        or not all(type(status) is int and _LEAST <= status <= _GREATEST for status in statuses)
+        or type(seconds) not in (int, float)
+        or not 0 <= seconds < math.inf
+    ):
+        raise BadFrame("it is no word about a request")
+
+
+def _seconds(loaded: dict[str, Any]) -> float | None:
+    if loaded.get("seconds") is None:
+        return None
+    seconds = float(loaded["seconds"])
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{seconds} seconds")
+    return seconds

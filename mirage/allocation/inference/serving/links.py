@@ -85,7 +85,7 @@ class Link(asyncio.Protocol):
         try:
             for header, content in self._frames.feed(data):
                 self._take(header, content)
-        except (BadFrame, KeyError, TypeError, ValueError):
+        except (BadFrame, KeyError, TypeError, ValueError, OverflowError):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -23,12 +23,15 @@ from mirage.allocation.inference.serving.askers import PATIENCE, Askers, Told, e
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH
 from mirage.allocation.inference.serving.tensors import DATATYPES, Signature, Tensor
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
+from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _WARM = 8
+_LARGEST = 1 << 28
+"""Bytes of one request."""
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
@@ -150,7 +153,7 @@ async def _inputs(upstream: Upstream, inquiry: Inquiry) -> list[Signature]:
         raise NoTarget(
             f"{upstream.url}{inquiry.target}: status {reply.status}: {body[:300].decode(errors='replace')}"
         )
-    found = [Signature.of(each) for each in json.loads(body)["inputs"]]
+    found = _signatures(body, f"{upstream.url}{inquiry.target}")
     if not found:
         raise NoTarget(
             f"{upstream.url}{inquiry.target}: this model takes no tensors, or no unit has loaded it yet"
@@ -158,6 +161,20 @@ async def _inputs(upstream: Upstream, inquiry: Inquiry) -> list[Signature]:
     return found
 
 
+def _signatures(body: bytes, where: str) -> list[Signature]:
+    try:
+        found = [Signature.of(each) for each in parse_json(body)["inputs"]]
+        sizes = [DATATYPES[each.datatype].itemsize * math.prod(_shape(each)) for each in found]
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise NoTarget(f"{where}: what answers there is no gateway: {error!r}") from error
+    if sum(sizes) > _LARGEST:
+        raise NoTarget(f"{where}: a request would have {sum(sizes)} bytes; a load has at most {_LARGEST} in each")
+    return found
+
+
+def _shape(signature: Signature) -> tuple[int, ...]:
+    return tuple(max(1, size) for size in signature.shape)
+
+
 def _ones(signature: Signature) -> Tensor:
-    shape = tuple(max(1, size) for size in signature.shape)
-    return Tensor.of(signature.name, np.ones(shape, DATATYPES[signature.datatype]))
+    return Tensor.of(signature.name, np.ones(_shape(signature), DATATYPES[signature.datatype]))

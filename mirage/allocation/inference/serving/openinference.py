@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.tensors import DATATYPES, Tensor, cut, from_json
+from mirage.documenttext import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,8 +83,8 @@ def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[b
 def read_object(text: bytes) -> dict[str, Any]:
     """A JSON object. Raises ``Refusal``."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = parse_json(text)
+    except ValueError:
         raise Refusal(400, "the body is no JSON") from None
     if not isinstance(document, dict):
         raise Refusal(400, "the body is no JSON object")

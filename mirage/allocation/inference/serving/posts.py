@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mirage.allocation.engine.discovery import visible
 from mirage.allocation.engine.steps import EngineRefused, Launch
 from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving.frames import BadFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ class Crew(Protocol):
     """Whom a post tells of its worker."""
 
     def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
-        """It is ready."""
+        """It is ready. Raises ``BadFrame`` where what it says of its models makes no sense."""
 
     def went(self, seat: Seat, *, coming: bool) -> None:
         """It is gone; ``coming``: it will be back before long."""
@@ -112,8 +113,12 @@ class Post:
             await self._clear_away(step, ended)
 
     async def _work(self, link: Link, models: dict[str, Any], ended: asyncio.Task[Ending]) -> str:
+        try:
+            self._crew.came(self.seat, link, models)
+        except BadFrame as error:
+            link.abort()
+            return f"its worker is ended: {error}"
         self._link = link
-        self._crew.came(self.seat, link, models)
         try:
             await _first(link.closed, ended)
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -24,6 +23,7 @@ from mirage.allocation.inference.workload.scenario import (
     UnitGroup,
 )
 from mirage.documentfaults import faults_of
+from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 
 _BUILT_IN = Path(__file__).parent / "scenarios"
@@ -149,12 +149,12 @@ def find_scenario(name: str) -> Scenario:
     """A built-in scenario by name, or one by the path of its file. Raises ``ConfigError``, all faults at once."""
     path = _BUILT_IN / f"{name}.toml" if name in built_in_scenarios() else Path(name)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         known = ", ".join(built_in_scenarios())
         reason = error.strerror or error
         raise ConfigError(name, f"cannot be read ({reason}), and is none of: {known}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(name, f"no TOML: {error}") from error
     try:
         read = _ScenarioFile.model_validate(document)
