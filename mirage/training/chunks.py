@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-_AXES = {"end": 1, "features": 3, "submit": 2, "start": 2, "episode_start": 1, "nodes": 1, "limit": 1}
-"""Of each array."""
-
 _CORRUPT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 """What numpy raises for a file that is none of its own."""
 
-ARRAYS = ("features", "submit", "start", "end", "episode_start", "nodes", "limit")
-"""Of a chunk, episodes first; as in ``Table``."""
+_AXES = {"features": 3, "submit": 2, "start": 2, "end": 1, "episode_start": 1, "nodes": 1, "limit": 1}
+"""Of each array of a chunk, episodes first; as in ``Table``."""
+ARRAYS = tuple(_AXES)
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -139,9 +137,8 @@ def _fault_in(arrays: Arrays) -> str:
         array = arrays[name]
         if not isinstance(array, np.ndarray) or array.ndim != axes or array.dtype.kind not in "iuf":
             return f"{name} is no array of numbers with {axes} axes"
-        if len(array) != len(arrays["end"]):
-            return f"{name} is of another number of hand-overs than end"
-    return ""
+    strange = (name for name in ARRAYS if len(arrays[name]) != len(arrays["end"]))
+    return next((f"{name} is of another number of hand-overs than end" for name in strange), "")
 
 
 def read_table(folder: Path) -> Table:

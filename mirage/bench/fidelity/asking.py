@@ -56,17 +56,15 @@ class _Follower(Player):
 
     def follow(self) -> Asked:
         # At one second: what was asked of Slurm, then passes, then what Slurm started in them, then looks.
-        happenings = [(float(time), 0, order, act) for time, order, act in self._steps()]
+        happenings = list(self._steps())
         for order, (time, kind) in enumerate(self._recording.passes):
             happenings.append((time, 1, order, partial(self._ask, kind)))
-        for order, outcome in enumerate(self._recording.outcomes.values()):
+        for order, outcome in enumerate(self._outcomes.values()):
             if outcome.start is not None:
                 happenings.append((outcome.start + 0.999, 2, order, partial(self._start, outcome)))
         for order, look in enumerate(self._recording.looks):
             happenings.append((look.time + 0.9995, 3, order, partial(self._compare, look)))
-        for time, _, _, act in sorted(happenings, key=lambda happening: happening[:3]):
-            self.simulation.run_until(int(time))
-            act()
+        self.take(happenings)
         return self._asked
 
     def _ask(self, kind: str) -> None:

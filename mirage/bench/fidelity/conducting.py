@@ -35,12 +35,9 @@ class _Conductor(Player):
         self._passes = [time for time, _ in recording.passes]
 
     def conduct(self) -> Played:
-        happenings = [(time, 0, order, act) for time, order, act in self._steps()]
-        for order, (time, kind) in enumerate(self._recording.passes):
-            happenings.append((time, 1, order, partial(self._directed.look, kind)))
-        for time, _, _, act in sorted(happenings, key=lambda happening: happening[:3]):
-            self.simulation.run_until(int(time))
-            act()
+        passes = enumerate(self._recording.passes)
+        looks = ((time, 1, order, partial(self._directed.look, kind)) for order, (time, kind) in passes)
+        self.take([*self._steps(), *looks])
         return self.played()
 
     def runtime_of(self, job: RecordedJob, outcome: Outcome) -> int:

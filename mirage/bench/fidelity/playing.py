@@ -20,7 +20,7 @@ from mirage.slurm.hostlist import expand
 from mirage.slurm.tres import parse_gres
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from mirage.bench.fidelity.recording import Outcome, RecordedChange, RecordedJob, Recording
     from mirage.simulator.cluster import ClusterConfig
 
-Step = tuple[float, int, "Callable[[], None]"]
-"""When, the order at one instant, what."""
+Step = tuple[float, int, int, "Callable[[], None]"]
+"""When, what kind of thing (those asked of Slurm are 0), the order among its kind, what."""
 
 LONGER_S = 86_400
 COMMAND_S = 15
@@ -83,11 +83,15 @@ class Player:
 
     def run(self) -> None:
         """Every step at its recorded instant, then on until a day after the last recorded end."""
-        for time, _, act in sorted(self._steps(), key=lambda step: step[:2]):
+        self.take(self._steps())
+        ends = (each.end for each in self._outcomes.values() if each.end is not None)
+        self.simulation.run_until(max(ends, default=self.simulation.now) + LONGER_S)
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """These steps, each at its instant."""
+        for time, _, _, act in sorted(steps, key=lambda step: step[:3]):
             self.simulation.run_until(int(time))
             act()
-        ends = (each.end for each in self._recording.outcomes.values() if each.end is not None)
-        self.simulation.run_until(max(ends, default=self.simulation.now) + LONGER_S)
 
     def played(self) -> Played:
         """Starts by recorded id; a job that was requeued has its last."""
@@ -105,9 +109,9 @@ class Player:
         for order, job in enumerate(self._recording.jobs):
             # When Slurm refused one is not recorded: at its instant, behind what was submitted before.
             submit = self._submitted(job) or max(submit, self._recording.begin + job.at)
-            yield submit, order, partial(self._submit, job)
+            yield submit, 0, order, partial(self._submit, job)
         for order, change in enumerate(self._recording.changes, start=len(self._recording.jobs)):
-            yield self._effective(change), order, partial(self._change, change)
+            yield self._effective(change), 0, order, partial(self._change, change)
 
     def _submitted(self, job: RecordedJob) -> float:
         """When Slurm had it in the queue, as exactly as is known; 0 where it refused it."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.plan import EvaluationPlan, Run
 
 TOOK = "took.json"
-_TOOK = TypeAdapter(dict[str, float])
 """Beside the models of a predictor: how many seconds each training took."""
+_TOOK = TypeAdapter(dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
