@@ -24,8 +24,9 @@ plugins: $(V)/.ready
 
 # The tests start hundreds of processes: where Python is told to keep nothing, each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Many tests wait for clocks, Slurm's or their own: six at a time keep two processors busy.
 test: lint types contract
-	$(V)/pytest -n 4
+	$(V)/pytest -n 6
 
 lint: $(V)/.ready
 	$(V)/ruff check .

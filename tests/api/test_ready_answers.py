@@ -125,17 +125,18 @@ def test_each_request_is_logged(still: Network, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.DEBUG, "mirage.requests"):
         asked = [get(still).headers["x-request-id"] for _ in range(3)]
         asked.append(still.call("GET", CHAINS).headers["x-request-id"])
-        lines = _lines(caplog, 4)
+        lines = _lines(caplog, asked)
     assert [line.fields["request"] for line in lines] == asked
     assert [(line.fields["caller"], line.fields["status"]) for line in lines] == [("ada", 200)] * 3 + [("", 401)]
     assert found == [True] * 3
 
 
-def _lines(caplog: pytest.LogCaptureFixture, count: int) -> list[Any]:
-    """A client may have its answer before the line is written."""
+def _lines(caplog: pytest.LogCaptureFixture, asked: list[str]) -> list[Any]:
+    """Those of the requests ``asked``. A client may have its answer before its line is written: so may those before."""
     for _ in range(600):
-        lines = [record for record in caplog.records if record.name == "mirage.requests"]
-        if len(lines) == count:
+        written = [record for record in caplog.records if record.name == "mirage.requests"]
+        lines = [line for line in written if line.fields["request"] in asked]
+        if len(lines) == len(asked):
             break
         time.sleep(0.05)
     return lines

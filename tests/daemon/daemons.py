@@ -29,7 +29,7 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"{what} never came"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 class DaemonFolder:

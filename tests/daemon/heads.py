@@ -48,7 +48,7 @@ class Head:
             f'[service]\nname = "{name}"\nstate = "{self.folder}/state"\nruntime = "{self.folder}/run"\n'
             f'[store]\nurl = "{url}"\nlease = {lease}\nhistory = 0\n'
             f'[cluster]\nclock = "{site.folder}/clock.json"\ntimeout = 60\n'
-            '[loop]\npredictor = "reactive"\nsettle = "12s"\nlongest_interval = "2m"\n'
+            '[loop]\npredictor = "reactive"\nsettle = "12s"\ninterval = "3m"\nlongest_interval = "3m"\n'
         )
         self.process: subprocess.Popen[bytes] | None = None
 

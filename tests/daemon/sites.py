@@ -45,7 +45,7 @@ class Site:
         self.config.write_text(
             f'[service]\nstate = "{folder}/state"\nruntime = "{folder}/run"\n'
             f'[cluster]\nclock = "{folder}/clock.json"\ntimeout = {timeout}\n'
-            f'[loop]\npredictor = "{predictor}"\nsettle = "1s"\nlongest_interval = "2m"\n'
+            f'[loop]\npredictor = "{predictor}"\nsettle = "1s"\ninterval = "10m"\nlongest_interval = "10m"\n'
         )
 
     def store(self):
