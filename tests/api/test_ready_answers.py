@@ -132,7 +132,7 @@ def test_each_request_is_logged(still: Network, caplog: pytest.LogCaptureFixture
 
 
 def _lines(caplog: pytest.LogCaptureFixture, asked: list[str]) -> list[Any]:
-    """Those of the requests ``asked``. A client may have its answer before its line is written: so may those before."""
+    """Of the requests ``asked``: a client may have its answer before its line is written; so may those before."""
     for _ in range(600):
         written = [record for record in caplog.records if record.name == "mirage.requests"]
         lines = [line for line in written if line.fields["request"] in asked]
