@@ -31,7 +31,9 @@ class Frame:
     def __init__(self, data: bytes, path: str) -> None:
         self._arrow, files = pyarrow()
         try:
-            self._table = files.read_table(self._arrow.BufferReader(data))
+            # By this thread alone: a worker of Arrow's that holds ``data`` as Python ends aborts the process.
+            file = files.ParquetFile(self._arrow.BufferReader(data), pre_buffer=False)
+            self._table = file.read(use_threads=False)
         except (self._arrow.ArrowException, OSError, ValueError) as error:
             raise TraceError(path, 0, "", f"not a readable parquet file: {str(error).splitlines()[0]}") from error
         self._path = path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -173,3 +175,23 @@ def test_published_tables_are_read_whole(shared: Path, name: str, jobs: int, nev
     result = read_trace(shared / "traces" / f"{name}.parquet")
     assert (len(result.table), len(result.rejected)) == (jobs, 0)
     assert int((result.table.start == ABSENT).sum()) == never_started
+
+
+THREADS = """
+import os, sys
+from pathlib import Path
+from mirage.trace.parquet_frame import Frame, pyarrow
+
+pyarrow()
+threads = lambda: len(os.listdir("/proc/self/task"))
+before, data = threads(), Path(sys.argv[1]).read_bytes()
+assert Frame(data, "jobs").numbers(("submit",)).size == 3
+print(threads() - before)
+"""
+
+
+def test_a_file_is_read_by_no_other_thread(tmp_path: Path) -> None:
+    """One that is not done with the file as Python ends aborts the process, whatever it has said before."""
+    (tmp_path / "jobs.parquet").write_bytes(file_of(submit=[1, 2, 3], user=["a", "b", "c"]))
+    command = [sys.executable, "-c", THREADS, str(tmp_path / "jobs.parquet")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
