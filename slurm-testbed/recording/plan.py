@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Expected = tuple[str, Any]
-"""When a job must start: at the ``submit``, ``start`` or ``end`` of a job that is named, or ``at`` an instant of
-the workload; or that it is ``refused`` or ``never`` starts.
+"""When a job must start: at the ``submit``, ``start`` or ``end`` of a job that is named, at the ``first end`` of
+an array's tasks, or ``at`` an instant of the workload; or that it is ``refused`` or ``never`` starts.
 """
 
 

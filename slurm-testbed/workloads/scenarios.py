@@ -152,7 +152,7 @@ def _limits() -> tuple[Workload, ...]:
         _scenario(
             "array-throttle",
             [_job("tasks", 0, 20, 12, array=4, most_at_once=2), _job("beside", 1, 20, 10)],
-            {"tasks.0": ("submit", "tasks"), "tasks.2": ("end", "tasks.0"), "beside": ("submit", "beside")},
+            {"tasks.0": ("submit", "tasks"), "tasks.2": ("first end", "tasks"), "beside": ("submit", "beside")},
         ),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,19 @@ from mirage.bench.fidelity.report import measure_fidelity, repeated, starts_of, 
 from mirage.domain.errors import ConfigError, TraceError
 
 RECORDINGS = Path(__file__).parent / "recordings"
-ALL = {path.name.removesuffix(".json.gz"): read_recording(path) for path in sorted(RECORDINGS.glob("*.json.gz"))}
+ALL = {
+    str(path.relative_to(RECORDINGS)).removesuffix(".json.gz"): read_recording(path)
+    for path in sorted(RECORDINGS.rglob("*.json.gz"))
+}
+"""Those of Debian 12's Slurm by their names; those of others lie in a folder for each version."""
 SCENARIOS = sorted(name for name, recording in ALL.items() if recording.expected)
 DAY, AGAIN = "day-1", "day-1-again"
 
 
-def test_there_is_a_scenario_for_each_rule() -> None:
-    assert len(SCENARIOS) >= 26
+def test_there_is_a_scenario_for_each_rule_on_each_slurm() -> None:
+    assert Counter(ALL[name].slurm for name in SCENARIOS) == {"22.05.8": 26, "24.11.5": 26, "26.05.5": 26}
+    for name in SCENARIOS:
+        assert ALL[name].slurm == (name.rpartition("/")[0] or "22.05.8")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -84,6 +84,8 @@ def _broken(recording: Recording, schedule: Schedule) -> Iterator[str]:
 def _instant(recording: Recording, schedule: Schedule, kind: str, of: str | int) -> int | None:
     if kind == "at":
         return recording.begin + int(of)
+    if kind == "first end":
+        return min((end for name, end in schedule.ends.items() if name.startswith(f"{of}.")), default=None)
     table = {"submit": schedule.submits, "start": schedule.starts, "end": schedule.ends}[kind]
     return table.get(str(of))
 
