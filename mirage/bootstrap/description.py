@@ -9,6 +9,7 @@ from mirage.domain.errors import ClusterUnavailable, ConfigError
 from mirage.simulator.configuration.slurmconf import (
     ASSOCIATIONS_FILE,
     QOS_FILE,
+    VERSION_FILE,
     inspect_slurm_conf,
 )
 from mirage.slurm.configtext import FILE, read_settings
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from mirage.backends.execution import Commands
     from mirage.simulator.cluster import ClusterConfig
 
-_DUMPS = {ASSOCIATIONS_FILE: "assoc", QOS_FILE: "qos"}
+_ASKED = {
+    ASSOCIATIONS_FILE: ("sacctmgr", "--parsable2", "show", "assoc"),
+    QOS_FILE: ("sacctmgr", "--parsable2", "show", "qos"),
+    VERSION_FILE: ("scontrol", "--version"),
+}
+"""What the commands say that is read where no file beside slurm.conf says it."""
 
 
 def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
@@ -59,11 +65,11 @@ def _conf(slurm_conf: str, commands: Commands) -> Path:
 def _told(commands: Commands, conf: Path) -> dict[str, str]:
     """Dumps as ``inspect_slurm_conf`` has them, by the names of files that are not there."""
     found = {}
-    for file, what in _DUMPS.items():
+    for file, argv in _ASKED.items():
         if (conf.parent / file).is_file():
             continue
         try:
-            found[file] = _asked(commands, "sacctmgr", "--parsable2", "show", what)
+            found[file] = _asked(commands, *argv)
         except ClusterUnavailable:  # no accounting: all are equal, and nothing is limited
             continue
     return found

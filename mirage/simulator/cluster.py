@@ -5,8 +5,10 @@ Names and defaults are Slurm's (man slurm.conf). All times are in seconds, whate
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from mirage.domain.job import UNLIMITED, Seconds
 
@@ -118,6 +120,16 @@ class Association:
     """Decayed usage at the start, in billing-seconds."""
 
 
+SlurmRules = Literal["22.05", "24.11"]
+"""Slurm's releases from which on passes go another way."""
+
+
+def rules_of(version: str) -> SlurmRules:
+    """The rules that Slurm ``version``, such as 24.11.5, goes by; those between the two go by the older ones."""
+    found = re.search(r"(\d+)\.(\d+)", version)
+    return "24.11" if found and (int(found[1]), int(found[2])) >= (24, 11) else "22.05"
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerParameters:
     """SchedulerParameters and the sched/backfill plugin; defaults as documented for Slurm 22.05 and later."""
@@ -210,6 +222,8 @@ class ClusterConfig:
     reservations: tuple[Reservation, ...] = ()
     node_events: tuple[NodeEvent, ...] = ()
     scheduling: Scheduling = Scheduling.SLURM
+    slurm: SlurmRules = "22.05"
+    """Whose rules the schedulers' passes follow; what they differ in: docs/fidelity.md."""
     boot: Seconds = 0
     """When slurmctld started: what it does periodically counts from there."""
     source: str = field(default="", compare=False)

@@ -52,6 +52,7 @@ def slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
     conf.write_text(CONF)
     told = {
         ("scontrol", "config"): f"SLURM_CONF = {conf}\n",
+        ("scontrol", "--version"): "slurm 24.11.5\n",
         ("sacctmgr", "assoc"): ASSOC,
         ("sacctmgr", "qos"): "Name|Priority\nnormal|0\n",
     }
@@ -67,11 +68,13 @@ def test_a_cluster_is_described_by_the_file_it_has_read_and_by_its_accounts(slur
     assert (found.name, found.node_count, found.partitions[0].name) == ("site", 4, "gpu")
     assert next(row.max_jobs for row in found.associations if row.user == "alice") == 3
     assert [quality.name for quality in found.qos] == ["normal"]
+    assert found.slurm == "24.11"
 
 
 def test_without_accounting_all_are_equal(slurm: FakeSlurm) -> None:
-    slurm.told = {key: told for key, told in slurm.told.items() if key[0] == "scontrol"}
-    assert described_by_slurm("", Commands(slurm.environment("alice"))).associations == ()
+    slurm.told = {key: told for key, told in slurm.told.items() if key == ("scontrol", "config")}
+    found = described_by_slurm("", Commands(slurm.environment("alice")))
+    assert (found.associations, found.slurm) == ((), "22.05")
 
 
 def test_dumps_beside_the_file_come_first(slurm: FakeSlurm, tmp_path: Path) -> None:

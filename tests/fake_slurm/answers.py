@@ -235,7 +235,17 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
 
 def told(fake: FakeSlurm, call: Call) -> Answer:
     """What the test has laid down for this subject; without it the cluster has no such thing."""
-    subjects = ("config", "partition", "reservation", "assoc", "qos", "user", "--parsable2", "--format=%u|%a|%q")
+    subjects = (
+        "--version",
+        "config",
+        "partition",
+        "reservation",
+        "assoc",
+        "qos",
+        "user",
+        "--parsable2",
+        "--format=%u|%a|%q",
+    )
     subject = next(word for word in subjects if word in call.arguments)
     answer = fake.told.get((call.command, subject))
     if answer is None:
@@ -244,7 +254,7 @@ def told(fake: FakeSlurm, call: Call) -> Answer:
 
 
 def scontrol(fake: FakeSlurm, call: Call) -> Answer:
-    if "show" in call.arguments:
+    if "show" in call.arguments or "--version" in call.arguments:
         return told(fake, call)
     verb, target, *settings = call.arguments
     job_id = JobId(int(target.removeprefix("JobId=")))

@@ -56,6 +56,7 @@ def test_every_section_arrives():
         weight=5,
     )
     assert config.nodes[1].down
+    assert config.slurm == "24.11"
     assert (gpu.max_time, gpu.default_time, gpu.exclusive, gpu.priority_tier) == (172_800, 3600, True, 3)
     assert gpu.billing_weights == (("cpu", 1.0), ("mem", 0.25 / 1024), ("gres/gpu", 2.0))
     assert (rest.nodes, rest.max_time, rest.default) == (("d1", "b7"), UNLIMITED, False)

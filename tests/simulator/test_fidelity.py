@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,20 @@ def test_asked_anew_the_simulator_starts_what_slurm_started(name: str) -> None:
     assert len(alike(recording, asked, by="backfill")) > 100
     slurms, ours = np.array(asked.priorities)[:, 2:].T
     assert (np.abs(ours - slurms) <= slurms / 1_000).mean() > 0.9
+
+
+@pytest.mark.parametrize(("name", "least"), [("24.11.5/day-1", 0.999), ("26.05.5/day-1", 0.975)])
+def test_asked_anew_it_starts_what_newer_releases_start(name: str, least: float) -> None:
+    recording = ALL[name]
+    assert len(starts_of(recording)) > 600
+    assert alike(recording, ask(recording)).mean() >= least
+
+
+def test_the_rules_of_another_release_are_others() -> None:
+    """Else their comparison would show nothing."""
+    recording = ALL["24.11.5/day-1"]
+    older = replace(recording, slurm="22.05.8")
+    assert alike(older, ask(older)).mean() < 0.985
 
 
 def test_errors_correlation_and_ratio_of_waits_are_those_worked_out_by_hand() -> None:

@@ -201,6 +201,20 @@ def test_enforcement(enforce: str, associations: bool, limits: bool):
     assert (config.enforce_associations, config.enforce_limits) == (associations, limits)
 
 
+@pytest.mark.parametrize(
+    ("told", "rules"),
+    [
+        ("slurm 22.05.8", "22.05"),
+        ("slurm-wlm 24.11.5\n", "24.11"),
+        ("26.05.5", "24.11"),
+        ("slurm 24.05.0-1", "22.05"),
+        ("a branch of one's own", "22.05"),
+    ],
+)
+def test_the_rules_are_those_of_the_release_beside_the_file(told: str, rules: str):
+    assert config_of(MINIMAL, **{"version.txt": told}).slurm == rules
+
+
 def test_accounts_and_qos_beside_the_file():
     text = MINIMAL.replace("Nodes=ALL", "Nodes=ALL QOS=long")
     report = read_slurm_conf(text, "slurm.conf", {"assoc.txt": ASSOC, "qos.txt": QOS})

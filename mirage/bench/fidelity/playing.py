@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import Dependency, DependencyKind, JobId, JobRequest, JobState
 from mirage.simulator.cluster import Reservation
-from mirage.simulator.configuration.slurmconf import read_slurm_conf
+from mirage.simulator.configuration.slurmconf import VERSION_FILE, read_slurm_conf
 from mirage.simulator.kernel.layout import LOG_CANCEL, LOG_END, LOG_START
 from mirage.simulator.simulation import Simulation
 from mirage.slurm.hostlist import expand
@@ -55,7 +55,7 @@ def cluster_of(recording: Recording, late: int = 0) -> ClusterConfig:
 
     Raises ``ConfigError``.
     """
-    files = dict(recording.files)
+    files = {**recording.files, VERSION_FILE: recording.slurm}
     config = read_slurm_conf(files.pop("slurm.conf"), "slurm.conf", files).config
     scheduler = replace(config.scheduler, over_time_limit=config.scheduler.over_time_limit + LIMITS_LATE_S + late)
     return replace(config, scheduler=scheduler, boot=recording.boot)

@@ -43,6 +43,7 @@ def build(tables: ClusterFile, source: str) -> ClusterConfig:
         default_association=Association(account="", **tables.default_association.given()),
         enforce_associations=tables.cluster.enforce_associations,
         enforce_limits=tables.cluster.enforce_limits,
+        slurm=tables.cluster.slurm,
         scheduler=SchedulerParameters(over_time_limit=tables.cluster.over_time_limit, **tables.scheduler.given()),
         priority=_priority(tables.priority),
         reservations=tuple(Reservation(**table.given()) for table in tables.reservations),

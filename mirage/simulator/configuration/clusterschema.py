@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mirage.domain.errors import MirageError
-from mirage.simulator.cluster import TresLimit
+from mirage.simulator.cluster import SlurmRules, TresLimit
 from mirage.simulator.configuration import spellings
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ class ClusterSection(Section):
     over_time_limit: Duration = 0
     enforce_associations: bool = False
     enforce_limits: bool = True
+    slurm: SlurmRules = "22.05"
 
 
 class NodeSection(Section):

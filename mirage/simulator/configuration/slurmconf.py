@@ -1,9 +1,10 @@
 """A site's own slurm.conf (with its gres.conf) read into a ``ClusterConfig``.
 
-slurm.conf does not hold everything that shapes a schedule: associations and QOS live in slurmdbd. Where
-``assoc.txt`` (``sacctmgr -P show assoc``) and ``qos.txt`` (``sacctmgr -P show qos``) stand beside the file,
-they are read too. What the file asks for and the simulator does not do is said in ``unmodelled``; what the file
-leaves open and this reading had to choose is said in ``assumed``. Nothing is dropped in silence.
+slurm.conf does not hold everything that shapes a schedule: associations and QOS live in slurmdbd, and releases
+go by different rules. Where ``assoc.txt`` (``sacctmgr -P show assoc``), ``qos.txt`` (``sacctmgr -P show qos``) and
+``version.txt`` (``scontrol --version``) stand beside the file, they are read too. What the file asks for and
+the simulator does not do is said in ``unmodelled``; what the file leaves open and this reading had to choose is
+said in ``assumed``. Nothing is dropped in silence.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.cluster import Association, ClusterConfig, Partition, Qos
+from mirage.simulator.cluster import Association, ClusterConfig, Partition, Qos, rules_of
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.simulator.configuration.clusterchecks import Fault, faults
 from mirage.simulator.configuration.slurmconf_nodes import Lines, effective, node_groups, partitions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ASSOCIATIONS_FILE = "assoc.txt"
 QOS_FILE = "qos.txt"
+VERSION_FILE = "version.txt"
 GRES_FILE = "gres.conf"
 
 Texts = dict[str, str]
@@ -49,7 +51,7 @@ def inspect_slurm_conf(path: str | Path, told: Texts | None = None) -> SlurmConf
     """
     main = Path(path)
     beside: Texts = dict(told or {})
-    for name in (GRES_FILE, ASSOCIATIONS_FILE, QOS_FILE):
+    for name in (GRES_FILE, ASSOCIATIONS_FILE, QOS_FILE, VERSION_FILE):
         if (main.parent / name).is_file():
             beside[name] = _read(main.parent / name, str(main))
     return read_slurm_conf(_read(main, str(main)), str(main), beside, _include_from(main.parent))
@@ -78,6 +80,7 @@ def read_slurm_conf(
         enforce_limits=bool(enforced.keys() & _LIMITS_BY),
         scheduler=scheduler_parameters(conf),
         priority=priority_weights(conf),
+        slurm=rules_of(beside.get(VERSION_FILE, "")),
         source=file,
     )
     _check(config, file, Lines(node_places, partition_places), conf)

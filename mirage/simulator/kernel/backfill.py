@@ -189,7 +189,7 @@ def _earliest(
     sim, job = world.sim[0], world.jobs[slot]
     usable, fitting, chosen, work = scratch.bits[0], scratch.bits[1], scratch.bits[2], scratch.bits[3]
     horizon, whole = sim.now + fixed.config[0].bf_window, fixed.config[0].whole_nodes == 1
-    begin = sim.now
+    begin, since_24_11 = sim.now, fixed.config[0].since_24_11 == 1
     while begin != 0 and begin <= horizon:
         left, later = plan.window(fixed, world, scratch, slot, begin, usable)
         if left < job.nodes:
@@ -197,12 +197,13 @@ def _earliest(
             continue
         bitsets.assign(fitting, usable)
         fits = nodes.keep_fitting(fixed, world, slot, fitting) >= job.nodes
-        if fits:
+        if fits and not (since_24_11 and begin > sim.now):
             start = begin
         else:
             if released < 0:
                 released = releases.list_releases(fixed, world, scratch)
-            start = max(begin, releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released))
+            freed = releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released, begin, later)
+            fits, start = False, max(begin, freed)
         if later != 0 and start > later:
             # Nodes kept for planned jobs until then may do sooner.
             begin = later

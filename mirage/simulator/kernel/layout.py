@@ -178,6 +178,7 @@ CONFIG = np.dtype(
             "first_gres",  # column of the first kind of GRES
             "whole_nodes",  # every job takes whole nodes
             "uniform_weight",
+            "since_24_11",  # passes follow the rules of Slurm 24.11 and newer
             "backfill",
             "bf_interval",
             "bf_window",

@@ -112,9 +112,11 @@ def _take(
     """Move up to ``wanted`` members from ``row`` to ``taken``, best-fitting runs first; returns how many.
 
     cons_tres measures runs by the CPUs that the job could have there. Nodes count alike where they are taken
-    whole, and for a job with GRES, for which it leaves no more CPUs on a node than are asked for.
+    whole, and where it leaves no more CPUs on a node than are asked for: for a job with GRES, and since 24.11 for
+    any that says how many tasks a node gets, as is meant by CPUs of a node.
     """
-    if fixed.config[0].whole_nodes == 1 or _wants_gres(fixed, world, slot):
+    config = fixed.config[0]
+    if config.whole_nodes == 1 or config.since_24_11 == 1 or _wants_gres(fixed, world, slot):
         return bitsets.take_best_fit(row, wanted, taken)
     return _take_by_cpus(free, row, wanted, taken)
 

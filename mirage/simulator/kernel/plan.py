@@ -31,7 +31,7 @@ def window(
     Returns how many they offer the job (counting no further once they are too few) and the next instant after
     ``begin`` from which there may be more of them, 0 if there is none. As in slurmctld that is sought at the ends
     of the time slots that the job would reach into, of which the one that begins at its last instant is one, and
-    of the slot behind these.
+    of the slot behind these; since 24.11 it is the end of the one behind that where none of them has more.
     """
     nodes.candidates(fixed, world, slot, usable)
     later = nodes.apply_reservations(fixed, world, slot, begin, usable)
@@ -45,8 +45,12 @@ def window(
     while (left >= wanted or gain == 0) and part.end > begin:
         space = scratch.space[t]
         if part.begin > end:
-            if part.next != END and gain == 0 and _adds(allowed, scratch.space[part.next], usable, space):
-                gain = part.end
+            if part.next != END and gain == 0:
+                following = scratch.times[part.next]
+                if _adds(allowed, scratch.space[part.next], usable, space):
+                    gain = part.end
+                elif fixed.config[0].since_24_11 == 1 and following.next != END:
+                    gain = following.end
             break
         left = 0
         for k in range(usable.shape[0]):
@@ -88,10 +92,17 @@ def _too_few(fixed: Fixed, world: World, scratch: Scratch, slot: int, t: int) ->
 
 
 @inlined
+def _last(fixed: Fixed, end: int) -> int:
+    """The end of a planned job in the plan: the step of its grid before ``end``, since 24.11 the one behind."""
+    grain = fixed.config[0].bf_resolution
+    return (end + grain - 1 if fixed.config[0].since_24_11 == 1 else end) // grain * grain
+
+
+@inlined
 def stays_free(fixed: Fixed, world: World, scratch: Scratch, slot: int, start: int, chosen: np.ndarray) -> bool:
     """Whether no plan and no advance reservation holds ``chosen`` from ``start`` for the job's limit."""
     grain = fixed.config[0].bf_resolution
-    first, end, t = start // grain * grain, (start + world.jobs[slot].limit) // grain * grain, 0
+    first, end, t = start // grain * grain, _last(fixed, start + world.jobs[slot].limit), 0
     while t != END:
         part = scratch.times[t]
         if part.begin >= end:
@@ -124,7 +135,7 @@ def _split(scratch: Scratch, used: int, t: int, at: int) -> int:
 def reserve(fixed: Fixed, scratch: Scratch, used: int, start: int, end: int) -> int:
     """Keep ``scratch.bits[2]`` for a planned job, to the resolution of the plan; returns slots used."""
     chosen, grain = scratch.bits[2], fixed.config[0].bf_resolution
-    start, end = max(start // grain * grain, scratch.times[0].begin), end // grain * grain
+    start, end = max(start // grain * grain, scratch.times[0].begin), _last(fixed, end)
     t = 0
     while t != END:
         if used + 2 > scratch.times.shape[0]:

@@ -47,32 +47,53 @@ def wait_for_nodes(
     usable: np.ndarray,
     fitting: np.ndarray,
     released: int,
+    begin: int,
+    until: int,
 ) -> int:
-    """When enough of ``usable`` has room for the job; ``fitting`` (those with room now) grows by them."""
-    whole, now = fixed.config[0].whole_nodes == 1, world.sim[0].now
-    if not whole:
+    """When enough of ``usable`` has room for the job; ``fitting`` (those with room now) grows by them.
+
+    Since 24.11 what ends before ``begin`` is given back at once, and what ends behind ``until`` (0: any time) not.
+    """
+    now, later, window = world.sim[0].now, 0, fixed.config[0].since_24_11 == 1
+    if fixed.config[0].whole_nodes == 0:
         for node in range(scratch.free.shape[0]):
             bitsets.assign(scratch.free[node], world.free[node])
     have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
+    if window and begin > now:
+        while later < released and scratch.release[later].time < begin:
+            have += _given_back(fixed, world, scratch, slot, later, usable, fitting)
+            later += 1
+        if have >= wanted and not nodes.lacks(world, slot, fitting):
+            return begin
     linear = fixed.config[0].bf_window_linear
     span, origin, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
-    for i in range(released):
+    for i in range(later, released):
         entry, held = scratch.release[i], scratch.held[i]
+        if window and 0 < until < entry.time:
+            break
         if not _touches(held, usable, entry.low, entry.high):
             continue
         if origin < 0:
             origin = (entry.time // FIRST_SPAN + 1) * FIRST_SPAN
         found = entry.time if entry.time > now else max(entry.kill, now + 1)
-        if whole:
-            have += _gain(held, usable, fitting, entry.low, entry.high)
-        else:
-            have += _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
+        have += _given_back(fixed, world, scratch, slot, i, usable, fitting)
         if i + 1 < released and scratch.release[i + 1].time > origin + span:
             if have >= wanted and not nodes.lacks(world, slot, fitting):
                 break
             while scratch.release[i + 1].time > origin + span:
                 span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
     return found if have >= wanted and not nodes.lacks(world, slot, fitting) else NEVER
+
+
+@inlined
+def _given_back(
+    fixed: Fixed, world: World, scratch: Scratch, slot: int, i: int, usable: np.ndarray, fitting: np.ndarray
+) -> int:
+    """Add what the ``i``-th running job gives back to ``fitting``; returns how many nodes."""
+    entry, held = scratch.release[i], scratch.held[i]
+    if fixed.config[0].whole_nodes == 1:
+        return _gain(held, usable, fitting, entry.low, entry.high)
+    return _gain_shared(fixed, world, scratch, slot, entry.slot, usable, fitting)
 
 
 @inlined
