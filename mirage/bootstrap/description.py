@@ -70,7 +70,7 @@ def _told(commands: Commands, conf: Path) -> dict[str, str]:
             continue
         try:
             found[file] = _asked(commands, *argv)
-        except ClusterUnavailable:  # no accounting: all are equal, and nothing is limited
+        except ClusterUnavailable:  # as without such a file: no accounts or limits, the older rules
             continue
     return found
 

@@ -5,12 +5,13 @@ Names and defaults are Slurm's (man slurm.conf). All times are in seconds, whate
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, Seconds
+from mirage.slurm.release import read_version
 
 
 class Scheduling(StrEnum):
@@ -125,9 +126,14 @@ SlurmRules = Literal["22.05", "24.11"]
 
 
 def rules_of(version: str) -> SlurmRules:
-    """The rules that Slurm ``version``, such as 24.11.5, goes by; those between the two go by the older ones."""
-    found = re.search(r"(\d+)\.(\d+)", version)
-    return "24.11" if found and (int(found[1]), int(found[2])) >= (24, 11) else "22.05"
+    """The rules that Slurm ``version``, such as 24.11.5, goes by.
+
+    Those of the older one where it lies between the two, or says no version.
+    """
+    try:
+        return "24.11" if read_version(version) >= (24, 11) else "22.05"
+    except BadSpelling:
+        return "22.05"
 
 
 @dataclass(frozen=True, slots=True)

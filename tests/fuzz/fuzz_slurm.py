@@ -30,6 +30,7 @@ from mirage.slurm import (
     tres,
 )
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
+from mirage.slurm.release import read_version
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
 
 NOW = 1_750_000_000
@@ -134,7 +135,7 @@ TARGETS = (
     Target("doctor: partitions", reading.read_partitions, printed("scontrol.partitions-oneline")),
     Target("doctor: tables", reading.read_table, printed("sacctmgr.users")),
     Target("doctor: clock", reading.read_controller_time, printed("sdiag")),
-    Target("doctor: version", reading.read_version, printed("scontrol.version")),
+    Target("doctor: version", read_version, printed("scontrol.version")),
     Target("slurm.conf, syntax", lambda text: conf.parse(text, "slurm.conf"), (SLURM_CONF,), names="slurm.conf"),
     Target("batch script", directives, (SCRIPT,)),
     Target(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.daemon.doctor.finding import fail, ok, warn
-from mirage.daemon.doctor.reading import number, parameters, read_version
+from mirage.daemon.doctor.reading import number, parameters
 from mirage.daemon.doctor.steering import look_at_steering
 from mirage.domain.errors import BadSpelling
 from mirage.slurm import duration
+from mirage.slurm.release import read_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

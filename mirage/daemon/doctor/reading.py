@@ -12,7 +12,6 @@ _SETTING = re.compile(r"^(\w+)\s+= ?(.*?)\s*$", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _SDIAG = re.compile(r"^sdiag output at .*\(([0-9]{1,18})\)", re.MULTILINE)
 _NUMBER = re.compile(r"\s*([0-9]{1,18})(?![0-9])")
-_VERSION = re.compile(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
 
 
 def read_settings(text: str) -> Row:
@@ -40,14 +39,6 @@ def read_controller_time(text: str) -> int:
     if match is None:
         raise BadSpelling(text, "expected the answer of sdiag")
     return int(match[1])
-
-
-def read_version(text: str) -> tuple[int, int]:
-    """Year and month of a Slurm release such as ``slurm-wlm 22.05.8``. Raises ``BadSpelling``."""
-    match = _VERSION.search(text)
-    if match is None:
-        raise BadSpelling(text, "expected a version such as slurm 22.05.8")
-    return int(match[1]), int(match[2])
 
 
 def number(text: str, default: int) -> int:

@@ -197,13 +197,15 @@ def _earliest(
             continue
         bitsets.assign(fitting, usable)
         fits = nodes.keep_fitting(fixed, world, slot, fitting) >= job.nodes
-        if fits and not (since_24_11 and begin > sim.now):
+        if since_24_11 and begin > sim.now:
+            fits = False  # what is free now says nothing of then
+        if fits:
             start = begin
         else:
             if released < 0:
                 released = releases.list_releases(fixed, world, scratch)
             freed = releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released, begin, later)
-            fits, start = False, max(begin, freed)
+            start = max(begin, freed)
         if later != 0 and start > later:
             # Nodes kept for planned jobs until then may do sooner.
             begin = later

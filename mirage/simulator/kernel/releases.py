@@ -54,22 +54,22 @@ def wait_for_nodes(
 
     Since 24.11 what ends before ``begin`` is given back at once, and what ends behind ``until`` (0: any time) not.
     """
-    now, later, window = world.sim[0].now, 0, fixed.config[0].since_24_11 == 1
+    now, first, since_24_11 = world.sim[0].now, 0, fixed.config[0].since_24_11 == 1
     if fixed.config[0].whole_nodes == 0:
         for node in range(scratch.free.shape[0]):
             bitsets.assign(scratch.free[node], world.free[node])
     have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
-    if window and begin > now:
-        while later < released and scratch.release[later].time < begin:
-            have += _given_back(fixed, world, scratch, slot, later, usable, fitting)
-            later += 1
+    if since_24_11 and begin > now:
+        while first < released and scratch.release[first].time < begin:
+            have += _given_back(fixed, world, scratch, slot, first, usable, fitting)
+            first += 1
         if have >= wanted and not nodes.lacks(world, slot, fitting):
             return begin
     linear = fixed.config[0].bf_window_linear
     span, origin, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
-    for i in range(later, released):
+    for i in range(first, released):
         entry, held = scratch.release[i], scratch.held[i]
-        if window and 0 < until < entry.time:
+        if since_24_11 and 0 < until < entry.time:
             break
         if not _touches(held, usable, entry.low, entry.high):
             continue

@@ -15,11 +15,11 @@ from mirage.daemon.doctor.reading import (
     read_partitions,
     read_settings,
     read_table,
-    read_version,
 )
 from mirage.daemon.doctor.steering import look_at_steering
 from mirage.domain.chain import Steering
 from mirage.domain.errors import BadSpelling
+from mirage.slurm.release import read_version
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 VERSIONS = sorted(folder.name for folder in ASSETS.iterdir() if (folder / "scontrol.config.txt").exists())
