@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, Seconds
@@ -121,19 +121,19 @@ class Association:
     """Decayed usage at the start, in billing-seconds."""
 
 
-SlurmRules = Literal["22.05", "24.11"]
+SlurmRules = Literal["22.05", "23.11", "24.11", "25.05", "26.05"]
 """Slurm's releases from which on passes go another way."""
+OLDEST_RULES: SlurmRules = "22.05"
 
 
-def rules_of(version: str) -> SlurmRules:
-    """The rules that Slurm ``version``, such as 24.11.5, goes by.
-
-    Those of the older one where it lies between the two, or says no version.
-    """
+def rules_of(version: str) -> SlurmRules | None:
+    """The rules that Slurm ``version``, such as 24.11.5, goes by; ``None`` where it says no version."""
     try:
-        return "24.11" if read_version(version) >= (24, 11) else "22.05"
+        release = read_version(version)
     except BadSpelling:
-        return "22.05"
+        return None
+    rules: tuple[SlurmRules, ...] = get_args(SlurmRules)
+    return max((each for each in rules if read_version(each) <= release), default=OLDEST_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class ClusterConfig:
     reservations: tuple[Reservation, ...] = ()
     node_events: tuple[NodeEvent, ...] = ()
     scheduling: Scheduling = Scheduling.SLURM
-    slurm: SlurmRules = "22.05"
+    slurm: SlurmRules = OLDEST_RULES
     """Whose rules the schedulers' passes follow; what they differ in: docs/fidelity.md."""
     boot: Seconds = 0
     """When slurmctld started: what it does periodically counts from there."""

@@ -14,6 +14,7 @@ import numpy as np
 from mirage.domain.job import JobId, JobState
 from mirage.simulator import tables
 from mirage.simulator.kernel import engine, operations
+from mirage.simulator.kernel.layout import COMPLETING_ROW, DRAIN, UP
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import Seconds
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.simulator.kernel.layout import Fixed
+    from mirage.simulator.kernel.layout import Fixed, Record, World
 
 
 class DirectedSimulation(Simulation):
@@ -45,28 +46,38 @@ class DirectedSimulation(Simulation):
         chosen = state.model.node_words(nodes)
         return bool(operations.start_on(state.fixed, state.world, state.scratch, state.record, slot, chosen))
 
-    def look(self, kind: str) -> None:
-        """One pass now: ``main`` (the main loop), ``full`` (over the whole queue), ``backfill``."""
-        state = self._state
-        state.make_room_for_events()
-        operations.look(self._open(), state.world, state.scratch, state.record, self._depth(kind))
+    def look(self, kind: str, completing: Iterable[str] = ()) -> None:
+        """One pass now: ``main`` (the main loop), ``full`` (over the whole queue), ``backfill``.
 
-    def would_start(self, kind: str) -> tuple[JobId, ...]:
+        No job starts on nodes that are ``completing``: their last one has ended, and has not left them.
+        """
+        self._state.make_room_for_events()
+        self._pass(self._state.world, self._state.record, kind, completing)
+
+    def would_start(self, kind: str, completing: Iterable[str] = ()) -> tuple[JobId, ...]:
         """What ``look`` would start; nothing changes."""
         state = self._state
         state.extend()
         work = state.work_area()
         engine.copy_world(state.world, work)
-        operations.look(self._open(), work, state.scratch, tables.no_record(), self._depth(kind))
+        self._pass(work, tables.no_record(), kind, completing)
         before, after = (world.own["start"][: len(state.own)] for world in (state.world, work))
         return tuple(JobId(int(job)) for job in state.own["id"][before != after])
+
+    def _pass(self, world: World, record: Record, kind: str, completing: Iterable[str]) -> None:
+        fixed, scratch, nodes = self._open(), self._state.scratch, self._state.model.node_words(completing)
+        if kind == "backfill":
+            world.bits[COMPLETING_ROW] = nodes
+            operations.look(fixed, world, scratch, record, operations.BACKFILL)
+            world.bits[COMPLETING_ROW] = 0
+            return
+        depth = int(engine.ENDLESS) if kind == "full" else self.cluster.scheduler.default_queue_depth
+        engine.set_node_states(fixed, world, scratch, record, nodes, DRAIN)
+        operations.look(fixed, world, scratch, record, depth)
+        engine.set_node_states(fixed, world, scratch, record, nodes, UP)
 
     def _open(self) -> Fixed:
         """What does not change, but with the partitions as they are."""
         fixed = self._state.fixed._replace(partitions=self._state.fixed.partitions.copy())
         fixed.partitions["up"] = self._up
         return fixed
-
-    def _depth(self, kind: str) -> int:
-        whole = {"backfill": operations.BACKFILL, "full": int(engine.ENDLESS)}
-        return whole.get(kind, self.cluster.scheduler.default_queue_depth)

@@ -196,7 +196,7 @@ class Model:
             "first_gres": self.resources.first_gres,
             "whole_nodes": int(self.whole_nodes),
             "uniform_weight": int(len({group.weight for group in self.cluster.nodes}) == 1),
-            "since_24_11": int(self.cluster.slurm == "24.11"),
+            "release": int(self.cluster.slurm.replace(".", "")),
             "backfill": int(s.backfill),
             "max_age": p.max_age,
             "calc_period": max(p.calc_period, 1),

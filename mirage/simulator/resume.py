@@ -21,9 +21,11 @@ from mirage.simulator.arrivals import encode_trace
 from mirage.simulator.cluster import FairShare
 from mirage.simulator.kernel import futures, queue
 from mirage.simulator.kernel.layout import (
+    IDLE_ROW,
     NEVER,
     NODE_DOWN,
     UP,
+    UP_ROW,
     Candidate,
     Fixed,
     World,
@@ -189,7 +191,7 @@ class Resumption:
             away[np.flatnonzero(members & ~away)[::-1][: max(missing, 0)]] = True
         world.free[away, state] = NODE_DOWN
         up = self._model.words(~away)
-        world.bits[0], world.bits[1] = up, up
+        world.bits[UP_ROW], world.bits[IDLE_ROW] = up, up
         world.sim["idle"] = int((~away).sum())
 
 

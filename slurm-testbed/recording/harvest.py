@@ -22,7 +22,7 @@ _LINE = re.compile(r"^\[(\S+)\] (.*)$")
 _PERIODS = "MULTIFACTOR plugin loaded"
 _SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
 _ENDED = re.compile(r"_job_complete: JobId=(\d+) done|Time limit exhausted for JobId=(\d+)")
-_FREED = re.compile(r"_slurm_rpc_epilog_complete: node_name = \S+, JobId=(\d+)")
+_FREED = re.compile(r"_slurm_rpc_epilog_complete: node_name = (\S+), JobId=(\d+)")
 _STARTS = (
     (re.compile(r"sched: Allocate JobId=(?:\d+_\d+\()?(\d+)"), "main"),
     (re.compile(r"Started JobId=(?:\d+_\d+\()?(\d+)"), "backfill"),
@@ -81,8 +81,8 @@ class Log:
     submitted: dict[str, float] = field(default_factory=dict)
     """When a job was in the queue, by its id; an array's is that of all its tasks."""
     ended: dict[str, float] = field(default_factory=dict)
-    freed: dict[str, float] = field(default_factory=dict)
-    """When the last of a job's nodes was free again, with ``DebugFlags=Route``."""
+    freed: dict[str, dict[str, float]] = field(default_factory=dict)
+    """When each of a job's nodes was free again, with ``DebugFlags=Route``."""
 
 
 def log_of(around: Surroundings) -> Log:
@@ -105,7 +105,7 @@ def read_log(path: Path) -> Log:
             elif match := _ENDED.search(text):
                 told.ended[match[1] or match[2]] = _instant(stamp)
             elif match := _FREED.search(text):
-                told.freed[match[1]] = _instant(stamp)
+                told.freed.setdefault(match[2], {})[match[1]] = _instant(stamp)
     return told
 
 

@@ -33,7 +33,7 @@ CONF = (
     "PriorityDecayHalfLife=2-00:00:00",
     "PriorityCalcPeriod=00:05:00",
     "SlurmctldDebug=debug",
-    "DebugFlags=Route",  # when the nodes of a job are free again
+    "DebugFlags=Route,Hetjob",  # when the nodes of a job are free again; since 26.05, what backfill starts
 )
 ACCOUNTS = (
     "add account projects Fairshare=70 Description=projects Organization=testbed",

@@ -43,7 +43,7 @@ CONF = (
     "PriorityDecayHalfLife=7-00:00:00",
     "PriorityCalcPeriod=00:05:00",
     "SlurmctldDebug=debug",
-    "DebugFlags=Route",  # when the nodes of a job are free again
+    "DebugFlags=Route,Hetjob",  # when the nodes of a job are free again; since 26.05, what backfill starts
 )
 ACCOUNTS = (
     "add account ls6 Fairshare=100 Description=ls6 Organization=testbed",

@@ -19,7 +19,7 @@ name = "full"
 scheduling = "slurm"
 over_time_limit = "10m"
 enforce_associations = true
-slurm = "24.11"
+slurm = "24.11.5"
 
 [[nodes]]
 names = ["a[001-003]", "b7"]

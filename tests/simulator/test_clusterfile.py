@@ -160,6 +160,7 @@ WRONG = [
     (SMALL + '[[node_events]]\ntime = 5\nnodes = "c01"\nstate = "up"\n', 14, "node_events[1].state", "'down'"),
     (SMALL.replace('name = "small"', ""), 1, "cluster.name", "this key is needed"),
     (SMALL.replace('name = "small"', "name = 'a'\nscheduling = 'fcfs'"), 3, "cluster.scheduling", "'easy'"),
+    (SMALL.replace('name = "small"', "name = 'a'\nslurm = 'newest'"), 3, "cluster.slurm", '"24.11"'),
     (SMALL + 'billing_weights = "energy=1"\n', 11, "partitions[1].billing_weights", "energy is not counted"),
     (SMALL + '[default_association]\ngrp_tres = "billing=5"\n', 12, "default_association.grp_tres", "billing"),
     (SMALL + "cpus = [\n", 11, "", "not TOML"),

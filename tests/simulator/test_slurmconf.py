@@ -206,8 +206,11 @@ def test_enforcement(enforce: str, associations: bool, limits: bool):
     [
         ("slurm 22.05.8", "22.05"),
         ("slurm-wlm 24.11.5\n", "24.11"),
-        ("26.05.5", "24.11"),
-        ("slurm 24.05.0-1", "22.05"),
+        ("26.05.5", "26.05"),
+        ("slurm 24.05.0-1", "23.11"),
+        ("25.11.2", "25.05"),
+        ("slurm 27.11.0", "26.05"),
+        ("slurm 20.11.9", "22.05"),
         ("a branch of one's own", "22.05"),
     ],
 )

@@ -16,6 +16,12 @@ def test_without_dumps_the_report_says_what_is_missing():
     assert any("qos.txt" in sentence and "long" in sentence for sentence in report.assumed)
 
 
+@pytest.mark.parametrize(("told", "said"), [("slurm 22.05.8", False), ("slurm of ours", True), (None, True)])
+def test_that_the_release_is_not_known_is_said(told: str | None, said: bool):
+    report = read_slurm_conf(MINIMAL, "slurm.conf", {} if told is None else {"version.txt": told})
+    assert any("version.txt" in sentence for sentence in report.assumed) == said
+
+
 @pytest.mark.parametrize("line", UNMODELLED)
 def test_what_is_not_modelled_is_said(line: str):
     base = set(read_slurm_conf(MINIMAL, "slurm.conf").unmodelled)

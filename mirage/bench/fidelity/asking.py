@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.bench.fidelity.playing import Player, cluster_of
-from mirage.simulator.directed import DirectedSimulation
+from mirage.bench.fidelity.passes import PassPlayer
 from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
@@ -46,19 +45,16 @@ def ask(recording: Recording) -> Asked:
     return _Follower(recording).follow()
 
 
-class _Follower(Player):
+class _Follower(PassPlayer):
     """Plays a recording whose starts are told."""
 
     def __init__(self, recording: Recording) -> None:
-        self._directed = DirectedSimulation(cluster_of(recording), start=recording.boot)
-        super().__init__(recording, self._directed)
+        super().__init__(recording)
         self._asked = Asked()
 
     def follow(self) -> Asked:
         # At one second: what was asked of Slurm, then passes, then what Slurm started in them, then looks.
-        happenings = list(self._steps())
-        for order, (time, kind) in enumerate(self._recording.passes):
-            happenings.append((time, 1, order, partial(self._ask, kind)))
+        happenings = list(self.pass_steps())
         for order, outcome in enumerate(self._outcomes.values()):
             if outcome.start is not None:
                 happenings.append((outcome.start + 0.999, 2, order, partial(self._start, outcome)))
@@ -67,15 +63,15 @@ class _Follower(Player):
         self.take(happenings)
         return self._asked
 
-    def _ask(self, kind: str) -> None:
-        for job in self._directed.would_start(kind):
+    def look(self, kind: str) -> None:
+        for job in self.directed.would_start(kind, self.completing):
             recorded = self._recorded[job]
             if recorded not in self._asked.first:
                 self._asked.first[recorded], self._asked.by[recorded] = self.simulation.now, kind
 
     def _start(self, outcome: Outcome) -> None:
         job = self._ids.get(outcome.id)
-        if job is not None and not self._directed.start(job, expand(outcome.nodes)):
+        if job is not None and not self.directed.start(job, expand(outcome.nodes)):
             self._asked.misplaced.append(outcome.id)
 
     def _compare(self, look: Look) -> None:

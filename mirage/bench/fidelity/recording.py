@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mirage.documenttext import parse_json
-from mirage.domain.errors import TraceError
+from mirage.domain.errors import BadSpelling, TraceError
+from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 FORMAT = 1
@@ -110,8 +111,10 @@ class Recording:
     changes: tuple[RecordedChange, ...]
     submitted: Mapping[int, float]
     """When a job was in the queue, to the millisecond of slurmctld's log; not for every job."""
-    freed: Mapping[int, float]
-    """When a job's nodes were free again, by the same; where the log does not tell, when it ended."""
+    ended: Mapping[int, float]
+    """When a job ended, by the same."""
+    freed: Mapping[int, Mapping[str, float]]
+    """When each of a job's nodes was free again, by the same; what it does not tell of was free at the end."""
     passes: tuple[tuple[float, str], ...]
     """When a scheduler began to look, and which: ``main``, ``full`` (the main loop, whole queue), ``backfill``."""
     looks: tuple[Look, ...]
@@ -136,11 +139,12 @@ def read_recording(path: Path) -> Recording:
         raise TraceError(str(path), 0, "", f"is not a recording of format {FORMAT}")
     try:
         return _recording(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, BadSpelling) as error:
         raise TraceError(str(path), 0, "", f"a recording without what one must have: {error}") from error
 
 
 def _recording(document: dict[str, Any]) -> Recording:
+    jobs = tuple(_job(row) for row in document["jobs"])
     return Recording(
         document["workload"],
         document["seed"],
@@ -150,9 +154,9 @@ def _recording(document: dict[str, Any]) -> Recording:
         document["boot"],
         document["lag"]["median"],
         document["files"],
-        tuple(_job(row) for row in document["jobs"]),
+        jobs,
         tuple(RecordedChange(**row) for row in document["changes"]),
-        *_instants(document.get("instants", {})),
+        *_instants(document.get("instants", {}), jobs),
         tuple((time, kind) for time, kind in document["passes"]),
         tuple(Look(look["time"], tuple(map(tuple, look["pending"]))) for look in document["looks"]),
         {name: (kind, of) for name, (kind, of) in document["expected"].items()},
@@ -160,11 +164,19 @@ def _recording(document: dict[str, Any]) -> Recording:
     )
 
 
-def _instants(document: dict[str, dict[str, float]]) -> tuple[dict[int, float], dict[int, float]]:
+def _instants(
+    document: dict[str, dict[str, Any]], jobs: Iterable[RecordedJob]
+) -> tuple[dict[int, float], dict[int, float], dict[int, dict[str, float]]]:
     submitted, ended, freed = (
-        {int(id_): time for id_, time in document.get(key, {}).items()} for key in ("submitted", "ended", "freed")
+        {int(id_): told for id_, told in document.get(key, {}).items()} for key in ("submitted", "ended", "freed")
     )
-    return submitted, ended | freed
+    ran = (outcome for job in jobs for outcome in job.outcomes if outcome.ran)
+    return submitted, ended, {each.id: _by_node(each, freed[each.id]) for each in ran if each.id in freed}
+
+
+def _by_node(outcome: Outcome, told: float | dict[str, float]) -> dict[str, float]:
+    """One instant stands for all nodes, as in recordings that tell the last one only."""
+    return told if isinstance(told, dict) else dict.fromkeys(expand(outcome.nodes), told)
 
 
 def _job(row: dict[str, Any]) -> RecordedJob:

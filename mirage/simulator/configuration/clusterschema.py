@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mirage.domain.errors import MirageError
-from mirage.simulator.cluster import SlurmRules, TresLimit
+from mirage.simulator.cluster import OLDEST_RULES, SlurmRules, TresLimit, rules_of
 from mirage.simulator.configuration import spellings
 
 if TYPE_CHECKING:
@@ -106,6 +106,13 @@ def _name(value: object) -> object:
     return value
 
 
+def _release(value: object) -> object:
+    rules = rules_of(value) if isinstance(value, str) else None
+    if rules is None:
+        raise ValueError('expected a release of Slurm such as "24.11"')
+    return rules
+
+
 Name = Annotated[str, BeforeValidator(_name)]
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
 Limit = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -115,6 +122,7 @@ Factor = Annotated[int, Field(ge=0, le=65_533)]
 Instant = Annotated[int, BeforeValidator(_instant), Field(ge=0, le=MAX_INSTANT)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 Gres = Annotated[tuple[tuple[str, int], ...], BeforeValidator(_gres)]
+Release = Annotated[SlurmRules, BeforeValidator(_release)]
 Ceiling = Annotated[TresLimit, BeforeValidator(_tres_limit)]
 Weights = Annotated[tuple[tuple[str, float], ...], BeforeValidator(_weights)]
 Texts = Annotated[list[Name], Field(default_factory=list)]
@@ -140,7 +148,7 @@ class ClusterSection(Section):
     over_time_limit: Duration = 0
     enforce_associations: bool = False
     enforce_limits: bool = True
-    slurm: SlurmRules = "22.05"
+    slurm: Release = OLDEST_RULES
 
 
 class NodeSection(Section):

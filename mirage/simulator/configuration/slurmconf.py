@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.cluster import Association, ClusterConfig, Partition, Qos, rules_of
+from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, rules_of
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.simulator.configuration.clusterchecks import Fault, faults
 from mirage.simulator.configuration.slurmconf_nodes import Lines, effective, node_groups, partitions
@@ -24,6 +24,8 @@ from mirage.slurm.conf import ConfText, Include, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mirage.simulator.cluster import SlurmRules
 
 ASSOCIATIONS_FILE = "assoc.txt"
 QOS_FILE = "qos.txt"
@@ -70,6 +72,7 @@ def read_slurm_conf(
     cluster = named.value if named else Path(file).stem
     associations, qos, notes = _accounts(beside, cluster)
     enforced = options(conf.get("accountingstorageenforce"))
+    rules = rules_of(beside.get(VERSION_FILE, ""))
     config = ClusterConfig(
         name=cluster,
         nodes=groups,
@@ -80,11 +83,12 @@ def read_slurm_conf(
         enforce_limits=bool(enforced.keys() & _LIMITS_BY),
         scheduler=scheduler_parameters(conf),
         priority=priority_weights(conf),
-        slurm=rules_of(beside.get(VERSION_FILE, "")),
+        slurm=rules or OLDEST_RULES,
         source=file,
     )
     _check(config, file, Lines(node_places, partition_places), conf)
-    return SlurmConfReport(config, (*unmodelled(conf), *notes), tuple(_assumed(conf, parts, associations, qos)))
+    assumed = (*_assumed(conf, parts, associations, qos), *_assumed_release(file, rules))
+    return SlurmConfReport(config, (*unmodelled(conf), *notes), assumed)
 
 
 _LIMITS_BY = frozenset({"limits", "safe", "all"})
@@ -140,6 +144,14 @@ def _assumed(
         yield (
             f"{conf.file}: no {QOS_FILE} beside it: the limits of the partitions' QOS ({', '.join(named)}) "
             f"are not known (sacctmgr -P show qos > {QOS_FILE})."
+        )
+
+
+def _assumed_release(file: str, rules: SlurmRules | None) -> Iterator[str]:
+    if rules is None:
+        yield (
+            f"{file}: no {VERSION_FILE} beside it that names a release: scheduled by the rules of Slurm "
+            f"{OLDEST_RULES} (scontrol --version > {VERSION_FILE})."
         )
 
 

@@ -16,7 +16,18 @@ from __future__ import annotations
 
 from mirage.simulator.kernel import bitsets, eligibility, lifecycle, limits, nodes, plan, queue, releases
 from mirage.simulator.kernel.compile import compiled, inlined
-from mirage.simulator.kernel.layout import NEVER, NONE, Fixed, Record, Scratch, World
+from mirage.simulator.kernel.layout import (
+    COMPLETING_ROW,
+    MUST_ROW,
+    NEVER,
+    NONE,
+    SINCE_24_11,
+    SINCE_25_05,
+    Fixed,
+    Record,
+    Scratch,
+    World,
+)
 
 SHAPES = 48
 
@@ -50,7 +61,7 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
         tested += 1
         sim.backfill_tests += 1
         when, released = _earliest(fixed, world, scratch, slot, used, released)
-        if when == sim.now:
+        if when == sim.now and _can_start(fixed, world, scratch, slot):
             lifecycle.start(fixed, world, record, slot, scratch.bits[2])
             started += 1
             released = -1
@@ -69,6 +80,26 @@ def run(fixed: Fixed, world: World, scratch: Scratch, record: Record, full: bool
         pending[kept] = pending[k]
         kept += 1
     sim.pending = kept
+
+
+@inlined
+def _can_start(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
+    """Whether the job can start now: on the nodes in ``scratch.bits[2]``, of which completing ones are exchanged.
+
+    slurmctld plans with completing nodes and does not start on them; without others they are kept for the job.
+    """
+    job, completing = world.jobs[slot], world.bits[COMPLETING_ROW]
+    others, chosen = scratch.bits[1], scratch.bits[2]
+    if bitsets.count_common(chosen, completing) == 0:
+        return True
+    if job.listed > 0 and bitsets.count_common(world.bits[MUST_ROW + 2 * job.own], completing) > 0:
+        return False
+    for k in range(others.shape[0]):
+        others[k] &= ~completing[k]
+    if bitsets.count(others) < job.nodes - job.listed:
+        return False
+    nodes.choose(fixed, world, slot, others, world.free, chosen, scratch.bits[3])
+    return True
 
 
 @inlined
@@ -189,7 +220,7 @@ def _earliest(
     sim, job = world.sim[0], world.jobs[slot]
     usable, fitting, chosen, work = scratch.bits[0], scratch.bits[1], scratch.bits[2], scratch.bits[3]
     horizon, whole = sim.now + fixed.config[0].bf_window, fixed.config[0].whole_nodes == 1
-    begin, since_24_11 = sim.now, fixed.config[0].since_24_11 == 1
+    begin, release = sim.now, fixed.config[0].release
     while begin != 0 and begin <= horizon:
         left, later = plan.window(fixed, world, scratch, slot, begin, usable)
         if left < job.nodes:
@@ -197,23 +228,27 @@ def _earliest(
             continue
         bitsets.assign(fitting, usable)
         fits = nodes.keep_fitting(fixed, world, slot, fitting) >= job.nodes
-        if since_24_11 and begin > sim.now:
+        if release >= SINCE_24_11 and begin > sim.now:
             fits = False  # what is free now says nothing of then
-        if fits:
-            start = begin
-        else:
+        start, last = begin, -1
+        if not fits:
             if released < 0:
                 released = releases.list_releases(fixed, world, scratch)
-            freed = releases.wait_for_nodes(fixed, world, scratch, slot, usable, fitting, released, begin, later)
+            freed, last = releases.wait_for_nodes(
+                fixed, world, scratch, slot, usable, fitting, released, begin, later
+            )
             start = max(begin, freed)
+        if start < NEVER:
+            free = world.free if fits or whole else scratch.free
+            nodes.choose(fixed, world, slot, fitting, free, chosen, work)
+            if release >= SINCE_25_05 and last >= 0:
+                start = max(begin, releases.last_end(world, scratch, last, chosen))
         if later != 0 and start > later:
             # Nodes kept for planned jobs until then may do sooner.
             begin = later
             continue
         if start > horizon:
             return NEVER, released
-        free = world.free if fits or whole else scratch.free
-        nodes.choose(fixed, world, slot, fitting, free, chosen, work)
         if start > begin and not plan.stays_free(fixed, world, scratch, slot, start, chosen):
             begin = start
             continue

@@ -138,6 +138,18 @@ def tightest_run(row: np.ndarray, wanted: int) -> tuple[int, int]:
     return best, length
 
 
+@inlined
+def take_first(row: np.ndarray, wanted: int, taken: np.ndarray) -> int:
+    """Move up to ``wanted`` members from ``row`` to ``taken``, the lowest first; returns how many."""
+    left, member = wanted, next_member(row, 0)
+    while left > 0 and member >= 0:
+        discard(row, member)
+        add(taken, member)
+        left -= 1
+        member = next_member(row, member + 1)
+    return wanted - left
+
+
 @compiled
 def take_best_fit(row: np.ndarray, wanted: int, taken: np.ndarray) -> int:
     """Move up to ``wanted`` members from ``row`` to ``taken``, best-fitting runs first; returns how many."""

@@ -52,6 +52,9 @@ ON_END, ON_CANCEL, ON_BEGIN, ON_DEPENDENCY, ON_NOTICE = range(5)
 # Dependency kinds, as domain.DependencyKind.
 AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = range(5)
 
+# Slurm's releases, as year and month, from which on passes go another way.
+SINCE_23_11, SINCE_24_11, SINCE_25_05, SINCE_26_05 = 2311, 2411, 2505, 2605
+
 # Node states.
 UP, DRAIN, NODE_DOWN = range(3)
 
@@ -68,8 +71,9 @@ LOG_SUBMIT, LOG_START, LOG_END, LOG_CANCEL, LOG_REQUEUE = range(5)
 # Why ``advance`` returned.
 DONE, WATCHED, NEED_SPACE = range(3)
 
-# Rows of World.bits. The last two are those of the first job submitted from outside; the next job's follow.
-UP_ROW, IDLE_ROW, MUST_ROW, PLACE_ROW = range(4)
+# Rows of World.bits: nodes that are up, idle, or planned with by backfill that starts nothing on them. The last
+# two are those of the first job submitted from outside; the next job's follow.
+UP_ROW, IDLE_ROW, COMPLETING_ROW, MUST_ROW, PLACE_ROW = range(5)
 
 # Columns of World.groups: ceilings and use of jobs, then one ceiling and one use per resource.
 G_MAX_JOBS, G_JOBS, G_SUBMIT, G_SUBMITS, G_TRES = range(5)
@@ -178,7 +182,7 @@ CONFIG = np.dtype(
             "first_gres",  # column of the first kind of GRES
             "whole_nodes",  # every job takes whole nodes
             "uniform_weight",
-            "since_24_11",  # passes follow the rules of Slurm 24.11 and newer
+            "release",  # of Slurm, whose rules passes follow: SINCE_23_11, ...
             "backfill",
             "bf_interval",
             "bf_window",

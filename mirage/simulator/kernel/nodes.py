@@ -6,7 +6,18 @@ import numpy as np
 
 from mirage.simulator.kernel import bitsets
 from mirage.simulator.kernel.compile import compiled, inlined
-from mirage.simulator.kernel.layout import DRAIN, IDLE_ROW, MUST_ROW, NODE_DOWN, UP, UP_ROW, Fixed, World
+from mirage.simulator.kernel.layout import (
+    DRAIN,
+    IDLE_ROW,
+    MUST_ROW,
+    NODE_DOWN,
+    SINCE_23_11,
+    SINCE_26_05,
+    UP,
+    UP_ROW,
+    Fixed,
+    World,
+)
 
 
 @inlined
@@ -112,11 +123,14 @@ def _take(
     """Move up to ``wanted`` members from ``row`` to ``taken``, best-fitting runs first; returns how many.
 
     cons_tres measures runs by the CPUs that the job could have there. Nodes count alike where they are taken
-    whole, and where it leaves no more CPUs on a node than are asked for: for a job with GRES, and since 24.11 for
-    any that says how many tasks a node gets, as is meant by CPUs of a node.
+    whole, and where it leaves no more CPUs on a node than are asked for: for a job with GRES, and since 23.11 for
+    any that says how many tasks a node gets, as is meant by CPUs of a node. Since 26.05 a job of one node gets the
+    first.
     """
     config = fixed.config[0]
-    if config.whole_nodes == 1 or config.since_24_11 == 1 or _wants_gres(fixed, world, slot):
+    if config.release >= SINCE_26_05 and world.jobs[slot].nodes == 1:
+        return bitsets.take_first(row, wanted, taken)
+    if config.whole_nodes == 1 or config.release >= SINCE_23_11 or _wants_gres(fixed, world, slot):
         return bitsets.take_best_fit(row, wanted, taken)
     return _take_by_cpus(free, row, wanted, taken)
 

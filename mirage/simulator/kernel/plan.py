@@ -6,7 +6,7 @@ import numpy as np
 
 from mirage.simulator.kernel import bitsets, nodes
 from mirage.simulator.kernel.compile import inlined
-from mirage.simulator.kernel.layout import UP_ROW, Fixed, Scratch, World
+from mirage.simulator.kernel.layout import SINCE_24_11, UP_ROW, Fixed, Scratch, World
 
 END = -1
 
@@ -49,7 +49,7 @@ def window(
                 following = scratch.times[part.next]
                 if _adds(allowed, scratch.space[part.next], usable, space):
                     gain = part.end
-                elif fixed.config[0].since_24_11 == 1 and following.next != END:
+                elif fixed.config[0].release >= SINCE_24_11 and following.next != END:
                     gain = following.end
             break
         left = 0
@@ -95,7 +95,7 @@ def _too_few(fixed: Fixed, world: World, scratch: Scratch, slot: int, t: int) ->
 def _last(fixed: Fixed, end: int) -> int:
     """The end of a planned job in the plan: the step of its grid before ``end``, since 24.11 the one behind."""
     grain = fixed.config[0].bf_resolution
-    return (end + grain - 1 if fixed.config[0].since_24_11 == 1 else end) // grain * grain
+    return (end + grain - 1 if fixed.config[0].release >= SINCE_24_11 else end) // grain * grain
 
 
 @inlined

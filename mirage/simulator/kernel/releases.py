@@ -12,7 +12,7 @@ import numpy as np
 
 from mirage.simulator.kernel import bitsets, nodes
 from mirage.simulator.kernel.compile import inlined
-from mirage.simulator.kernel.layout import NEVER, Fixed, Scratch, World
+from mirage.simulator.kernel.layout import NEVER, SINCE_24_11, SINCE_25_05, Fixed, Scratch, World
 
 FIRST_SPAN = 30
 LONGEST_SPAN = 1 << 40
@@ -49,40 +49,61 @@ def wait_for_nodes(
     released: int,
     begin: int,
     until: int,
-) -> int:
+) -> tuple[int, int]:
     """When enough of ``usable`` has room for the job; ``fitting`` (those with room now) grows by them.
 
-    Since 24.11 what ends before ``begin`` is given back at once, and what ends behind ``until`` (0: any time) not.
+    Since 24.11 what ends before ``begin`` is given back at once (since 25.05 what ends at ``begin`` too), and what
+    ends behind ``until`` (0: any time) not. Returns also the last running job given back, -1 where those up to
+    ``begin`` do.
     """
-    now, first, since_24_11 = world.sim[0].now, 0, fixed.config[0].since_24_11 == 1
+    now, first, release = world.sim[0].now, 0, fixed.config[0].release
     if fixed.config[0].whole_nodes == 0:
         for node in range(scratch.free.shape[0]):
             bitsets.assign(scratch.free[node], world.free[node])
     have, wanted = bitsets.count(fitting), world.jobs[slot].nodes
-    if since_24_11 and begin > now:
-        while first < released and scratch.release[first].time < begin:
+    if release >= SINCE_24_11 and begin > now:
+        past = begin + 1 if release >= SINCE_25_05 else begin
+        while first < released and scratch.release[first].time < past:
             have += _given_back(fixed, world, scratch, slot, first, usable, fitting)
             first += 1
         if have >= wanted and not nodes.lacks(world, slot, fitting):
-            return begin
+            return begin, -1
     linear = fixed.config[0].bf_window_linear
-    span, origin, found = np.int64(FIRST_SPAN), np.int64(-1), NEVER
+    span, origin, last = np.int64(FIRST_SPAN), np.int64(-1), -1
     for i in range(first, released):
         entry, held = scratch.release[i], scratch.held[i]
-        if since_24_11 and 0 < until < entry.time:
+        if release >= SINCE_24_11 and 0 < until < entry.time:
             break
         if not _touches(held, usable, entry.low, entry.high):
             continue
         if origin < 0:
             origin = (entry.time // FIRST_SPAN + 1) * FIRST_SPAN
-        found = entry.time if entry.time > now else max(entry.kill, now + 1)
+        last = i
         have += _given_back(fixed, world, scratch, slot, i, usable, fitting)
         if i + 1 < released and scratch.release[i + 1].time > origin + span:
             if have >= wanted and not nodes.lacks(world, slot, fitting):
                 break
             while scratch.release[i + 1].time > origin + span:
                 span = span + linear if linear > 0 else min(2 * span, LONGEST_SPAN)
-    return found if have >= wanted and not nodes.lacks(world, slot, fitting) else NEVER
+    if last < 0 or have < wanted or nodes.lacks(world, slot, fitting):
+        return NEVER, -1
+    return _end(world, scratch, last), last
+
+
+@inlined
+def _end(world: World, scratch: Scratch, i: int) -> int:
+    """When the ``i``-th running job is taken to end: at its limit, or when slurmctld will end it."""
+    entry, now = scratch.release[i], world.sim[0].now
+    return entry.time if entry.time > now else max(entry.kill, now + 1)
+
+
+@inlined
+def last_end(world: World, scratch: Scratch, last: int, chosen: np.ndarray) -> int:
+    """The end of the last of the running jobs up to the ``last``-th that holds one of ``chosen``."""
+    i = last
+    while i > 0 and not _touches(scratch.held[i], chosen, scratch.release[i].low, scratch.release[i].high):
+        i -= 1
+    return _end(world, scratch, i)
 
 
 @inlined
