@@ -14,7 +14,7 @@ import numpy as np
 from mirage.domain.job import JobId, JobState
 from mirage.simulator import tables
 from mirage.simulator.kernel import engine, operations
-from mirage.simulator.kernel.layout import COMPLETING_ROW, DRAIN, UP
+from mirage.simulator.kernel.layout import COMPLETING_ROW, DRAIN, UP, UP_ROW
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class DirectedSimulation(Simulation):
         return tuple(JobId(int(job)) for job in state.own["id"][before != after])
 
     def _pass(self, world: World, record: Record, kind: str, completing: Iterable[str]) -> None:
-        fixed, scratch, nodes = self._open(), self._state.scratch, self._state.model.node_words(completing)
+        fixed, scratch = self._open(), self._state.scratch
+        nodes = self._state.model.node_words(completing) & world.bits[UP_ROW]
         if kind == "backfill":
             world.bits[COMPLETING_ROW] = nodes
             operations.look(fixed, world, scratch, record, operations.BACKFILL)
