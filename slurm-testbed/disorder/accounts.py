@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
 CATCHES_UP_S = 60.0
 """Real seconds; slurmctld keeps for slurmdbd what it could not yet tell it."""
+_KEPT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 _NO_NODES = ("None assigned", "")
 _AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY)
 """States in which only a job that has started can end. slurmdbd may lose the start."""
@@ -44,8 +46,9 @@ class Accounting:
         self.ran = {JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES}
 
     def _caught_up(self) -> bool:
-        """Whether no job's last row is of a run that a requeue ended: another follows, of what came of it."""
-        return all(row["State"] != "REQUEUED" for row in self._rows())
+        """Whether slurmctld has told all, and no job's last row is of a run that a requeue ended: one follows."""
+        kept = _KEPT.search(self.around.run("root", ["sdiag"], fast=True))
+        return bool(kept and kept[1] == "0") and all(row["State"] != "REQUEUED" for row in self._rows())
 
     def doubles(self) -> Iterator[str]:
         """Links that were submitted more than once."""

@@ -14,20 +14,24 @@ NODE = "cpu-001"
 
 
 class Told:
-    """Stands for a testbed whose ``sacct`` says this."""
+    """Stands for a testbed whose ``sacct`` says this, all but the last ``kept`` rows of it at first."""
 
-    def __init__(self, *rows: str) -> None:
-        self.rows = rows
+    def __init__(self, *rows: str, kept: int = 0) -> None:
+        self.rows, self.kept = rows, kept
 
     def run(self, user: str, argv: list[str], **_: object) -> str:
         del user
-        latest = {row.split("|")[0]: row for row in self.rows}
-        shown = self.rows if "--duplicates" in argv else latest.values()
+        if argv == ["sdiag"]:
+            kept, self.kept = self.kept, 0
+            return f"Agent queue size: 0\nAgent count: 0\nDBD Agent queue size: {kept}\n"
+        told = self.rows[: len(self.rows) - self.kept]
+        latest = {row.split("|")[0]: row for row in told}
+        shown = told if "--duplicates" in argv else latest.values()
         return "".join(f"{row}\n" for row in shown)
 
 
-def read(*rows: str) -> Accounting:
-    accounting = Accounting(Told(*rows), ["c1"], silences=(250.0,))  # type: ignore[arg-type]
+def read(*rows: str, kept: int = 0) -> Accounting:
+    accounting = Accounting(Told(*rows, kept=kept), ["c1"], silences=(250.0,))  # type: ignore[arg-type]
     accounting.read()
     return accounting
 
@@ -60,3 +64,14 @@ def test_a_start_that_slurmdbd_has_lost_is_no_fault_of_anybody_elses() -> None:
     (job,) = accounting.jobs["mirage:c1:1"]
     assert accounting.has_run(job)
     assert accounting.in_the_dark(job)
+
+
+def test_what_slurmctld_still_keeps_for_slurmdbd_is_waited_for() -> None:
+    """A node fails, its job is requeued and cancelled; until accounting knows that, it says that the node failed."""
+    accounting = read(
+        f"7|alice|NODE_FAIL|100|110|120|0:0|{NODE}|mirage:c1:1",
+        "7|alice|CANCELLED by 1001|120|None|200|0:0|None assigned|mirage:c1:1",
+        kept=1,
+    )
+    (job,) = accounting.jobs["mirage:c1:1"]
+    assert (job.state.name, job.end) == ("CANCELLED", 200)
