@@ -67,7 +67,7 @@ def test_a_start_that_slurmdbd_has_lost_is_no_fault_of_anybody_elses() -> None:
 
 
 def test_what_slurmctld_still_keeps_for_slurmdbd_is_waited_for() -> None:
-    """A node fails, its job is requeued and cancelled; until accounting knows that, it says that the node failed."""
+    """A node fails, its job is requeued and cancelled; until accounting knows, it says that the node failed."""
     accounting = read(
         f"7|alice|NODE_FAIL|100|110|120|0:0|{NODE}|mirage:c1:1",
         "7|alice|CANCELLED by 1001|120|None|200|0:0|None assigned|mirage:c1:1",
