@@ -83,13 +83,11 @@ def _lost_and_paid(table: Table, name: str, alt: str, whole: str) -> str:
 def _gaps(readme: str) -> str:
     """How much of the way from reactive to the oracle each method goes, in all four settings."""
     tables = {setting: table_below(readme, f"**{setting}**") for setting in _SETTINGS}
-    methods = [label for label in tables[_SETTINGS[0]].labels if label not in ("reactive", "oracle")]
+    methods = [name for name in _names(tables[_SETTINGS[0]]) if name not in ("reactive", "oracle")]
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + 40 * len(methods))
         for place, (setting, table) in enumerate(tables.items()):
-            closed = dict(
-                zip((label.split(",")[0] for label in table.labels), table.column("gap closed"), strict=True)
-            )
+            closed = dict(zip(_names(table), table.column("gap closed"), strict=True))
             offset = (place - 1.5) * 0.17
             _points(axes, [closed[method] for method in methods], offset, POLICY_INKS[place], setting)
         _finish_rows(
@@ -100,6 +98,11 @@ def _gaps(readme: str) -> str:
         axes.legend(frameon=False, loc="center left")
         alt = "Share of the gap between reactive submission and the oracle that each method closes, in percent"
         return write_svg(figure, "gaps", alt)
+
+
+def _names(table: Table) -> list[str]:
+    """Methods, without how they were played."""
+    return [label.split(",")[0] for label in table.labels]
 
 
 def _steering(readme: str) -> str:
