@@ -6,7 +6,7 @@ From a job's end until slurmctld knows that its processes are gone, nodes are co
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ LATE_S = 60
 """slurmctld's log tells ends and free nodes within this time of an end in accounting; others are not believed."""
 
 
-class PassPlayer(Player):
+class PassPlayer(Player, ABC):
     """Plays a recording to which ``look`` answers at each of its passes."""
 
     def __init__(self, recording: Recording, *, log: bool = False) -> None:
@@ -54,9 +54,9 @@ class PassPlayer(Player):
     def runtime_of(self, job: RecordedJob, outcome: Outcome) -> int:
         """As told, to the second that counts."""
         ran = super().runtime_of(job, outcome)
-        return (
-            ran if outcome.end is None or outcome.state == "CANCELLED" else ran + self._end(outcome) - outcome.end
-        )
+        if outcome.end is None or outcome.state == "CANCELLED":
+            return ran
+        return ran + self._end(outcome) - outcome.end
 
     def _end(self, outcome: Outcome) -> int:
         """The second in which a job ended; the next where the last pass of that came before."""

@@ -37,7 +37,7 @@ Limits
 ``[cluster]``          ``name``; ``scheduling`` ("slurm"); ``over_time_limit`` (0); ``enforce_associations``
                        (false: users without a row are welcome); ``enforce_limits`` (true;
                        false also means that a hold, put-off or new dependency leaves a job its age);
-                       ``slurm`` ("22.05"; "24.11": the rules of that and newer releases)
+                       ``slurm`` ("22.05": the release by whose rules jobs are scheduled)
 ``[[nodes]]``          ``names``; ``cpus`` (1); ``memory``; ``gres``; ``features``; ``weight`` (1); ``down``
 ``[[partitions]]``     ``name``; ``nodes``; ``max_time`` (UNLIMITED); ``default_time`` (max_time); ``max_nodes``;
                        ``min_nodes``; ``priority_tier`` (1); ``priority_job_factor`` (1); ``exclusive``;

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, rules_of
+from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, SlurmRules, rules_of
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.simulator.configuration.clusterchecks import Fault, faults
 from mirage.simulator.configuration.slurmconf_nodes import Lines, effective, node_groups, partitions
@@ -24,8 +24,6 @@ from mirage.slurm.conf import ConfText, Include, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from mirage.simulator.cluster import SlurmRules
 
 ASSOCIATIONS_FILE = "assoc.txt"
 QOS_FILE = "qos.txt"
