@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from mirage.domain.chain import NOTHING_EXPECTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
     from mirage.domain.command import Asked
     from mirage.domain.decision import Observation, Prediction, RecentWaits, Standing, Wants
-    from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.files import FileState, WatchedFile
+    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
     from mirage.domain.lease import Lease
@@ -29,11 +30,13 @@ class Cluster(Protocol):
     """What is seen of a Slurm cluster: real, simulated or recorded."""
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
-        """The queue and the nodes now: at most three questions, whatever the number of jobs.
+        """The queue and the nodes now: at most three questions, whatever the number of jobs;
+        a few more where accounting rejects one.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
-        be empty. ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not
-        known): those that the queue does not show any more are looked up among the jobs that have ended.
+        be empty, which spares replays their time; a live daemon always asks with it (``RecordingCluster``).
+        ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not known): those
+        that the queue does not show any more are looked up among the jobs that have ended.
         Raises ``ClusterUnavailable`` when the controller does not answer or its answer is not whole; an
         unreachable controller is never an empty queue.
         """
@@ -70,17 +73,32 @@ class StartEstimator(Protocol):
     """Slurm's own answer to "when would this job start" (``sbatch --test-only``)."""
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """The planned start if submitted now, ``ABSENT`` where Slurm gives none.
+        """The planned start if submitted now, ``ABSENT`` where Slurm plans none within its backfill window.
 
-        May raise ``ClusterUnavailable`` and ``SubmissionRejected``.
+        May raise ``ClusterUnavailable``, ``NotPermitted`` and ``SubmissionRejected``.
+        """
+
+
+class NodeSharing(Protocol):
+    """Whether the nodes of a running job are taken from other jobs until it is over."""
+
+    def why_shared(self, job: Job) -> str:
+        """Why a second such job may run on them, or the job leave them before it is over; empty: neither.
+
+        Raises ``ClusterUnavailable`` where that cannot be told.
         """
 
 
 class WaitHistory(Protocol):
     """What is known of the waits of jobs that have started."""
 
-    def recent_waits(self, count: int) -> RecentWaits:
-        """The last ``count`` jobs started until now, oldest first; fewer where fewer are known."""
+    def recent_waits(self, count: int, partition: str, gres: str, qos: str) -> RecentWaits:
+        """The last ``count`` jobs of a partition started until now, oldest first; fewer where fewer are known.
+
+        Slurm's list of partitions (``a,b``): of any of them. Empty: of the cluster's default partition where that
+        is known, else of all. Where both ``gres`` (as ``gres_class`` writes it) and ``qos`` are given, some older
+        jobs of just these may come before.
+        """
 
 
 class JobHistory(Protocol):
@@ -98,6 +116,9 @@ class Standings(Protocol):
 
     def standing(self, request: JobRequest) -> Standing:
         """That of ``request.user`` for such a job; may be as old as an hour."""
+
+    def default_partition(self) -> str:
+        """Where jobs go that name no partition; empty: not known, or there is none."""
 
 
 class Clock(Protocol):
@@ -141,14 +162,20 @@ class Commands(Protocol):
     """What people ask of their chains."""
 
     def take(self) -> tuple[Asked, ...]:
-        """All that was asked since the last call, in order; each is to be answered."""
+        """What a cycle applies before it decides, in this order; each is to be answered."""
+
+    def take_more(self) -> tuple[Asked, ...]:
+        """What it applies after that: one user's many commands delay no decision about another's chains."""
 
 
 class ChainStore(Protocol):
     """Keeps chains across restarts. Dumb: no policy."""
 
     def load(self) -> tuple[ChainRecord, ...]:
-        """Every chain, in order of creation."""
+        """Every chain, in order of creation. The scripts may be left out (``StoredScript``)."""
+
+    def with_script(self, request: JobRequest) -> JobRequest:
+        """The request of a chain, or of a link, with its script: to be submitted, and not to be kept."""
 
     def save(self, record: ChainRecord, *entries: Entry) -> None:
         """Add or replace the record of one chain, and put what is to be told of that into the journal.
@@ -178,10 +205,16 @@ class Journal(Protocol):
 
 
 class Files(Protocol):
-    """Whether the files by which jobs speak to Mirage have appeared: done, ready to take over."""
+    """Whether the files by which jobs speak to Mirage have appeared: done, ready to take over.
 
-    def exists(self, path: str) -> bool:
-        """Whether ``path`` exists now; ``False`` also where it cannot be looked at."""
+    Users name them, on file systems that may hang: no method touches a file system in the caller's thread.
+    """
+
+    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+        """Start to check these files and forget all others; waits a fraction of a second for results at most."""
+
+    def state(self, file: WatchedFile) -> FileState:
+        """What the last check found. What cannot be checked is unknown, never absent."""
 
 
 class Ordering(Protocol):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType
 
+from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
 from mirage.domain.outcome import Outcome
@@ -104,14 +105,16 @@ class DoneCondition:
 
 
 class HandoverPolicy(StrEnum):
-    """When a predecessor that still runs makes way for its successor."""
+    """Whether two links may run together, and when a predecessor that still runs makes way for its successor."""
 
     NONE = "none"
-    """Both run until the predecessor's limit."""
+    """One writer: Slurm itself starts no link before the one before it is over."""
+    OVERLAP = "overlap"
+    """The successor may start early; both run until the predecessor's limit."""
     WHEN_READY = "when-ready"
     """Once the successor says that it is ready: an inference service that loads a model first."""
     ON_START = "on-start"
-    """As soon as the successor runs: a training run that wants one writer only."""
+    """As soon as the successor runs; both run while the predecessor saves, for the signal's lead at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class Handover:
         How long a successor takes to be ready is not known: without a bound it counts as the signal's lead.
         """
         match self.policy:
-            case HandoverPolicy.NONE:
+            case HandoverPolicy.NONE | HandoverPolicy.OVERLAP:
                 return self.max_overlap or float("inf")
             case HandoverPolicy.WHEN_READY:
                 return self.max_overlap or self.signal.lead
@@ -153,8 +156,8 @@ class Steering(StrEnum):
     HOLD = "hold"
     """Held and released."""
     PIN = "pin"
-    """Bound to the nodes that its predecessor holds, which must be whole ones: it cannot start before they are
-    free, and Slurm plans it for that instant."""
+    """Bound to the nodes that its predecessor holds: it cannot start before they are free, and Slurm plans it for
+    that instant. Only where no second link fits beside it; otherwise another way is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +181,19 @@ class Chain:
     steering: Steering = Steering.OFF
     """How a successor that waits in the queue is held back."""
     lead: Seconds = 600
-    """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0."""
+    """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0, and
+    always where one writer is wanted."""
     predictor: str = ""
     """Which predictor times its links; empty: the daemon's."""
     aim: Aim = CHEAPEST
     """What its hand-overs are to be like."""
     tasks_state: str = ""
     """Folder in which its links keep how the tasks within them stand; empty: nobody is to look."""
+
+    @property
+    def one_writer(self) -> bool:
+        """Whether no two links may run together."""
+        return self.handover.policy is HandoverPolicy.NONE
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
@@ -197,11 +206,13 @@ class Chain:
     def handover_file(self, index: int) -> str:
         """What link ``index`` touches when it is ready to take over; empty where no directory is known."""
         directory = self.request.batch.directory if self.request.batch else ""
-        return f"{directory}/.mirage/{self.chain_id}.{index}.ready" if directory else ""
+        return f"{directory}/{HANDOVER_FOLDER}/{self.chain_id}.{index}.ready" if directory else ""
 
     def link_request(self, index: int, previous: JobId = NO_JOB) -> JobRequest:
         """What to submit for link ``index`` after the job ``previous``."""
         request = replace(self.request, user=self.owner, tag=self.tag(index))
+        if self.one_writer and self.steering is Steering.PIN:  # its successor waits for its nodes, not for its end
+            request = replace(request, requeue=False)
         if request.batch is None:
             return request
         own = {
@@ -244,14 +255,24 @@ class Link:
     job_id: JobId = NO_JOB
     submit: Seconds = ABSENT
     start: Seconds = ABSENT
-    end: Seconds = ABSENT
-    """Running: when its limit ends it."""
+    end: Seconds = ABSENT  # running: when its limit ends it
+    limit: Seconds = ABSENT
+    """The job's own time limit as Slurm reported it last; it may differ from the one requested, and change."""
+    limit_end: Seconds = ABSENT
+    """When that limit ends it, or would have."""
+    warned_until: Seconds = ABSENT
+    """Where the limit was raised after Slurm had warned of it: when the former limit would have ended the job."""
+    warned_from: Seconds = ABSENT  # with it: when Slurm can have warned of a former limit at the earliest
     job_state: JobState = JobState.PENDING
     exit_code: int = 0
     reason: str = ""
     """The sentence that decided its submission."""
+    unpinned: bool = False  # steering by pin would not keep it back: it was submitted without
+    telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
     retired: Seconds = ABSENT
     """When it was told to make way for its successor; what ends it after that is no failure."""
+    lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
+    requeued: bool = False  # its run ended as its job went back to the queue
 
     @property
     def waiting(self) -> bool:
@@ -298,18 +319,21 @@ class ChainRecord:
     status: ChainStatus = ChainStatus.ACTIVE
     reason: str = ""
     """Why it is paused, done or stopped."""
-    failures: int = 0
-    """Links failed in a row."""
+    failures: int = 0  # links failed in a row
     refusals: int = 0
     """Submissions refused in a row."""
     not_before: Seconds = 0
     """No link is submitted before this instant (back-off)."""
-    cancel_running: bool = False
-    """Once the chain is over, its running links are cancelled too, not only the waiting one."""
+    cancel_running: bool = False  # once it is over, its running links are cancelled too, not only the waiting one
+    ended_by: int = 0  # the link whose end ended the chain
+    resent: int = 0  # the last link that was submitted again, no answer having come
     refused_since: Seconds = ABSENT
     """When Slurm refused the first of its submissions refused in a row."""
     refused: Seconds = ABSENT
     """When it refused the last of them."""
+    rejection: str = ""
+    """Slurm's words on the last of them."""
+    permanent: int = 0  # how many of them no retry can mend
 
     @property
     def over(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT, Job, JobRequest, Seconds
+from mirage.domain.jobtraits import JobTraits
+from mirage.domain.plannedstart import NO_PLAN, PlannedStart
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
+
+_NOT_TOLD = JobTraits.unknown(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,36 @@ class RecentWaits:
     nodes: Int64
     limit: Int64
     """Requested walltime in seconds."""
+    partition: str = ""
+    """Whose jobs they are, commas between several; empty: partitions are not told apart."""
+    traits: JobTraits = _NOT_TOLD
+    """Left out: not known of any."""
+    usual_account: str = ""
+    """What a request that names no account gets, as far as its predecessor shows it; empty: not known."""
+    usual_qos: str = ""
+    """The same of its QOS."""
+
+    def __post_init__(self) -> None:
+        if self.traits is _NOT_TOLD:
+            object.__setattr__(self, "traits", JobTraits.unknown(len(self)))
 
     def __len__(self) -> int:
         return len(self.start)
 
     @classmethod
-    def none(cls) -> RecentWaits:
+    def none(cls, partition: str = "") -> RecentWaits:
         """No job seen yet."""
         empty = np.empty(0, dtype=np.int64)
-        return cls(empty, empty, empty, empty)
+        return cls(empty, empty, empty, empty, partition)
+
+    def last(self, count: int) -> RecentWaits:
+        """The ``count`` jobs started last."""
+        rows = slice(max(0, len(self) - count), None)
+        columns = {name: getattr(self, name)[rows] for name in _WAIT_COLUMNS}
+        return replace(self, traits=self.traits.take(rows), **columns)
+
+
+_WAIT_COLUMNS = ("start", "wait", "nodes", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +77,19 @@ class Window:
         return len(self.times)
 
 
+NO_LIMIT = 2**31 - 1
+"""As many jobs as the owner likes may run at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What the controller grants an owner now, beyond the queue; ``nan`` and ``ABSENT`` where it is not known."""
 
     fair_share: float = float("nan")
-    """The fair-share factor, within 0 and 1."""
+    """The fair-share factor, within 0 and 1; ``nan`` also where Slurm computes none."""
     jobs_left: int = ABSENT
-    """How many more jobs of the owner may run at once; ``ABSENT`` also where there is no limit."""
-    reserved_nodes: int = 0
+    """How many more jobs of the owner may run at once; ``NO_LIMIT`` where nothing bounds them."""
+    reserved_nodes: int = ABSENT
     """Nodes of the partition that reservations of others take within the successor's limit from now."""
 
 
@@ -103,9 +132,9 @@ class Observation:
     successor: JobRequest
     """The request that would be submitted."""
     waits: RecentWaits
-    """The last jobs started before now, as many as the predictor wants."""
-    planned_start: Seconds = ABSENT
-    """Slurm's own estimate of the successor's start, for predictors that want it."""
+    """The last jobs of the successor's partition that started before now, as many as the predictor wants."""
+    planned_start: PlannedStart = NO_PLAN
+    """Slurm's own estimate of the successor's start, for predictors that want it, or why there is none."""
     window: Window | None = None
     """For predictors that want it; its last row is the snapshot's or a little older."""
     history: JobTable | None = None
@@ -121,11 +150,13 @@ class WaitForecast:
     """Ascending, within 0 and 1."""
     starts: tuple[float, ...]
     """Seconds, one per level, never descending."""
+    basis: str = field(default="", compare=False, repr=False)
+    """What it rests on, for the reader: ``12 waits of partition v100, any size``."""
 
     @classmethod
-    def point(cls, start: float) -> WaitForecast:
+    def point(cls, start: float, basis: str = "") -> WaitForecast:
         """A forecast that knows one instant only, and gives it at every level."""
-        return cls((0.5,), (start,))
+        return cls((0.5,), (start,), basis)
 
     def at(self, level: float) -> float:
         """The start at a level: linear between the levels known, constant outside them."""

@@ -5,10 +5,13 @@ MirageError
 ├── TraceError             stop, or count the row and go on (lenient); names file, line and field
 ├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
-├── SubmissionRejected     record Slurm's words, back off, pause after N
+│   └── BackEndLost        the same; a submission that does this again and again pauses its chain
+├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can mend it
 ├── NotPermitted           tell whoever asked; a link of a chain is tried again at the next cycle
+├── QuotaExceeded          tell whoever asked; nothing is stored
 ├── UnsupportedSlurm       stop at start-up; lists the versions that are known
 ├── UnknownChain           tell whoever asked
+├── ChainOver              tell whoever asked; the chain is to be submitted anew
 ├── StoreUnavailable       retry at the next cycle; nothing is half-written
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
 ├── ArtifactMismatch       a model that cannot be used, or not here; the fallback answers
@@ -18,9 +21,17 @@ MirageError
 
 from __future__ import annotations
 
+from mirage.domain.texts import storable
+
 
 class MirageError(Exception):
-    """Base of every error that Mirage raises on purpose; its text is written for the user."""
+    """Base of every error that Mirage raises on purpose; its text is written for the user.
+
+    It may quote a user or a program; ``str`` of it can be stored and sent, whatever bytes they wrote.
+    """
+
+    def __str__(self) -> str:
+        return storable(super().__str__())
 
 
 class ConfigError(MirageError):
@@ -62,6 +73,10 @@ class ClusterUnavailable(MirageError):
     """The controller did not answer, or its answer cannot be trusted."""
 
 
+class BackEndLost(ClusterUnavailable):
+    """What answers for the controller took a request and was gone before it had answered."""
+
+
 class SubmissionRejected(MirageError):
     """The controller refused a job; the text carries Slurm's own reason (such as ``PartitionTimeLimit``)."""
 
@@ -74,12 +89,20 @@ class NotPermitted(MirageError):
     """Whoever asks, or Mirage itself, may not do this; the text says who, what and what would permit it."""
 
 
+class QuotaExceeded(MirageError):
+    """A user would have more of something than one user may; the text says of what, and how much that is."""
+
+
 class UnsupportedSlurm(MirageError):
     """This version of Slurm, or of its interface, is not one that Mirage can talk to; the text lists those."""
 
 
 class UnknownChain(MirageError):
     """There is no such chain."""
+
+
+class ChainOver(MirageError):
+    """The chain is done or stopped: nothing more can be asked of it."""
 
 
 class StoreUnavailable(MirageError):

@@ -6,8 +6,29 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
 
+from mirage.domain.errors import BadSpelling
+
 JobId = NewType("JobId", int)
 """A Slurm job id (of one array task, where arrays are expanded)."""
+
+HIGHEST_JOB_ID = 2**32 - 3
+"""Job IDs have 32 bits; the two highest values are Slurm's NO_VAL and INFINITE."""
+
+
+def is_job_id(number: int) -> bool:
+    """Whether a job can have this ID."""
+    return 1 <= number <= HIGHEST_JOB_ID
+
+
+def job_id_of(number: int) -> JobId:
+    """A number from outside as a job ID. Raises ``BadSpelling`` for a number that no job can have.
+
+    One impossible ID in a list makes Slurm's commands reject the list, and with it all other jobs in it.
+    """
+    if not is_job_id(number):
+        raise BadSpelling(str(number), f"is not a job ID (1 to {HIGHEST_JOB_ID})")
+    return JobId(number)
+
 
 Seconds = int
 """Whole seconds; instants are seconds since the Unix epoch, UTC."""
@@ -20,6 +41,9 @@ NEVER: Seconds = 1 << 61
 
 ABSENT = -1
 """An instant or a count that the source does not have."""
+
+NO_RESOURCE_LIMIT = -1
+"""A resource limit (``ulimit``) that is unlimited."""
 
 
 class JobState(IntEnum):
@@ -66,6 +90,10 @@ class Dependency:
     """``after:ID+minutes``, here in seconds; counted from the start of ``job_id``."""
 
 
+WARNED_EARLY = 60
+"""Seconds by which Slurm may send the signal of ``--signal`` before its time (man sbatch)."""
+
+
 @dataclass(frozen=True, slots=True)
 class WarnSignal:
     """``sbatch --signal``: Slurm warns the job before its limit ends it (up to a minute earlier than asked)."""
@@ -95,6 +123,17 @@ class BatchScript:
     """The whole environment of the submission, so that a job gets what its owner had, not what a daemon has."""
     directory: str = ""
     """Where the job runs and writes its output."""
+    arguments: tuple[str, ...] = ()
+    """The script's ``$1``, ``$2`` and so on."""
+    umask: int | None = None
+    """Of the shell that submitted; ``None``: not known, the submitting process's own."""
+    resource_limits: tuple[tuple[str, int], ...] = ()
+    """Soft limits of that shell by Slurm's names, such as ``("NOFILE", 1024)``; empty: not known.
+
+    ``NO_RESOURCE_LIMIT`` stands for unlimited.
+    """
+    process_nice: int | None = None
+    """The nice value of that shell, which is not ``--nice`` of the job; ``None``: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +176,8 @@ class JobRequest:
     """Which to run in; empty: none."""
     node_list: str = ""
     """Slurm's host list of nodes that must all be among the job's (``--nodelist``); empty: any."""
-    requeue: bool = True
-    """Whether Slurm may start it anew after a failure of its node."""
+    requeue: bool | None = None
+    """Whether Slurm may requeue it after a node failure; ``None``: what the site's ``JobRequeue`` says."""
     warn: WarnSignal | None = None
     """A signal before its limit."""
     tag: str = ""
@@ -158,6 +197,8 @@ class JobChange:
     """Not eligible before this instant; 0: at once."""
     node_list: str | None = None
     """Nodes that must be among the job's; empty: any."""
+    dependencies: tuple[Dependency, ...] | None = None
+    """All of them have to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +227,5 @@ class Job:
     nice: int = 0
     node_list: str = ""
     """Slurm's host list: the nodes it runs or ran on; pending: those that it must have."""
+    completing: bool = False
+    """It has ended, and its nodes are still being cleaned up."""

@@ -1,4 +1,4 @@
-"""What the queue's jobs are called and whose account they are on: for people to read, no decision's affair."""
+"""What a snapshot says of jobs beside its columns: names, for people to read; accounts and GRES, for waits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.jobtable import Names
+from mirage.domain.jobtraits import unknown_gres
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
+
+    from mirage.domain.jobtraits import GresColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,26 @@ class JobLabels:
     job_id: NDArray[np.int64]
     name: Names
     account: Names
+    gres: Names
+    """Kinds of generic resources, as ``mirage.domain.jobtraits`` writes them; -1: not known."""
+    gres_per_node: NDArray[np.int64]
 
     @classmethod
-    def of_texts(cls, job_id: NDArray[np.int64], names: Iterable[str], accounts: Iterable[str]) -> JobLabels:
-        """From one text a job; empty: it has none."""
-        return cls(job_id, Names.encode(list(names)), Names.encode(list(accounts)))
+    def of_texts(
+        cls,
+        job_id: NDArray[np.int64],
+        names: Iterable[str],
+        accounts: Iterable[str],
+        gres: GresColumns | None = None,
+    ) -> JobLabels:
+        """From one text a job; empty: it has none. Without ``gres``: that is not known."""
+        columns = gres if gres is not None else unknown_gres(len(job_id))
+        return cls(job_id, Names.encode(list(names)), Names.encode(list(accounts)), *columns)
 
     @classmethod
     def none(cls) -> JobLabels:
         """Nothing is known."""
-        return cls(np.empty(0, dtype=np.int64), Names.absent(0), Names.absent(0))
+        return cls(np.empty(0, dtype=np.int64), Names.absent(0), Names.absent(0), *unknown_gres(0))
 
     def of(self, wanted: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Name and account of these jobs, by their ids; those that are not known are left out."""

@@ -7,14 +7,13 @@ from enum import StrEnum
 from hashlib import blake2s
 from typing import TYPE_CHECKING
 
+from mirage.domain.texts import storable
+
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainId
     from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
     from mirage.domain.outcome import Outcome
-
-
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class EntryKind(StrEnum):
@@ -62,15 +61,10 @@ class Entry:
         Only what was said twice within a second of the same link has the same key.
         """
         said = (self.chain or "", self.kind, str(self.link), self.predictor, self.text)
-        digest = blake2s(b"\n".join(_as_stored(part) for part in said), digest_size=4)
+        digest = blake2s("\n".join(map(storable, said)).encode(), digest_size=4)
         return f"{self.time:x}-{digest.hexdigest()}"
 
     @property
     def submits(self) -> bool:
         """Decisions: whether the successor was to be submitted."""
         return self.text.startswith("submit")
-
-
-def _as_stored(text: str) -> bytes:
-    """Databases take neither NULs nor stray bytes."""
-    return text.encode("utf-8", "replace").replace(b"\0", _REPLACEMENT)

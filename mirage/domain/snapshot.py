@@ -79,8 +79,9 @@ class Snapshot:
     """Further jobs with a tag that is in ``links`` already: anybody may write any comment."""
     unaccounted: frozenset[str] = frozenset()
     """Tags of expected links that have left the queue and of whose end accounting cannot tell now."""
-    stock: tuple[Job, ...] = ()
-    """Jobs with a Mirage tag that their owners hold until the loop asks for them; none of them is in ``links``."""
+    stock: tuple[Job, ...] | None = None
+    """Jobs with a Mirage tag that their owners hold until the loop asks for them; none of them is in ``links``.
+    ``None``: links are submitted, not released."""
     stale_since: Seconds = ABSENT
     """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
     labels: JobLabels = field(default_factory=JobLabels.none)

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Wants
+from mirage.domain.decision import NO_LIMIT, Wants
 from mirage.domain.job import ABSENT
+from mirage.domain.plannedstart import PlanStatus
 from mirage.features import relative
 from mirage.features.layout import FeatureSchema
 from mirage.features.relative import HOUR
 from mirage.features.summary import COLUMNS, FREED_WITHIN, freed, node_counts, within
-from mirage.features.waitclass import SEARCHED, waits_of_class
+from mirage.features.waitclass import SEARCHED, class_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,14 +183,17 @@ def _links(scene: _Scene) -> list[float]:
 
 
 def _plan(scene: _Scene) -> list[float]:
+    """Training has met plans with a start, and without one within the window; nothing else may look like these."""
     planned = scene.observation.planned_start
-    unknown = planned == ABSENT
-    hours = FAR if unknown else min(max(planned - scene.observation.time, 0) / HOUR, FAR)
+    if planned.status not in (PlanStatus.KNOWN, PlanStatus.BEYOND_WINDOW):
+        raise ValueError(f"v2: {planned.status} (plan_unknown)")
+    unknown = not planned.is_known
+    hours = FAR if unknown else min(max(planned.start - scene.observation.time, 0) / HOUR, FAR)
     return [float(unknown), math.log1p(hours), (hours - scene.remaining) / 24]
 
 
 def _recent_waits(scene: _Scene) -> list[float]:
-    waits = waits_of_class(scene.observation.waits, scene.observation.successor) / HOUR
+    waits = class_waits(scene.observation.waits, scene.observation.successor).wait / HOUR
     if not len(waits):
         return [1.0, 0.0, *(0.0 for _ in LEVELS), 0.0, 0.0, 0.0, 0.0]
     # As np.quantile, at a fifth of its cost.
@@ -214,13 +218,16 @@ def _turnover(scene: _Scene) -> list[float]:
 
 
 def _standing(scene: _Scene) -> list[float]:
+    """``jobs_left_unknown`` has always meant in training that there is no limit."""
     standing = scene.observation.standing
+    if ABSENT in (standing.jobs_left, standing.reserved_nodes):
+        raise ValueError("v2: the owner's limits and the reservations are not known (jobs_left, reserved_nodes)")
     unknown = math.isnan(standing.fair_share)
     return [
         float(unknown),
         0.0 if unknown else standing.fair_share,
-        float(standing.jobs_left == ABSENT),
-        0.0 if standing.jobs_left == ABSENT else math.log1p(standing.jobs_left),
+        float(standing.jobs_left == NO_LIMIT),
+        0.0 if standing.jobs_left == NO_LIMIT else math.log1p(standing.jobs_left),
         standing.reserved_nodes / scene.total,
     ]
 
@@ -289,7 +296,8 @@ SCHEMA = FeatureSchema(
 
 
 def encode(observation: Observation) -> Float32:
-    """The vector of ``SCHEMA``. Raises ``ValueError`` where there is no window or no node of the partition."""
+    """The vector of ``SCHEMA``. Raises ``ValueError`` for what no training has met: no window, no node of the
+    partition, a plan that was not asked for or not permitted, limits that are not known."""
     window = observation.window
     if window is None or not len(window):
         raise ValueError("v2: no snapshot of the queue is known yet (window)")

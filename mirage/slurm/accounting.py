@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, Job, JobId
+from mirage.domain.job import ABSENT, Job, JobId, job_id_of
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.jobid import parse_exit_code
-from mirage.slurm.state import parse_state
+from mirage.slurm.state import parse_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,22 +49,28 @@ def plain(mark: str, fields: tuple[str, ...]) -> list[str]:
     return [*shape, f"--format={','.join(fields)}"]
 
 
-def read_fates(text: str, mark: str) -> dict[JobId, Job]:
-    """The jobs of an answer, by id; their comments as tags. Rows that are not understood are left out.
+def read_fates(text: str, mark: str) -> tuple[dict[JobId, Job], list[str]]:
+    """The jobs of an answer, by id; their comments as tags. And the rows that are not understood.
 
     Raises ``BadSpelling`` when the answer is not whole.
     """
     table = rows.cut_delimited(text, _FATE, mark)
-    found = [_fate(dict(zip(_FATE, cells, strict=True))) for cells in zip(*table.columns, strict=True)]
-    return {job.job_id: job for job in found if job is not None}
+    found: dict[JobId, Job] = {}
+    unreadable: list[str] = []
+    for cells in zip(*table.columns, strict=True):
+        if (job := _fate(dict(zip(_FATE, cells, strict=True)))) is None:
+            unreadable.append(rows.CELL.join(cells))
+        else:
+            found[job.job_id] = job
+    return found, unreadable
 
 
 def _fate(cells: dict[str, str]) -> Job | None:
     try:
-        state = parse_state(cells["State"])
+        state = parse_end(cells["State"])
         start, end = _time(cells["Start"]), _time(cells["End"])
         return Job(
-            job_id=JobId(int(cells["JobIDRaw"])),
+            job_id=job_id_of(int(cells["JobIDRaw"])),
             name=cells["JobName"],
             user=cells["User"],
             partition=cells["Partition"],

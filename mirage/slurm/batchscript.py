@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from mirage.domain.bounds import LARGEST_DIRECTIVES, LONGEST_FIRST_LINE, MOST_DIRECTIVE_WORDS, MOST_DIRECTIVES
 from mirage.domain.errors import BadSpelling
 from mirage.slurm.sbatchoptions import Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SBATCH_LINE = "#SBATCH"
 MIRAGE_LINE = "#MIRAGE"
 
 _BLANK = " \t\v\f\r"
+_COMMAND = re.compile(r"^[ \t\v\f\r]*+[^# \t\v\f\r\n]", re.MULTILINE)
+_GAP = re.compile(r"[ \t]+")
+_FOREIGN = re.compile(r"^#(?:PBS|BSUB)", re.MULTILINE)
 _OTHER_COMPONENT = re.compile(r"(?:hetjob|packjob)(?=\s|$)", re.IGNORECASE)
 
 
@@ -34,6 +42,27 @@ def check_script(text: str, name: str) -> None:
         raise BadSpelling(name, "is no batch script: it holds a NUL byte")
     if "\r\n" in text:
         raise BadSpelling(name, "has DOS line ends (\\r\\n), which no interpreter takes; see dos2unix")
+    check_bounds(text, name)
+
+
+def check_bounds(text: str, name: str) -> None:
+    """Raise ``BadSpelling`` for a first line or ``#SBATCH`` lines that are longer than what is read of them."""
+    if text.startswith("#!"):
+        _first_line(text, name)
+    for _ in _directives(text, SBATCH_LINE, name):
+        pass
+
+
+def read_interpreter(text: str, name: str) -> tuple[str, ...]:
+    """As the kernel reads the first line: a path and at most one argument, blanks and all.
+
+    Raises ``BadSpelling`` for a line that names no interpreter, and for one that the kernel would cut.
+    """
+    line = _first_line(text, name)
+    path, *arguments = _GAP.split(line.removeprefix("#!").strip(" \t"), maxsplit=1)
+    if not line.startswith("#!") or not path:
+        raise BadSpelling(name, "is no batch script: its first line must name an interpreter, as #!/bin/sh does")
+    return path, *arguments
 
 
 def read_directives(text: str, mark: str, name: str) -> Directives:
@@ -45,54 +74,70 @@ def read_directives(text: str, mark: str, name: str) -> Directives:
     """
     words: list[Word] = []
     components: list[str] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        where = f"{name}:{number}"
-        if line.startswith(mark):
-            body = line[len(mark) :].lstrip(_BLANK)
-            if _OTHER_COMPONENT.match(body):
-                components.append(where)
-            words += _split(body, where)
-        elif _is_command(line):
-            break
+    for where, line in _directives(text, mark, name):
+        body = line.lstrip(_BLANK)
+        if _OTHER_COMPONENT.match(body):
+            components.append(where)
+        words += _split(body, where)
     return Directives(tuple(words), tuple(components))
 
 
 def foreign_line(text: str) -> int:
     """The first line (from 1) with a directive of another batch system that ``sbatch`` would obey; 0: none."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith(("#PBS", "#BSUB")):
-            return number
-        if _is_command(line):
-            break
-    return 0
+    found = _FOREIGN.search(text, 0, _end_of_head(text))
+    return text.count("\n", 0, found.start()) + 1 if found else 0
 
 
-def _is_command(line: str) -> bool:
-    bare = line.strip(_BLANK)
-    return bool(bare) and not bare.startswith("#")
+def _first_line(text: str, name: str) -> str:
+    line = text[: LONGEST_FIRST_LINE + 1].partition("\n")[0]
+    if len(line.encode(errors="replace")) > LONGEST_FIRST_LINE:
+        problem = f"its first line is longer than {LONGEST_FIRST_LINE} bytes, of which the kernel reads no more"
+        raise BadSpelling(name, f"{problem}; shorten the interpreter's path or argument")
+    return line
+
+
+def _directives(text: str, mark: str, name: str) -> Iterator[tuple[str, str]]:
+    """Place of each line before the first command that begins with ``mark``, and what follows the mark."""
+    number, counted, size, lines, words = 1, 0, 0, 0, 0
+    pattern = re.compile(f"^{re.escape(mark)}(.*)", re.MULTILINE)
+    for found in pattern.finditer(text, 0, _end_of_head(text)):
+        number += text.count("\n", counted, found.start())
+        counted = found.start()
+        size, lines, words = size + len(found[0]), lines + 1, words + len(found[1].split())
+        if size > LARGEST_DIRECTIVES or lines > MOST_DIRECTIVES or words > MOST_DIRECTIVE_WORDS:
+            most = f"{MOST_DIRECTIVES:,} lines, {MOST_DIRECTIVE_WORDS:,} words, {LARGEST_DIRECTIVES:,} characters"
+            raise BadSpelling(name, f"line {number}: too many {mark} directives; at most {most} are read")
+        yield f"{name}:{number}", found[1]
+
+
+def _end_of_head(text: str) -> int:
+    """Where the first line begins that is neither blank nor a comment."""
+    command = _COMMAND.search(text)
+    return command.start() if command else len(text)
 
 
 def _split(body: str, where: str) -> list[Word]:
     words: list[Word] = []
-    rest = body
+    at = 0
     while True:
-        rest = rest.lstrip(_BLANK)
-        if rest.startswith(":"):
+        while at < len(body) and body[at] in _BLANK:
+            at += 1
+        if body.startswith(":", at):
             raise BadSpelling(body, f"{where}: unexpected ':'")
-        if _OTHER_COMPONENT.match(rest):
+        if _OTHER_COMPONENT.match(body, at):
             return words
-        word, rest = _take_word(rest, body, where)
+        word, at = _take_word(body, at, where)
         if not word:  # an empty word ends the line for sbatch, even one in quotes
             return words
         words.append(Word(word, where))
 
 
-def _take_word(rest: str, body: str, where: str) -> tuple[str, str]:
-    """The first word of ``rest`` and what follows it."""
+def _take_word(body: str, at: int, where: str) -> tuple[str, int]:
+    """The word that begins at ``at``, and where it ends."""
     letters: list[str] = []
-    quote, escaped, at = "", False, 0
-    while at < len(rest) and (quote or rest[at] not in _BLANK):
-        letter = rest[at]
+    quote, escaped = "", False
+    while at < len(body) and (quote or body[at] not in _BLANK):
+        letter = body[at]
         at += 1
         if escaped:
             letters.append(letter)
@@ -110,4 +155,4 @@ def _take_word(rest: str, body: str, where: str) -> tuple[str, str]:
             letters.append(letter)
     if quote:
         raise BadSpelling(body, f"{where}: the {quote} is never closed")
-    return "".join(letters), rest[at:]
+    return "".join(letters), at

@@ -26,7 +26,7 @@ Include = Callable[[str, str], tuple[str, str]]
 """(path as written, place of the Include line) -> (file name for messages, its text)."""
 
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*[-+*/]?=[ \t]*(?:"([^"]*)"|(\S*))(?=\s|$)')
-_INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*$", re.IGNORECASE)
+_INCLUDE = re.compile(r"\s*+include\s++(.*\S)", re.IGNORECASE)
 _COMMENT = re.compile(r"(?<!\\)#.*$")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WORDS = ("unlimited", "infinite", "-1")
 _NO_OWN_LIMIT = ("", "unknown", "none", "partition_limit")
 _SLURM = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?")
+_ZERO = re.compile(r"0+(?:\.0+)?")
 _PIECE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*")
 _UNITS = {
     1: ("s", "sec", "secs", "second", "seconds"),
@@ -78,7 +79,7 @@ def spell(seconds: Seconds) -> str:
 def parse_human(text: str) -> Seconds:
     """What people type: ``48h``, ``90s``, ``1d12h``, ``1.5 h``; also Slurm's forms with ``:`` or ``-``.
 
-    A bare number is refused, since Slurm would read minutes where most people mean hours or seconds.
+    A bare number is refused, since Slurm would read minutes where most people mean hours or seconds; but 0 is 0.
     Fractions are rounded to whole seconds. Raises ``BadSpelling``.
     """
     return round(_typed(text, _SECONDS_OF, "48h, 90m, 30s or 2d"))
@@ -93,6 +94,8 @@ def _typed(text: str, units: Mapping[str, float], such_as: str) -> float:
     lowered = text.strip().lower()
     if ":" in lowered or "-" in lowered or lowered in _WORDS:
         return parse(lowered)
+    if _ZERO.fullmatch(lowered):
+        return 0.0
     pieces = [match for match in _PIECE.finditer(lowered) if match[2] in units]
     if not pieces or "".join(match[0] for match in pieces) != lowered:
         raise BadSpelling(text, f"expected a number with its unit, such as {such_as}")

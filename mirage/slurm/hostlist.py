@@ -11,7 +11,7 @@ from mirage.domain.errors import BadSpelling
 MAX_HOSTS = 1 << 20
 """A list that names more hosts than this is a mistake; it would only exhaust the memory."""
 
-_SPLIT = re.compile(r"((?:[^\[\],\s]|\[[^\[\]\s]*\])+)(?:,|$)")
+_SPLIT = re.compile(r"((?:[^\[\],\s]|\[[^\[\]\s]*+\])++)(?:,|$)")
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]{1,18})([^0-9]*)", re.DOTALL)
@@ -26,8 +26,11 @@ def expand(text: str) -> list[str]:
     """
     names: list[str] = []
     for item in _items(text.strip()):
-        choices = [_choices(match, text) for match in _PARTS.finditer(item)]
-        _check_size(len(names), choices, text)
+        choices, size = list[list[str]](), 1
+        for match in _PARTS.finditer(item):
+            choices.append(_choices(match, text))
+            size *= len(choices[-1])
+            _check_size(len(names) + size, text)
         names.extend("".join(parts) for parts in itertools.product(*choices))
     return names
 
@@ -49,7 +52,11 @@ def _items(text: str) -> list[str]:
 def _choices(match: re.Match[str], text: str) -> list[str]:
     if match[1] is None:
         return [match[2]]
-    return [name for part in match[1].split(",") for name in _numbers(part, text)]
+    names: list[str] = []
+    for part in match[1].split(","):
+        names += _numbers(part, text)
+        _check_size(len(names), text)
+    return names
 
 
 def _numbers(part: str, text: str) -> list[str]:
@@ -62,11 +69,8 @@ def _numbers(part: str, text: str) -> list[str]:
     return [f"{number:0{len(match[1])}}" for number in range(low, high + 1)]
 
 
-def _check_size(known: int, choices: list[list[str]], text: str) -> None:
-    size = 1
-    for choice in choices:
-        size *= len(choice)
-    if known + size > MAX_HOSTS:
+def _check_size(size: int, text: str) -> None:
+    if size > MAX_HOSTS:
         raise BadSpelling(text, f"names more than {MAX_HOSTS:,} hosts")
 
 

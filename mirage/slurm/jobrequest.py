@@ -36,6 +36,7 @@ REFUSED = {
 }
 """Options that cannot work in a chain, and why."""
 
+_MOST_DIGITS = 18
 ABOUT_SBATCH = ("parsable", "quiet", "verbose", "help", "usage", "version", "autocomplete", "wrap", "comment")
 """About how sbatch itself talks, or read elsewhere; a comment would displace the link's tag."""
 
@@ -250,7 +251,7 @@ _READERS: dict[str, Callable[[str, Surroundings], dict[str, Any]]] = {
     "begin": _begin,
     "hold": lambda _text, _: {"held": True},
     "nice": _nice,
-    "requeue": lambda _text, _: {"requeue": True},
+    "requeue": lambda text, _: {"requeue": True} | ({"option": text} if text else {}),
     "no-requeue": lambda _text, _: {"requeue": False},
     "signal": _signal,
     "chdir": _chdir,
@@ -275,7 +276,12 @@ def _with_sums(request: JobRequest, options: dict[str, Given]) -> JobRequest:
 
 
 def _amount(given: Given) -> int:
-    return int(given.value) if given.value and given.value.isascii() and given.value.isdigit() else 0
+    return int(given.value) if given.value and _is_count(given.value) else 0
+
+
+def _is_count(text: str) -> bool:
+    """What else there is, ``sbatch`` judges: Python takes no number of some thousand digits."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def _nodes_for_certain(amounts: dict[str, int], options: dict[str, Given]) -> int:
@@ -306,6 +312,6 @@ def _gpus(options: dict[str, Given], nodes: int) -> tuple[str, int] | None:
         if not text or not share:
             continue
         kind, _, count = text.rpartition(":")
-        if count.isascii() and count.isdigit() and int(count) % share == 0:
+        if _is_count(count) and int(count) % share == 0:
             return (f"gpu:{kind}" if kind else "gpu"), int(count) // share
     return None

@@ -30,23 +30,27 @@ def node_arguments(mark: str) -> list[str]:
     return ["--all", "--noconvert", f"--format={CELL.join(_FIELDS)}{mark}"]
 
 
-def read_partitions(text: str, mark: str) -> tuple[PartitionState, ...]:
-    """Read an answer. Raises ``BadSpelling`` when it is not whole or not understood.
+def read_partitions(text: str, mark: str) -> tuple[tuple[PartitionState, ...], list[str]]:
+    """Read an answer; and the rows that are not understood, which are left out.
 
-    A partition without nodes has a total of 0. Nodes that do not respond are down, unless jobs run there.
+    Raises ``BadSpelling`` when the answer is not whole, or none of its rows is understood. A partition without
+    nodes has a total of 0. Nodes that do not respond are down, unless jobs run there.
     """
     table = rows.cut(text, _FIELDS, mark)
-    if table.broken:
-        raise BadSpelling(table.broken[0], "is not a row of sinfo")
+    unreadable = list(table.broken)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for name, state, nodes in zip(*table.columns, strict=True):
         if not _COUNT.fullmatch(nodes):
-            raise BadSpelling(nodes, f"is not a number of nodes (partition {name})")
+            unreadable.append(CELL.join((name, state, nodes)))
+            continue
         counts[name][kind_of(state) if int(nodes) else "idle"] += int(nodes)
-    return tuple(
+    if unreadable and not counts:
+        raise BadSpelling(unreadable[0], "is not a row of sinfo")
+    partitions = tuple(
         PartitionState(name, found.total(), found["idle"], found["allocated"], found["down"])
         for name, found in counts.items()
     )
+    return partitions, unreadable
 
 
 def kind_of(state: str) -> str:

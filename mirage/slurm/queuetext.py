@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState
+from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, NEVER, Job, JobId, JobState, job_id_of
 from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtraits import gres_columns
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import rows
@@ -26,9 +27,12 @@ from mirage.slurm.exitstatus import exit_code_of_status
 from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
 from mirage.slurm.state import parse_state
+from mirage.slurm.tres import gres_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from mirage.domain.jobtraits import GresColumns
 
 Mask = NDArray[np.bool_]
 
@@ -51,6 +55,7 @@ FIELDS = (
     "exit_code",
     "ReqNodes",
     "NodeList",
+    "tres-alloc",
     "Reason",
     "Name",
     "Comment",
@@ -154,8 +159,18 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
         qualities,
         ours,
         tuple(unreadable),
-        JobLabels.of_texts(read["JobID"], map(_text, cells["Name"]), map(_text, cells["Account"])),
+        JobLabels.of_texts(
+            read["JobID"], map(_text, cells["Name"]), map(_text, cells["Account"]), _gres(cells, read["NumNodes"])
+        ),
     )
+
+
+def _gres(cells: dict[str, tuple[str, ...]], nodes: Int64) -> GresColumns:
+    """Equal texts are read once; what comes before the first generic resource differs from job to job."""
+    texts = [text[max(text.find("gres/"), 0) :] if "gres/" in text else text[:4] for text in cells["tres-alloc"]]
+    jobs = list(zip(texts, nodes.tolist(), strict=True))
+    meaning = {job: gres_class_of(*job) for job in set(jobs)}
+    return gres_columns([meaning[job] for job in jobs])
 
 
 def _series(cells: dict[str, tuple[str, ...]], user: Int64, users: tuple[str, ...]) -> Int64:
@@ -188,7 +203,7 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
     eligible = _times(cells["EligibleTime"])
     return {
         "State": state,
-        "JobID": rows.whole_numbers(cells["JobID"]),
+        "JobID": _job_ids(cells["JobID"]),
         "Tasks": rows.numbers(cells["JobArrayID"], count_tasks),
         "SubmitTime": _times(cells["SubmitTime"]),
         "EligibleTime": np.where(
@@ -229,7 +244,7 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
     reason = texts["Reason"]
     started = not waits and shown["StartTime"] != ABSENT and not _never_ran(state, shown)
     job = Job(
-        job_id=JobId(shown["JobID"]),
+        job_id=job_id_of(shown["JobID"]),
         name=_text(texts["Name"]),
         user=texts["UserName"],
         partition=texts["Partition"],
@@ -256,9 +271,9 @@ def _never_ran(state: JobState, shown: dict[str, int]) -> bool:
 
 
 def _with_limit_end(job: Job, completing: bool) -> Job:
-    """A running job ends at its limit, also where ``squeue`` says nothing."""
+    """A running job ends at its limit, also where ``squeue`` says nothing; later where it was suspended."""
     if job.state is JobState.RUNNING and not completing and ABSENT not in (job.start, job.limit):
-        return replace(job, end=job.start + job.limit)
+        return replace(job, end=max(job.end, job.start + job.limit))
     return job
 
 
@@ -279,6 +294,11 @@ def _read_exit(text: str) -> int:
 
 def _times(cells: Sequence[str]) -> Int64:
     return rows.whole_numbers(cells, _NO_TIME, ABSENT)
+
+
+def _job_ids(cells: Sequence[str]) -> Int64:
+    ids = rows.whole_numbers(cells)
+    return np.where((ids >= 1) & (ids <= HIGHEST_JOB_ID), ids, UNREADABLE)
 
 
 def _read_nodes(text: str) -> int:

@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, DependencyKind, JobId
+from mirage.domain.job import ABSENT, DependencyKind, JobId, job_id_of
 from mirage.slurm.duration import spell
 from mirage.slurm.jobrequest import said_by_options, unsaid_gres
+from mirage.slurm.submitshell import limit_variables, process_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mirage.domain.job import Dependency, JobRequest, Seconds
 
@@ -27,12 +28,12 @@ _DEPENDENCY = {
 # An sbatch option can be set by an SBATCH_ variable, and a user's are honoured as sbatch itself would. Not these:
 # they make of a link something else than one job of this cluster whose id sbatch answers at once.
 _NOT_FOR_LINKS = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_WAIT", "SBATCH_WAIT4SWITCH")
-_SECRET = re.compile(r"SLURM_JWT.*|MIRAGE_.*(?:__|TOKEN|SECRET|PASSWORD|CREDENTIAL).*")
+_SECRET = re.compile(r"SLURM_JWT|MIRAGE_.*(?:__|TOKEN|SECRET|PASSWORD|CREDENTIAL)", re.DOTALL)
 _OWN = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 def sbatch_arguments(request: JobRequest) -> list[str]:
-    """The options of ``sbatch``; the script is its standard input.
+    """The options of ``sbatch``, without the script and its arguments.
 
     The user's own options come before those that Mirage cannot do without, since the last one counts.
     """
@@ -42,6 +43,7 @@ def sbatch_arguments(request: JobRequest) -> list[str]:
         *_place(request),
         *_when(request),
         *(batch.options if batch else ()),
+        *(["--propagate=NONE"] if batch and limit_variables(batch) else []),
         "--parsable",
         f"--job-name={request.name}",
         *([f"--chdir={batch.directory}"] if batch and batch.directory else []),
@@ -55,7 +57,8 @@ def _size(request: JobRequest) -> list[str]:
     amounts = unsaid_gres(request) if "gres_per_node" in said else request.gres_per_node
     gres = ",".join(f"{name}:{count}" for name, count in amounts)
     sizes = {
-        "nodes": f"--nodes={request.nodes}",
+        # One node is what a job gets that says nothing; said, it changes how Slurm counts tasks and CPUs.
+        "nodes": f"--nodes={request.nodes}" if request.nodes != 1 else "",
         "cpus_per_node": f"--mincpus={request.cpus_per_node}" if request.cpus_per_node else "",
         "memory_mb_per_node": f"--mem={request.memory_mb_per_node}M" if request.memory_mb_per_node else "",
     }
@@ -81,15 +84,24 @@ def _place(request: JobRequest) -> list[str]:
 
 
 def _when(request: JobRequest) -> list[str]:
-    conditions = ",".join(_condition(dependency) for dependency in request.dependencies)
+    conditions = spell_dependencies(request.dependencies)
     return [
         *([f"--begin={spell_instant(request.begin)}"] if request.begin else []),
         *(["--hold"] if request.held else []),
         *([f"--nice={request.nice}"] if request.nice else []),
         *([f"--dependency={conditions}"] if conditions else []),
-        "--requeue" if request.requeue else "--no-requeue",
+        *_requeue(request.requeue),
         *([f"--signal={request.warn.spelling}"] if request.warn else []),
     ]
+
+
+def _requeue(wanted: bool | None) -> list[str]:
+    return [] if wanted is None else ["--requeue" if wanted else "--no-requeue"]
+
+
+def spell_dependencies(dependencies: Iterable[Dependency]) -> str:
+    """As ``--dependency`` and ``scontrol update`` take them."""
+    return ",".join(_condition(dependency) for dependency in dependencies)
 
 
 def _condition(dependency: Dependency) -> str:
@@ -110,6 +122,11 @@ def script_of(request: JobRequest) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def script_arguments(request: JobRequest) -> tuple[str, ...]:
+    """What the script gets as ``$1``, ``$2`` and so on."""
+    return request.batch.arguments if request.batch else ()
+
+
 def submission_folder(request: JobRequest) -> str:
     """Where ``sbatch`` is to run, which jobs read as ``SLURM_SUBMIT_DIR``: where its user was."""
     if request.batch is None:
@@ -127,10 +144,11 @@ def sbatch_environment(request: JobRequest, own: Mapping[str, str]) -> dict[str,
     kept = {
         name: value
         for name, value in captured.items()
-        if name not in _NOT_FOR_LINKS and name not in _OWN and not _SECRET.fullmatch(name)
+        if name not in _NOT_FOR_LINKS and name not in _OWN and not _SECRET.match(name)
     }
     kept.setdefault("PATH", own.get("PATH", "/usr/bin:/bin"))
-    return kept | {name: own[name] for name in _OWN if name in own}
+    process = process_variables(request.batch) if request.batch else {}
+    return kept | process | {name: own[name] for name in _OWN if name in own}
 
 
 def read_job_id(text: str) -> JobId:
@@ -141,7 +159,7 @@ def read_job_id(text: str) -> JobId:
     match = _PARSABLE.fullmatch(text)
     if match is None:
         raise BadSpelling(text, "expected a job id, as sbatch --parsable prints it")
-    return JobId(int(match[1]))
+    return job_id_of(int(match[1]))
 
 
 def read_planned_start(text: str) -> Seconds:

@@ -5,6 +5,7 @@ The table holds what Slurm 22.05 to 26.05 know together, so that a script for an
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -70,6 +71,7 @@ class Options:
     def __init__(self, options: Iterable[Option], beside: Options | None = None) -> None:
         self.own = tuple(options)
         self.beside = beside
+        self._exact = {option.name: option for option in reversed(self._all())}
         self._short = {option.short: option for option in self._all() if option.short}
 
     def read(self, words: Sequence[Word]) -> tuple[tuple[Given, ...], tuple[Word, ...]]:
@@ -78,15 +80,15 @@ class Options:
         Raises ``BadSpelling`` naming the place for an unknown or ambiguous option and a missing value.
         """
         given: list[Given] = []
-        rest = list(words)
+        rest = deque(words)
         while rest and rest[0].text.startswith("-") and rest[0].text != "-":
-            word = rest.pop(0)
+            word = rest.popleft()
             if word.text == "--":
                 break
             given += self._long(word, rest) if word.text.startswith("--") else self._cluster(word, rest)
         return tuple(given), tuple(rest)
 
-    def _long(self, word: Word, rest: list[Word]) -> list[Given]:
+    def _long(self, word: Word, rest: deque[Word]) -> list[Given]:
         name, equals, value = word.text[2:].partition("=")
         option = self._named(name, word)
         if option.takes is Takes.NOTHING and equals:
@@ -95,27 +97,26 @@ class Options:
             return [Given(option.meaning, value, word.where)]
         return [Given(option.meaning, _next(option, word, rest), word.where)]
 
-    def _cluster(self, word: Word, rest: list[Word]) -> list[Given]:
+    def _cluster(self, word: Word, rest: deque[Word]) -> list[Given]:
         """Options of one letter, perhaps several in a word: ``-HN2``."""
         given: list[Given] = []
         letters = word.text[1:]
-        while letters:
-            letter, letters = letters[0], letters[1:]
+        for at, letter in enumerate(letters, start=1):
             option = self._short.get(letter)
             if option is None:
                 raise BadSpelling(word.text, f"{word.where}: there is no option -{letter}")
-            value: str | None = None
             if option.takes is not Takes.NOTHING:
-                value = letters or _next(option, word, rest)
-                letters = ""
-            given.append(Given(option.meaning, value, word.where))
+                value = letters[at:] or _next(option, word, rest)
+                given.append(Given(option.meaning, value, word.where))
+                break
+            given.append(Given(option.meaning, None, word.where))
         return given
 
     def _named(self, name: str, word: Word) -> Option:
         """The option with this name, or the only one that begins so; of two tables this one comes first."""
-        exact = [option for option in self._all() if option.name == name]
-        if exact:
-            return exact[0]
+        exact = self._exact.get(name)
+        if exact is not None:
+            return exact
         begun = [option for option in self.own if option.name.startswith(name)]
         if not begun and self.beside:
             return self.beside._named(name, word)
@@ -130,12 +131,12 @@ class Options:
         return (*self.own, *(self.beside._all() if self.beside else ()))
 
 
-def _next(option: Option, word: Word, rest: list[Word]) -> str | None:
+def _next(option: Option, word: Word, rest: deque[Word]) -> str | None:
     if option.takes is not Takes.VALUE:
         return None
     if not rest:
         raise BadSpelling(word.text, f"{word.where}: --{option.name} needs a value")
-    return rest.pop(0).text
+    return rest.popleft().text
 
 
 def option_table(takes: Takes, text: str) -> list[Option]:

@@ -54,3 +54,12 @@ def parse_state(text: str) -> JobState:
         if len(found) == 1:
             return found.pop()
     raise BadSpelling(text, "is not a job state such as COMPLETED, TIMEOUT or CANCELLED")
+
+
+def parse_end(text: str) -> JobState:
+    """As ``parse_state``, of a job in accounting: a ``CANCELLED`` that names nobody is the cluster's doing.
+
+    slurmdbd ends in this way what a slurmctld no longer knows that has lost its state, and slurmctld what it will
+    never start; a cancelled job is ``CANCELLED by`` whoever did it.
+    """
+    return JobState.NODE_FAIL if text.strip().upper() == "CANCELLED" else parse_state(text)

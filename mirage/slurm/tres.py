@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from mirage.domain.errors import BadSpelling
+from mirage.domain.gresclass import gres_class
+from mirage.domain.job import ABSENT
 
 Amounts = tuple[tuple[str, int], ...]
 """(name, amount) pairs, names as in the source, in lower case up to the slash."""
@@ -83,6 +85,17 @@ def gres_of(tres: Amounts) -> Amounts:
         if whole != name and whole in totals:
             totals[whole] -= amount
     return tuple((name, amount) for name, amount in totals.items() if amount > 0)
+
+
+def gres_class_of(text: str, nodes: int) -> tuple[str, int]:
+    """The class (``gres_class``) of a job's TRES over all its nodes; no kinds and ``ABSENT`` where not known."""
+    place = text.find("gres/")
+    if place < 0:
+        return gres_class(()) if "=" in text else ("", ABSENT)
+    try:
+        return gres_class(gres_of(parse_tres(text[place:])), nodes)
+    except BadSpelling:
+        return "", ABSENT
 
 
 def _count(text: str, whole: str) -> int:

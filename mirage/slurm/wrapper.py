@@ -1,21 +1,25 @@
-"""The small shell script around a user's script, where it needs company or arguments.
+"""The small shell script around a user's script: its health is watched, or slurmrestd takes no arguments for it.
 
-``sbatch`` gets the script on its standard input, which leaves no room for arguments; and whoever watches over the
-service's health has to run beside it. The wrapper becomes the user's script by ``exec``, so that signals, exit
-code and the meaning of "batch shell" stay what they are. The script is read from a file that has no name any
-more: nothing is left behind, however the job ends, and the folder may be mounted ``noexec``.
+The wrapper writes the user's script into its own file, which slurmd gives to the job's user, and executes that:
+``$0``, arguments, signals, exit code and the meaning of "batch shell" stay what they are. Where the file cannot be
+written, it executes one that has no name any more. Nothing is left behind, however the job ends.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
-_INTERPRETER = re.compile(r"#![ \t]*([^\s]+)[ \t]*([^\n]*?)[ \t]*(?:\n|\Z)")
+from mirage.slurm.batchscript import read_interpreter
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PLAIN_SHELLS = ("sh", "dash", "ash", "busybox")
 _HEAD = """\
-#!/bin/sh
+#!{shell}
 # Made by mirage submit: runs the script below unchanged.
 """
 
@@ -41,38 +45,46 @@ cat >"$mirage_script" <<'{end}' || exit
 exec 3<"$mirage_script"
 rm -f "$mirage_script"
 unset mirage_script
-{watch}exec {command} /dev/fd/3 {arguments}
+{before}{{
+  if {{ chmod u+w "$0" && cat <&3 >"$0" && chmod u-w "$0"; }} 2>/dev/null; then
+    exec 3<&-
+    exec "$0" "$@"
+  fi
+  exec {command} /dev/fd/3 "$@"
+}}
 """
+"""The last block is read as a whole before it is run: by then the file that it stands in holds another script."""
 
 INTERVAL = 5
 """Seconds between two looks at the service's health."""
 
 
-def wrap(script: str, arguments: tuple[str, ...], health_command: str = "") -> str:
-    """A shell script that runs ``script`` with ``arguments`` by the interpreter that its first line names.
+def wrap(script: str, health_command: str) -> str:
+    """A shell script that runs ``script`` and, beside it, ``health_command`` by ``sh -c`` until that succeeds.
 
-    Where ``health_command`` is given, it is run in the background by ``sh -c`` until it succeeds;
     ``$MIRAGE_HANDOVER_FILE`` is touched then.
     """
+    return _around(script, _WATCH.format(command=shlex.quote(health_command), interval=INTERVAL))
+
+
+def with_arguments(script: str, arguments: Sequence[str]) -> str:
+    """A shell script that runs ``script`` with ``arguments``, for a Slurm that takes a script alone.
+
+    Raises ``BadSpelling`` for a script whose first line names no interpreter, or is longer than the kernel reads.
+    """
+    return _around(script, f"set -- {shlex.join(arguments)}\n")
+
+
+def _around(script: str, before: str) -> str:
+    """The wrapper that does ``before``, lines of shell, and runs ``script`` in its own place."""
     end = f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='surrogateescape')).hexdigest()[:16]}"
-    watch = _WATCH.format(command=shlex.quote(health_command), interval=INTERVAL) if health_command else ""
-    body = _BODY.format(
-        end=end,
-        script=script.removesuffix("\n"),
-        watch=watch,
-        command=shlex.join(_interpreter(script)),
-        arguments=shlex.join(arguments),
-    )
-    return _HEAD + body
+    interpreter = read_interpreter(script, "script")
+    # dash drops exported functions from the environment, as it does without a wrapper where the script is for dash
+    shell = interpreter[0] if PurePosixPath(interpreter[0]).name in _PLAIN_SHELLS else "/bin/bash"
+    body = _BODY.format(end=end, script=script.removesuffix("\n"), before=before, command=shlex.join(interpreter))
+    return _HEAD.format(shell=shell) + body
 
 
 def wrap_command(command: str) -> str:
     """The script that ``--wrap`` stands for."""
     return f"#!/bin/sh\n# Made from --wrap.\n\n{command}\n"
-
-
-def _interpreter(script: str) -> tuple[str, ...]:
-    """As the kernel reads the first line: a path and at most one argument, blanks and all."""
-    match = _INTERPRETER.match(script)
-    assert match is not None, "whoever wraps has checked the script"
-    return (match[1], match[2]) if match[2] else (match[1],)

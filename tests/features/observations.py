@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mirage.domain.decision import Observation, RecentWaits, Standing
+from mirage.domain.decision import NO_LIMIT, Observation, RecentWaits, Standing
 from mirage.domain.job import Job, JobId, JobRequest, JobState
+from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.features.window import QueueWindows
 
@@ -70,7 +71,7 @@ def drawn_observation(seed: int, rows: int = 144) -> Observation:
         ),
         successor=JobRequest("s", "u", 48 * HOUR, nodes, "gpu"),
         waits=waits,
-        planned_start=NOW + int(rng.integers(-60, 50 * HOUR)),
+        planned_start=PlannedStart.known(NOW + int(rng.integers(-60, 50 * HOUR))),
         window=windows.of("gpu"),
         standing=Standing(0.25, 3, 2),
     )
@@ -82,4 +83,13 @@ def emptied(observation: Observation) -> Observation:
     snapshot = replace(observation.snapshot, pending=none, running=none)
     windows = QueueWindows()
     windows.add(snapshot)
-    return Observation(NOW, snapshot, None, observation.successor, RecentWaits.none(), window=windows.of("gpu"))
+    return Observation(
+        NOW,
+        snapshot,
+        None,
+        observation.successor,
+        RecentWaits.none(),
+        PlannedStart(PlanStatus.BEYOND_WINDOW),
+        windows.of("gpu"),
+        standing=Standing(jobs_left=NO_LIMIT, reserved_nodes=0),
+    )

@@ -14,6 +14,7 @@ from observations import HOUR, NOW, TOTAL, drawn_observation, emptied
 
 from mirage.domain.decision import Observation, Standing
 from mirage.domain.errors import ConfigError
+from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.features import normalised
 from mirage.features.schema import encode, schema, schema_names
 from mirage.features.summary import COLUMNS
@@ -179,7 +180,7 @@ def statics_of_the_queue(observation: Observation) -> dict[str, float]:
         "predecessor_wait": log_hours(job.start - job.submit),
         "successor_share": asked / TOTAL,
         "plan_unknown": 0,
-        "plan_wait": log_hours(observation.planned_start - NOW),
+        "plan_wait": log_hours(observation.planned_start.start - NOW),
         "reserved_nodes": 2 / TOTAL,
     }
     for hours in (1, 8, 48):
@@ -241,6 +242,15 @@ def test_v2_says_what_is_not_known() -> None:
     assert [found[name] for name in unknown] == [1, 1, 1, 1]
     assert found["predecessor_runs"] == 0
     assert found["plan_wait"] == pytest.approx(math.log1p(96))
+
+
+def test_v2_refuses_what_no_training_has_met() -> None:
+    for status in set(PlanStatus) - {PlanStatus.KNOWN, PlanStatus.BEYOND_WINDOW}:
+        with pytest.raises(ValueError, match=f"v2: {status}"):
+            encode(V2, replace(drawn_observation(1), planned_start=PlannedStart(status)))
+    for standing in (Standing(), Standing(0.5, 3), Standing(0.5, reserved_nodes=0)):
+        with pytest.raises(ValueError, match="v2: the owner's limits and the reservations are not known"):
+            encode(V2, replace(drawn_observation(1), standing=standing))
 
 
 def test_v2_needs_the_partitions_nodes() -> None:

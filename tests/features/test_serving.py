@@ -59,8 +59,8 @@ def test_slurms_text_and_the_simulator_give_equal_features(tmp_path: Path, parti
         commands = Commands(slurm.environment("alice"))
         actuator = CliActuator(commands, "alice")
         simulated = SimulatedCluster(slurm.simulation)
-        live = Observer(simulated, actuator)
-        replayed = Observer(simulated, simulated)
+        live = Observer(simulated, actuator, standings=simulated)
+        replayed = Observer(simulated, simulated, standings=simulated)
         cluster = CliCluster(commands, slurm)
         job_id = actuator.submit(predecessor)
         busy = 0

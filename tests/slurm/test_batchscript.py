@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import getopt
-import os
-import stat
-import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.domain import bounds
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, JobRequest, WarnSignal
-from mirage.slurm.batchscript import MIRAGE_LINE, SBATCH_LINE, check_script, foreign_line, read_directives
+from mirage.slurm.batchscript import (
+    MIRAGE_LINE,
+    SBATCH_LINE,
+    check_bounds,
+    check_script,
+    foreign_line,
+    read_directives,
+    read_interpreter,
+)
 from mirage.slurm.begintime import parse_begin
 from mirage.slurm.environment import capture
 from mirage.slurm.jobrequest import REFUSED, Sources, Surroundings, read_request, said_by_options
 from mirage.slurm.sbatchoptions import SBATCH, Takes, Word, given_by_environment
-from mirage.slurm.wrapper import wrap
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AROUND = Surroundings("job.sh", "alice", "/home/alice", 1_700_000_000, lambda partition: 3_600)
 
@@ -101,6 +102,52 @@ def test_what_is_no_batch_script(text: str, problem: str) -> None:
         check_script(text, "train.sh")
 
 
+MOST_WORDS = "#SBATCH" + " -H" * bounds.MOST_DIRECTIVE_WORDS
+MOST_LINES = "\n".join(["#SBATCH -H"] * bounds.MOST_DIRECTIVES)
+LARGEST = "#SBATCH -J" + "x" * (bounds.LARGEST_DIRECTIVES - 10)
+
+
+@pytest.mark.parametrize("lines", [MOST_WORDS, MOST_LINES, LARGEST], ids=["words", "lines", "characters"])
+def test_directives_within_bounds_are_read_and_one_more_is_not(lines: str) -> None:
+    text = f"#!/bin/sh\n\n{lines}\ntrue\n#SBATCH -H\n"
+    check_script(text, "q")
+    assert read_directives(text, SBATCH_LINE, "q").words
+    for read in (check_script, check_bounds, lambda text, name: read_directives(text, SBATCH_LINE, name)):
+        with pytest.raises(BadSpelling, match=r"q.*line \d+"):
+            read(text.replace("\ntrue", "\n#SBATCH -H\ntrue"), "q")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("#!/bin/sh", ("/bin/sh",)),
+        ("#! \t/bin/sh \t", ("/bin/sh",)),
+        ("#!/usr/bin/env  -S a  b \t", ("/usr/bin/env", "-S a  b")),
+        ("#!/bin/sh " + "x" * 245, ("/bin/sh", "x" * 245)),
+        ("#!/bin/sh " + "x" * 246, None),
+        ("#!/bin/sh a" + " " * 300 + "x", None),
+        ("#!/bin/sh " + "é" * 123, None),
+        ("#! \t", None),
+        ("echo", None),
+        ("", None),
+    ],
+    ids=lambda part: str(part)[:20],
+)
+@pytest.mark.parametrize("rest", ["", "\n", "\ntrue\n"])
+def test_interpreter_is_what_the_kernel_reads(line: str, expected: tuple[str, ...] | None, rest: str) -> None:
+    if expected is not None:
+        assert read_interpreter(line + rest, "q") == expected
+        return
+    with pytest.raises(BadSpelling, match=r"q.*first line"):
+        read_interpreter(line + rest, "q")
+
+
+@pytest.mark.parametrize("option", ["-n", "-c", "--gpus=gpu:", "--gpus=", "--ntasks-per-node=", "--mincpus="])
+def test_number_of_many_digits_is_left_to_sbatch(option: str) -> None:
+    number = "9" * 5_000
+    assert number in "".join(options(f"-N1 {option}{number}"))
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_split_or_refused(text: str) -> None:
     with contextlib.suppress(BadSpelling):
@@ -150,7 +197,22 @@ def test_the_environment_counts_more_than_the_script_and_less_than_the_command_l
     found, _ = read_request(Sources(script, given_by_environment(environment), command), AROUND, "#!/bin/sh\n")
     assert (found.partition, found.qos, found.account) == ("c", "e", "s")
     assert found.batch is not None
-    assert found.batch.options == ("--requeue",)
+    assert found.requeue is True
+
+
+@pytest.mark.parametrize(
+    ("line", "requeue", "options"),
+    [
+        ("", None, ()),
+        ("--requeue", True, ()),
+        ("--no-requeue", False, ()),
+        ("--requeue=expedite", True, ("--requeue=expedite",)),
+    ],
+)
+def test_requeue_is_only_what_was_asked_for(line: str, requeue: bool | None, options: tuple[str, ...]) -> None:
+    found = request(f"-t 1 {line}")
+    assert found.batch is not None
+    assert (found.requeue, found.batch.options) == (requeue, options)
 
 
 def test_fields_are_filled() -> None:
@@ -307,43 +369,3 @@ def test_the_environment_keeps_what_is_the_users() -> None:
     }
     assert dict(capture(inside)) == {"HOME": "/h", "SLURM_CONF": "c"}
     assert dict(capture({"SLURM_MPI_TYPE": "pmix", "SLURM_JWT": "t"})) == {"SLURM_MPI_TYPE": "pmix"}
-
-
-def run(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    path = folder / "slurm_script"
-    path.write_text(script, errors="surrogateescape")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return subprocess.run(
-        [path], capture_output=True, text=True, check=False, env=os.environ | environment | {"TMPDIR": str(folder)}
-    )
-
-
-arguments = st.lists(st.text(st.characters(min_codepoint=1, max_codepoint=0x24F), max_size=8), max_size=4)
-
-
-@settings(max_examples=25)
-@given(arguments=arguments, body=st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), max_size=40))
-def test_a_wrapped_script_gets_its_arguments_and_is_unchanged(
-    tmp_path_factory: pytest.TempPathFactory, arguments: list[str], body: str
-) -> None:
-    folder = tmp_path_factory.mktemp("job")
-    script = (
-        "#!/usr/bin/env python3\nimport sys\nprint(ascii((open(sys.argv[0]).read(), sys.argv[1:])))\n# " + body
-    )
-    done = run(wrap(script, tuple(arguments)), folder)
-    assert done.stdout == ascii((script + "\n", arguments)) + "\n", done.stderr
-    assert [path.name for path in folder.iterdir()] == ["slurm_script"]
-
-
-def test_a_wrapped_script_is_the_batch_shell_itself(tmp_path: Path) -> None:
-    script = "#!/bin/bash -e\ntrap 'echo told; exit 7' USR1\n[ \"$1\" = 'a b' ]\nkill -USR1 $$\nsleep 60\n"
-    done = run(wrap(script, ("a b",)), tmp_path)
-    assert (done.returncode, done.stdout) == (7, "told\n"), done.stderr
-
-
-def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
-    ready, up = tmp_path / "new" / "svc.2.ready", tmp_path / "up"
-    script = f"#!/bin/sh\ntouch '{up}'\nuntil [ -e '{ready}' ]; do sleep 0.05; done\necho taken over\n"
-    done = run(wrap(script, (), f"test -e '{up}'"), tmp_path, MIRAGE_HANDOVER_FILE=str(ready))
-    assert done.stdout == "taken over\n", done.stderr
-    assert ready.exists()

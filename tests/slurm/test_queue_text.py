@@ -36,6 +36,7 @@ ROW = {
     "exit_code": "0",
     "ReqNodes": "",
     "NodeList": "",
+    "tres-alloc": "cpu=2,mem=500G,node=2,billing=2",
     "Reason": "Priority",
     "Name": "svc",
     "Account": "research",
@@ -255,7 +256,7 @@ def test_node_states(state: str, kind: str) -> None:
 def test_a_partition_without_nodes_is_there() -> None:
     heading = CELL.join(("PARTITION", "STATE", "NODES"))
     text = f"{heading}{MARK}\n{CELL.join(('empty', 'n/a', '0'))}{MARK}\n"
-    (partition,) = nodetext.read_partitions(text, MARK)
+    ((partition,), _) = nodetext.read_partitions(text, MARK)
     assert (partition.name, partition.total, partition.down) == ("empty", 0, 0)
 
 
@@ -307,7 +308,7 @@ def test_every_field_of_a_request_becomes_an_option() -> None:
     }
     plain = replace(JobRequest("svc", "alice", 60))
     assert sbatch.sbatch_arguments(plain) == [
-        *("--time=00:01:00", "--nodes=1", "--requeue", "--parsable", "--job-name=svc"),
+        *("--time=00:01:00", "--parsable", "--job-name=svc"),
     ]
 
 
@@ -336,3 +337,16 @@ def test_sbatch_runs_where_its_user_was() -> None:
     bare = replace(batch, environment=())
     assert sbatch.submission_folder(JobRequest("svc", "alice", 60, batch=bare)) == "/home/alice"
     assert sbatch.submission_folder(JobRequest("svc", "alice", 60)) == "/"
+
+
+@pytest.mark.parametrize("number", ["0", "-5", "4294967294", "4294967296", "4611686018427387904"])
+def test_row_with_impossible_job_id_is_left_out(number: str) -> None:
+    queue = queuetext.read_queue(answer({"JobID": number}, {}), MARK)
+    assert [found.job.job_id for found in queue.ours] == [7]
+    assert len(queue.unreadable) == 1
+
+
+@pytest.mark.parametrize("printed", ["0\n", "-5\n", f"{2**32}\n", "4294967294\n"])
+def test_impossible_job_id_of_sbatch_is_rejected(printed: str) -> None:
+    with pytest.raises(BadSpelling):
+        sbatch.read_job_id(printed)

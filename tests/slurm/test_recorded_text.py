@@ -16,6 +16,7 @@ import pytest
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
 from mirage.slurm import accounting, duration, jobhistory, nodetext, queuetext, sbatch, wording
+from mirage.slurm.rejections import is_permanent
 from mirage.slurm.rows import CELL
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -117,6 +118,24 @@ def test_names_and_accounts_are_scontrols(recorded: Recordings) -> None:
         assert account == shown[JobId(job_id)]["Account"], job_id
         assert name.split()[:1] == [shown[JobId(job_id)]["JobName"]][: len(name.split())], job_id
     assert len({account for _, account in labels.values()}) > 1
+
+
+def test_gres_are_scontrols(recorded: Recordings) -> None:
+    queue, shown = recorded.queue(), recorded.shown()
+    labels = queue.labels
+    kinds = set()
+    for row, job_id in enumerate(labels.job_id.tolist()):
+        told = shown[JobId(job_id)]
+        if told["JobState"] != "RUNNING":
+            continue
+        tres = dict(item.split("=") for item in told.get("AllocTRES", told.get("TRES", "")).split(","))
+        typed = {name[5:]: int(count) for name, count in tres.items() if name.startswith("gres/") and ":" in name}
+        npus = {"npu": int(tres["gres/npu"])} if "gres/npu" in tres else {}
+        expected = ",".join(sorted(typed | npus)) or "none"
+        assert labels.gres[row] == expected, told
+        assert labels.gres_per_node[row] == sum((typed | npus).values()) // int(told["NumNodes"]), told
+        kinds.add(expected)
+    assert kinds >= {"none", "gpu:a100"}
 
 
 def test_running_jobs_have_a_start_and_the_end_of_their_limit(recorded: Recordings) -> None:
@@ -229,7 +248,7 @@ def test_partitions_count_the_nodes_that_scontrol_lists(recorded: Recordings) ->
         re.M,
     )
     total = Counter(name for _, partitions in nodes for name in partitions.split(","))
-    found = nodetext.read_partitions(recorded.text("sinfo.mirage.txt"), recorded.mark)
+    found, _ = nodetext.read_partitions(recorded.text("sinfo.mirage.txt"), recorded.mark)
     assert {p.name: p.total for p in found} == dict(total)
     busy = Counter(
         name
@@ -246,7 +265,9 @@ def test_partitions_count_the_nodes_that_scontrol_lists(recorded: Recordings) ->
 
 
 def fates(recorded: Recordings) -> dict[JobId, Job]:
-    return accounting.read_fates(recorded.text("sacct.mirage-fate.epoch.txt"), recorded.mark)
+    found, unreadable = accounting.read_fates(recorded.text("sacct.mirage-fate.epoch.txt"), recorded.mark)
+    assert not unreadable
+    return found
 
 
 def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> None:
@@ -262,7 +283,7 @@ def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> No
 
 def test_who_asks_for_all_jobs_is_told_the_same_of_those_that_were_eligible(recorded: Recordings) -> None:
     """sacct does not list by time what never was: jobs held, or ended before their dependency was met."""
-    everybody = accounting.read_fates(recorded.text("sacct.mirage-recent.epoch.txt"), recorded.mark)
+    everybody, _ = accounting.read_fates(recorded.text("sacct.mirage-recent.epoch.txt"), recorded.mark)
     named = fates(recorded)
     assert everybody.items() <= named.items()
     silent = {name for name, job_id in recorded.ids.items() if job_id in named.keys() - everybody.keys()}
@@ -280,23 +301,24 @@ def said(recorded: Recordings, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("recording", "reason"),
+    ("recording", "reason", "permanent"),
     [
-        ("account", "InvalidAccount"),
-        ("user", "InvalidAccount"),
-        ("gres", "BadConstraints"),
-        ("limit", "PartitionTimeLimit"),
-        ("nodes", "PartitionNodeLimit"),
-        ("partition", "PartitionInvalid"),
-        ("qos", "InvalidQOS"),
-        ("reservation", "ReservationInvalid"),
-        ("submit-limit", "AssocMaxSubmitJobLimit"),
+        ("account", "InvalidAccount", True),
+        ("user", "InvalidAccount", True),
+        ("gres", "BadConstraints", True),
+        ("limit", "PartitionTimeLimit", True),
+        ("nodes", "PartitionNodeLimit", True),
+        ("partition", "PartitionInvalid", True),
+        ("qos", "InvalidQOS", True),
+        ("reservation", "ReservationInvalid", False),
+        ("submit-limit", "AssocMaxSubmitJobLimit", False),
     ],
 )
-def test_refusals_have_one_word(recorded: Recordings, recording: str, reason: str) -> None:
+def test_refusals_have_one_word(recorded: Recordings, recording: str, reason: str, permanent: bool) -> None:
     error = wording.refusal(said(recorded, f"refused.{recording}.txt"), "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason
+    assert is_permanent(reason) == permanent
     assert "sbatch" not in str(error)
 
 
@@ -316,6 +338,31 @@ def test_refusals_have_one_word(recorded: Recordings, recording: str, reason: st
 )
 def test_acts_refused_say_what_to_do(recorded: Recordings, recording: str, error: type[Exception]) -> None:
     assert type(wording.refused_act(said(recorded, f"{recording}.txt"), "it")) is error
+
+
+@pytest.mark.parametrize(
+    ("text", "permanent"),
+    [
+        ("Invalid node name specified", True),
+        ("Invalid feature specification", True),
+        ("Memory required by task is not available", True),
+        ("Pathname of a file, directory or other parameter too long", True),
+        ("AssocMaxWallDurationPerJobLimit: Job violates accounting/QOS policy", True),
+        ("QOSMaxGRESPerJob: Job violates accounting/QOS policy", True),
+        ("QOSMinCpuNotSatisfied: Job violates accounting/QOS policy", True),
+        ("QOSMaxSubmitJobPerUserLimit: Job violates accounting/QOS policy", False),
+        ("AssocGrpSubmitJobsLimit: Job violates accounting/QOS policy", False),
+        ("Required node not available (down, drained or reserved)", False),
+        ("Required partition not available (inactive or drain)", False),
+        ("Job dependency problem", False),
+        ("System submissions disabled, maintenance", False),
+        ("The moon is too full", False),
+    ],
+)
+def test_rejections_that_pass_are_told_from_those_that_stay(text: str, permanent: bool) -> None:
+    error = wording.refusal(f"sbatch: error: Batch job submission failed: {text}", "sbatch")
+    assert isinstance(error, SubmissionRejected)
+    assert is_permanent(error.reason) == permanent
 
 
 def test_job_ids_of_submissions(recorded: Recordings) -> None:

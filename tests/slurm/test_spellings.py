@@ -13,7 +13,7 @@ from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, UNLIMITED, JobState
 from mirage.slurm import duration, hostlist
 from mirage.slurm.jobid import expand_job_ids, is_step, parse_exit_code
-from mirage.slurm.state import parse_state
+from mirage.slurm.state import parse_end, parse_state
 from mirage.slurm.tres import gres_of, memory_mb, parse_gres, parse_tres
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def test_no_limit_is_printed_as_slurm_does() -> None:
         ("1d12h", 129_600),
         ("1.5h", 5400),
         ("6:00:00", 21_600),
+        ("0", 0),
+        ("0s", 0),
     ],
 )
 def test_durations_as_people_type_them(text: str, seconds: int) -> None:
@@ -221,3 +223,17 @@ READERS: list[Callable[[str], object]] = [
 def test_any_text_is_read_or_refused(reader: Callable[[str], object], text: str) -> None:
     with contextlib.suppress(BadSpelling):
         reader(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("CANCELLED by 1000", JobState.CANCELLED),
+        ("CANCELLED by 0", JobState.CANCELLED),
+        ("CANCELLED+", JobState.CANCELLED),  # cut: by whom is not told
+        ("CANCELLED", JobState.NODE_FAIL),
+        ("TIMEOUT", JobState.TIMEOUT),
+    ],
+)
+def test_a_job_that_nobody_cancelled_was_lost_by_the_cluster(text: str, state: JobState) -> None:
+    assert parse_end(text) is state

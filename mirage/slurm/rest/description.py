@@ -6,13 +6,14 @@ import itertools
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import SubmissionRejected
-from mirage.domain.job import DependencyKind
 from mirage.slurm.jobrequest import said_by_options, unsaid_gres
 from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
+from mirage.slurm.sbatch import spell_dependencies, submission_folder
+from mirage.slurm.submitshell import process_variables
 
 if TYPE_CHECKING:
-    from mirage.domain.job import BatchScript, Dependency, JobChange, JobRequest, Seconds
+    from mirage.domain.job import BatchScript, JobChange, JobRequest, Seconds
 
 LONG_AGO = 1_000_000
 """A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
@@ -23,21 +24,21 @@ _SECRET = ("SLURM_JWT", "SLURMRESTD_")
 _MEMORY = frozenset(("memory_per_node", "memory_per_cpu"))
 """To Slurm they are one number."""
 
-_LEAST_ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin",)
+_LEAST_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 """Slurm refuses an empty one."""
 
 
-def describe(request: JobRequest, now: Seconds) -> Record:
+def describe(request: JobRequest, now: Seconds, host: str = "") -> Record:
     """All that the request asks for. Its fields count more than the script's lines, its options more than both.
 
-    ``now`` is what relative begin times among the options are relative to. Raises ``SubmissionRejected`` for a
-    request without a batch script, and naming an option that slurmrestd has no field for.
+    ``now`` is what relative begin times among the options are relative to, ``host`` is the one that submits.
+    Raises ``SubmissionRejected`` for a request without a batch script, and naming an option that slurmrestd has
+    no field for.
     """
     batch = request.batch
     if batch is None:
         raise SubmissionRejected("JobScriptMissing", f"job {request.name}: there is nothing to run")
-    if "\0" in "".join((batch.text, *batch.options, *itertools.chain(*batch.environment))):
-        raise SubmissionRejected("InvalidText", f"job {request.name}: script, options or environment hold a NUL")
+    _check_texts(request.name, batch)
     script, asked, options = read_script(batch.text, now), _asked(request), read_options(batch.options, now)
     if "tres_per_node" in asked and "--gpus-per-node" in "".join(batch.options):  # both count, as for sbatch
         options["tres_per_node"] = f"{asked['tres_per_node']},{options['tres_per_node']}"
@@ -45,8 +46,9 @@ def describe(request: JobRequest, now: Seconds) -> Record:
         **_last_counts(script, asked, options),
         "comment": request.tag,
         "current_working_directory": batch.directory or "/",
-        "environment": _environment(batch),
+        "environment": _environment(request, batch, host),
         "script": batch.text,
+        **({"argv": [request.name, *batch.arguments]} if batch.arguments else {}),
     }
 
 
@@ -61,6 +63,8 @@ def describe_change(change: JobChange) -> Record:
         fields["begin_time"] = set_number(max(change.begin, LONG_AGO))
     if change.node_list is not None:
         fields["required_nodes"] = change.node_list
+    if change.dependencies is not None:
+        fields["dependency"] = spell_dependencies(change.dependencies)
     return fields
 
 
@@ -84,7 +88,7 @@ def _asked(request: JobRequest) -> Record:
         "reservation": request.reservation,
         "required_nodes": request.node_list,
         "constraints": "&".join(request.features),
-        "dependency": ",".join(_dependency(dependency) for dependency in request.dependencies),
+        "dependency": spell_dependencies(request.dependencies),
         "hold": request.held,
         "nice": request.nice,
         "shared": ["none"] if request.exclusive else None,
@@ -97,9 +101,13 @@ def _asked(request: JobRequest) -> Record:
         wishes |= signal(request.warn.name, request.warn.lead, batch_only=request.warn.batch_only)
     return {
         "name": request.name,
-        **({} if "nodes" in said else {"minimum_nodes": request.nodes, "maximum_nodes": request.nodes}),
+        **(
+            {}
+            if "nodes" in said or request.nodes == 1
+            else {"minimum_nodes": request.nodes, "maximum_nodes": request.nodes}
+        ),
         "time_limit": minutes(request.limit),
-        "requeue": request.requeue,
+        **({} if request.requeue is None else {"requeue": request.requeue}),
         **{name: value for name, value in wishes.items() if value},
     }
 
@@ -108,15 +116,22 @@ def _memory(megabytes: int) -> Record | None:
     return set_number(megabytes) if megabytes else None
 
 
-def _dependency(dependency: Dependency) -> str:
-    """As ``--dependency`` spells it; its delay is in minutes, rounded up."""
-    if dependency.kind is DependencyKind.SINGLETON:
-        return "singleton"
-    delay = f"+{-(-dependency.delay // 60)}" if dependency.delay else ""
-    return f"{dependency.kind.name.lower()}:{dependency.job_id}{delay}"
+def _check_texts(name: str, batch: BatchScript) -> None:
+    """Raise ``SubmissionRejected`` for what JSON cannot carry: it would reach the job as something else."""
+    text = "".join((batch.text, *batch.options, *batch.arguments, *itertools.chain(*batch.environment)))
+    problem = "hold a NUL" if "\0" in text else ""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        problem = "hold bytes that are not UTF-8, which only sbatch can pass on (cluster.backend = cli)"
+    if problem:
+        raise SubmissionRejected("InvalidText", f"job {name}: script, options, arguments or environment {problem}")
 
 
-def _environment(batch: BatchScript) -> list[str]:
-    """``NAME=value`` each, without secrets, never empty."""
-    own = [f"{name}={value}" for name, value in batch.environment if not name.startswith(_SECRET)]
-    return own or list(_LEAST_ENVIRONMENT)
+def _environment(request: JobRequest, batch: BatchScript, host: str) -> list[str]:
+    """``NAME=value`` each, without secrets, never empty; with what ``sbatch`` would add of its own process."""
+    own = {name: value for name, value in batch.environment if not name.startswith(_SECRET)}
+    least = {} if own else _LEAST_ENVIRONMENT
+    added = process_variables(batch) | {"SLURM_SUBMIT_DIR": submission_folder(request)}
+    added |= {"SLURM_SUBMIT_HOST": host} if host else {}
+    return [f"{name}={value}" for name, value in (own | least | added).items()]

@@ -63,6 +63,11 @@ class Faults:
         return _EMPTY_RESULT in self.numbers or "Nothing found" in self.text
 
     @property
+    def not_understood(self) -> bool:
+        """Whether what was sent is wrong."""
+        return any(number in _NOT_UNDERSTOOD for number in self.numbers)
+
+    @property
     def already_ended(self) -> bool:
         """Whether all that stands against it is that the job has ended."""
         return wording.already_ended(self.text)
@@ -70,8 +75,7 @@ class Faults:
     @property
     def _unanswered(self) -> bool:
         """Whether it was not the job that was judged: also a bad token, of which Slurm 22.05 says only -1."""
-        understood = not any(number in _NOT_UNDERSTOOD for number in self.numbers)
-        return wording.unreachable(self.text) or (understood and _UNSPECIFIED in self.numbers)
+        return wording.unreachable(self.text) or (not self.not_understood and _UNSPECIFIED in self.numbers)
 
 
 _SENTENCES = ("error", "description")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, JobId, job_id_of
 
 Record = dict[str, Any]
 """One parsed JSON object."""
@@ -26,6 +26,11 @@ def whole(record: Record, name: str) -> int:
     if not _is_whole(value):
         raise wrong(record, name, "a whole number")
     return value
+
+
+def job_id(record: Record) -> JobId:
+    """The record's job ID. Raises ``BadSpelling``."""
+    return job_id_of(whole(record, "job_id"))
 
 
 def number(record: Record, name: str, *, infinite: int = ABSENT) -> int:

@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, Job, JobId
+from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.slurm.jobhistory import FIELDS, history_of
-from mirage.slurm.rest.fields import Record, number, part, text, whole, wrong
-from mirage.slurm.rest.queue import exit_code, job_state, limit
+from mirage.slurm.rest.fields import Record, job_id, number, part, text, whole, wrong
+from mirage.slurm.rest.queue import describe_unreadable, exit_code, job_state, limit
+from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mirage.domain.jobtable import JobTable
+
+T = TypeVar("T")
 
 _NO_NODES = ("", "None assigned")
 
 
-def read_past_jobs(records: Iterable[Record]) -> dict[JobId, Job]:
-    """The accounting's jobs by id, with their comments as tags.
+def read_past_jobs(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[dict[JobId, Job], list[str]]:
+    """The accounting's jobs by id, with their comments as tags; and the sources that cannot be read.
 
-    A requeued job has a record for each run: the last submitted counts. Raises ``BadSpelling``.
+    ``shape`` as in ``read_queue``. A requeued job has a record for each run: the last submitted counts, and none
+    where one of them cannot be read.
     """
     found: dict[JobId, Job] = {}
-    for record in records:
-        job = _read(record)
+    unreadable: list[str] = []
+    for source in sources:
+        try:
+            job = _read(shape(source))
+        except BadSpelling as fault:
+            unreadable.append(describe_unreadable(source, fault))
+            continue
         if job.job_id not in found or job.submit >= found[job.job_id].submit:
             found[job.job_id] = job
-    return found
+    without = {row.partition(CELL)[0] for row in unreadable}
+    return {number: job for number, job in found.items() if str(number) not in without}, unreadable
 
 
 def _read(record: Record) -> Job:
     times = part(record, "time")
-    state = job_state(part(record, "state"), "current")
+    state = _end(record)
     ran = text(record, "nodes") not in _NO_NODES
     return Job(
-        job_id=JobId(whole(record, "job_id")),
+        job_id=job_id(record),
         name=text(record, "name"),
         user=text(record, "user"),
         partition=text(record, "partition"),
@@ -51,12 +61,20 @@ def _read(record: Record) -> Job:
     )
 
 
-def read_history(records: Iterable[Record]) -> tuple[JobTable, int]:
+def _end(record: Record) -> JobState:
+    """As ``state.parse_end``."""
+    state = job_state(part(record, "state"), "current")
+    if state is not JobState.CANCELLED or "kill_request_user" not in record:
+        return state
+    return state if text(record, "kill_request_user") else JobState.NODE_FAIL
+
+
+def read_history(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[JobTable, int]:
     """The jobs that run or have ended, as ``jobhistory.read_history`` has them; how many are not understood."""
     read, strange = [], 0
-    for record in records:
+    for source in sources:
         try:
-            read.append(_cells(record))
+            read.append(_cells(shape(source)))
         except BadSpelling:
             strange += 1
     columns = {field: [cells[field] for cells in read] for field in FIELDS}
@@ -71,7 +89,7 @@ def _cells(record: Record) -> dict[str, str]:
     asked = _amounts(tres, "requested")
     names = {"User": "user", "Account": "account", "Partition": "partition", "QOS": "qos", "JobName": "name"}
     return {
-        "JobIDRaw": str(whole(record, "job_id")),
+        "JobIDRaw": str(job_id(record)),
         **{field: str(whole(times, name) or "Unknown") for field, name in instants.items()},
         **{field: text(record, name) for field, name in names.items()},
         "State": job_state(part(record, "state"), "current").name,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from mirage.domain.errors import BadSpelling
 from mirage.slurm import hostlist
 from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, whole, wrong
 from mirage.slurm.state import parse_state
@@ -27,7 +28,7 @@ class Kind(Enum):
     JOB = (
         "job_id name user_name user_id account partition qos node_count time_limit submit_time eligible_time "
         "start_time end_time priority nice comment nodes required_nodes exit_code job_state state_reason "
-        "array_task_id array_task_string"
+        "array_task_id array_task_string tres_alloc_str tres_req_str"
     )
     """``/slurm/.../jobs``: the controller's jobs."""
     PAST_JOB = (
@@ -43,6 +44,8 @@ _FIELDS = {kind: tuple(kind.value.split()) for kind in Kind}
 
 def lift(kind: Kind, version: int, record: Record) -> Record:
     """The fields of ``kind`` in the newest shape. Raises ``BadSpelling`` for a field of an unknown form."""
+    if not _is_record(record):
+        raise BadSpelling(repr(record)[:40], "expected an object")
     lifted = {name: record.get(name) for name in _FIELDS[kind]}
     for since, step in _STEPS[kind]:
         if version < since:
@@ -56,10 +59,14 @@ def with_partitions(nodes: Sequence[Record], partitions: Sequence[Record]) -> li
     Raises ``BadSpelling``.
     """
     of: dict[str, list[str]] = {}
-    for partition in partitions:
+    for partition in filter(_is_record, partitions):
         for name in hostlist.expand(text(partition, "nodes")):
             of.setdefault(name, []).append(text(partition, "name"))
-    return [node | {"partitions": of.get(text(node, "name"), [])} for node in nodes]
+    return [node | {"partitions": of.get(text(node, "name"), [])} if _is_record(node) else node for node in nodes]
+
+
+def _is_record(value: object) -> bool:
+    return type(value) is dict
 
 
 def _node_37(node: Record) -> None:

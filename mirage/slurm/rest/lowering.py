@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.errors import SubmissionRejected
+from mirage.domain.errors import BadSpelling, SubmissionRejected
 from mirage.slurm.rest.versions import spell
+from mirage.slurm.wrapper import with_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ def _to_38(description: Record, version: int) -> Record:
     """Up to v0.0.38 fields are ``sbatch``'s options: texts, mostly, under names of their own."""
     if "BATCH_JOB" in description.get("kill_warning_flags", ()):
         raise _no_field("a warning to the batch shell alone (--signal=B:)", version)
+    description = _without_arguments(description)
     lowered: Record = {}
     for name, value in description.items():
         if name in _SAME:
@@ -65,6 +67,17 @@ def _to_38(description: Record, version: int) -> Record:
     if "kill_warning_delay" in description:
         lowered["signal"] += f"@{description['kill_warning_delay']['number']}"
     return lowered
+
+
+def _without_arguments(description: Record) -> Record:
+    """With a script that has its arguments within: there is a field, but slurmrestd 22.05.8 crashes on it."""
+    if "argv" not in description:
+        return description
+    others = {name: value for name, value in description.items() if name != "argv"}
+    try:
+        return others | {"script": with_arguments(description["script"], description["argv"][1:])}
+    except BadSpelling as error:
+        raise SubmissionRejected("InvalidScript", str(error)) from None
 
 
 def _no_field(what: str, version: int) -> SubmissionRejected:
@@ -89,7 +102,15 @@ def _memory(name: str) -> Callable[[Record], Record]:
 
 _SAME = frozenset(
     (
-        *("account", "batch_features", "burst_buffer", "comment", "constraints", "container", "cpus_per_task"),
+        *(
+            "account",
+            "batch_features",
+            "burst_buffer",
+            "comment",
+            "constraints",
+            "container",
+            "cpus_per_task",
+        ),
         *("current_working_directory", "dependency", "hold", "licenses", "mail_user", "mcs_label"),
         *("minimum_cpus_per_node", "name", "nice", "partition", "prefer", "qos", "reservation", "script"),
         *("sockets_per_node", "standard_error", "standard_input", "standard_output", "tasks", "tasks_per_core"),

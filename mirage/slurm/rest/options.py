@@ -184,6 +184,7 @@ _READERS: dict[str, Reader] = {
     "open-mode": lambda value, _: {"open_mode": ["APPEND" if value.lower().startswith("a") else "TRUNCATE"]},
     "overcommit": _always(overcommit=True),
     "oversubscribe": _always(shared=["oversubscribe"]),
+    "propagate": _always(),  # said by the variables of the resource limits
     "reboot": _always(reboot=True),
     "requeue": _always(requeue=True),
     "signal": _signal,

@@ -12,12 +12,14 @@ import numpy as np
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
 from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtraits import gres_columns
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
 from mirage.slurm.queuetext import Queue, QueuedJob
-from mirage.slurm.rest.fields import Record, instant, number, part, text, texts, whole, wrong
+from mirage.slurm.rest.fields import Record, instant, job_id, number, part, text, texts, whole, wrong
 from mirage.slurm.rows import CELL
+from mirage.slurm.tres import gres_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -61,17 +63,22 @@ class _Rows:
     pending: list[tuple[int, ...]] = field(default_factory=list)
     running: list[tuple[int, ...]] = field(default_factory=list)
     labels: list[tuple[int, str, str]] = field(default_factory=list)
+    gres: list[tuple[str, int]] = field(default_factory=list)
 
     def add(self, record: Record, user_name: UserName) -> None:
         """One more job, where it pends or runs."""
         state = job_state(record)
-        if state is JobState.PENDING:
-            self.pending.extend([_row(self, record, user_name, pending=True)] * tasks(record))
-        elif state in _HOLDS_NODES or "COMPLETING" in texts(record, "job_state"):
-            self.running.append(_row(self, record, user_name, pending=False))
-        else:
+        pending = state is JobState.PENDING
+        if not (pending or state in _HOLDS_NODES or "COMPLETING" in texts(record, "job_state")):
             return
-        self.labels.append((whole(record, "job_id"), text(record, "name"), text(record, "account")))
+        # All of it is read before any is added: a record that cannot be read leaves nothing behind.
+        row = _row(self, record, user_name, pending=pending)
+        count = tasks(record) if pending else 1
+        label = (job_id(record), text(record, "name"), text(record, "account"))
+        tres = text(record, "tres_alloc_str") or text(record, "tres_req_str")
+        (self.pending if pending else self.running).extend([row] * count)
+        self.labels.append(label)
+        self.gres.append(gres_class_of(tres, number(record, "node_count")))
 
 
 def read_queue(
@@ -97,10 +104,10 @@ def read_queue(
             record = shape(source)
             if columns:
                 rows.add(record, user_name)
-            if whole(record, "job_id") in wanted or _TAG.fullmatch(text(record, "comment")):
+            if job_id(record) in wanted or _TAG.fullmatch(text(record, "comment")):
                 ours.append(_queued_job(record, user_name))
         except BadSpelling as fault:
-            unreadable.append(f"{_id_of(source)}{CELL}{fault}")
+            unreadable.append(describe_unreadable(source, fault))
             if len(unreadable) == len(sources):
                 raise
     return Queue(
@@ -111,19 +118,20 @@ def read_queue(
         qos=rows.qos.words,
         ours=tuple(job for job in ours if not _refused_at_once(job.job)),
         unreadable=tuple(unreadable),
-        labels=_labels(rows.labels),
+        labels=_labels(rows.labels, rows.gres),
     )
 
 
-def _id_of(source: object) -> object:
-    """First in what is said of a source that cannot be read: that job is in the queue, whatever it does there."""
-    return source.get("job_id", "") if isinstance(source, dict) else getattr(source, "id", "")
+def describe_unreadable(source: object, fault: BadSpelling) -> str:
+    """A source that cannot be read, as ``Queue.unreadable`` has it: its id, its comment, and why."""
+    shown = source if isinstance(source, dict) else {"job_id": getattr(source, "id", "")}
+    return CELL.join((str(shown.get("job_id", "")), str(shown.get("comment", "")), str(fault)))
 
 
 def _row(rows: _Rows, record: Record, user_name: UserName, *, pending: bool) -> tuple[int, ...]:
     user = owner(record, user_name)
     return (
-        whole(record, "job_id"),
+        job_id(record),
         rows.users.code(user),
         rows.partitions.code(text(record, "partition").split(",")[0]),
         rows.qos.code(text(record, "qos")),
@@ -143,9 +151,10 @@ def _columns(rows: list[tuple[int, ...]], key: Callable[[tuple[int, ...]], objec
     return JobColumns(*np.array(sorted(rows, key=key), dtype=np.int64).T.copy())  # type: ignore[arg-type]
 
 
-def _labels(rows: list[tuple[int, str, str]]) -> JobLabels:
-    ids = np.array([job_id for job_id, _, _ in rows], dtype=np.int64)
-    return JobLabels.of_texts(ids, (name for _, name, _ in rows), (account for _, _, account in rows))
+def _labels(rows: list[tuple[int, str, str]], gres: list[tuple[str, int]]) -> JobLabels:
+    ids = np.array([row[0] for row in rows], dtype=np.int64)
+    names, accounts = (name for _, name, _ in rows), (account for _, _, account in rows)
+    return JobLabels.of_texts(ids, names, accounts, gres_columns(gres))
 
 
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
@@ -153,7 +162,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
     pending = state is JobState.PENDING
     ran = not pending and bool(text(record, "nodes"))  # one that never ran has the instant of its end as its start
     job = Job(
-        job_id=JobId(whole(record, "job_id")),
+        job_id=job_id(record),
         name=text(record, "name"),
         user=owner(record, user_name),
         partition=text(record, "partition"),

@@ -61,7 +61,8 @@ def test_options(option: str, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("option", ["--ntasks=100", "--gpus=8", "--nodelist=a[1-3]"])
 def test_how_many_nodes_is_slurms_to_choose_where_the_options_leave_it_to_slurm(option: str) -> None:
     """As ``sbatch`` without ``--nodes``: a job of one node could not hold 100 tasks."""
-    assert asked("--ntasks-per-node=4", nodes=1)["maximum_nodes"] == 1
+    assert asked("--ntasks-per-node=4", nodes=2)["maximum_nodes"] == 2
+    assert "maximum_nodes" not in asked("--sockets-per-node=2", nodes=1), "nobody has said one"
     assert not {"minimum_nodes", "maximum_nodes"} & asked(option, nodes=1).keys()
     script = "#!/bin/sh\n#SBATCH --nodes=2-4\n"
     found = asked(option, script=script, nodes=1)
@@ -166,7 +167,7 @@ def test_up_to_38_in_sbatchs_words() -> None:
         "mail_type": "END",
         "comment": "mirage:c:1",
         "current_working_directory": "/",
-        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_SUBMIT_DIR": "/"},
     }
 
 
@@ -188,3 +189,40 @@ def test_changes() -> None:
     assert lower_change(46, change) == change
     assert lower_change(39, change) == {"hold": False, "nice": 0, "begin_time": 1_000_000, "environment": []}
     assert lower_change(37, change) == {"hold": False, "nice": 0, "begin_time": "uts1000000"}
+
+
+def test_description_has_what_sbatch_takes_from_the_shell() -> None:
+    limits = (("NOFILE", 512), ("STACK", -1))
+    batch = BatchScript(
+        SCRIPT, environment=(("PATH", "/bin"), ("PWD", "/scratch")), directory="/home", umask=0o027,
+        resource_limits=limits, arguments=("a b", "", "-p"),
+    )  # fmt: skip
+    found = describe(replace(REQUEST, batch=batch), NOW)
+    assert found["argv"] == ["link", "a b", "", "-p"]
+    assert set(found["environment"]) == {
+        "PATH=/bin", "PWD=/scratch", "SLURM_SUBMIT_DIR=/scratch", "SLURM_UMASK=0027", "SLURM_RLIMIT_NOFILE=512",
+        "SLURM_RLIMIT_STACK=18446744073709551615",
+    }  # fmt: skip
+    assert "requeue" not in found
+    lowered = lower_submission(38, found)
+    assert "argv" not in lowered["job"], "slurmrestd 22.05.8 does not survive it"
+    assert "set -- 'a b' '' -p\n" in lowered["script"]
+    assert lower_submission(39, found)["job"]["argv"] == found["argv"]
+    with pytest.raises(SubmissionRejected, match="InvalidScript"):
+        lower_submission(38, found | {"script": "no interpreter"})
+    asked_for = describe(replace(REQUEST, batch=replace(batch, options=("--propagate=NOFILE",))), NOW)
+    assert "SLURM_RLIMIT_NOFILE=U512" in asked_for["environment"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"text": "#!/bin/sh\n\udcff"},
+        {"environment": (("A", "\udcff"),)},
+        {"arguments": ("\udcff",)},
+        {"arguments": ("\0",)},
+    ],
+)
+def test_description_refuses_what_json_would_change(changes: dict[str, Any]) -> None:
+    with pytest.raises(SubmissionRejected, match="InvalidText"):
+        describe(replace(REQUEST, batch=replace(BatchScript(SCRIPT), **changes)), NOW)

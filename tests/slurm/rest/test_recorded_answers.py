@@ -22,8 +22,11 @@ from mirage.slurm.rest.history import read_history, read_past_jobs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
+from mirage.slurm.tres import gres_class_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.slurm.queuetext import Queue
     from mirage.slurm.rest.fields import Record
 
@@ -45,8 +48,8 @@ def number(folder: Path) -> int:
     return int(folder.name.rpartition(".")[2])
 
 
-def lifted(folder: Path, kind: Kind, file: str, name: str) -> list[Record]:
-    return [lift(kind, number(folder), record) for record in answer(folder, file)[name]]
+def shaped(folder: Path, kind: Kind) -> Callable[[Record], Record]:
+    return partial(lift, kind, number(folder))
 
 
 def index(folder: Path) -> dict[str, Any]:
@@ -94,6 +97,21 @@ def test_names_and_accounts_are_squeues(folder: Path) -> None:
     ours = queue(folder).labels.of(table)
     assert ours.items() <= table.items()
     assert len(ours) > 20
+
+
+def test_gres_of_running_jobs_are_squeues(folder: Path) -> None:
+    """But for what the recorder submitted and cancelled between the two."""
+    last = max(int(job_id) for job_id in index(folder)["jobs"].values())
+    table = {
+        int(row["JOBID"]): gres_class_of(row["TRES_ALLOC"], int(row["NODES"]))
+        for row in squeue(folder)
+        if row["STATE"] in RUNNING
+    }
+    labels = queue(folder).labels
+    rows = [row for row, job in enumerate(labels.job_id.tolist()) if job in table and job <= last]
+    ours = {int(labels.job_id[row]): (labels.gres[row], int(labels.gres_per_node[row])) for row in rows}
+    assert ours.items() <= table.items()
+    assert len(ours) > 10
 
 
 def test_a_pending_array_counts_for_its_tasks(folder: Path) -> None:
@@ -176,11 +194,11 @@ def test_partitions_are_sinfos(folder: Path) -> None:
     records = answer(folder, "nodes")["nodes"]
     if number(folder) == 36:
         records = with_partitions(records, answer(folder, "partitions")["partitions"])
-    ours = {
-        part.name: part for part in read_partitions([lift(Kind.NODE, number(folder), node) for node in records])
-    }
+    found, unreadable = read_partitions(records, shaped(folder, Kind.NODE))
+    assert not unreadable
+    ours = {part.name: part for part in found}
     text = (folder.parents[1] / "sinfo.mirage.txt").read_text()
-    theirs = {part.name: part for part in nodetext.read_partitions(text, index(folder)["mark"]) if part.total}
+    theirs = {part.name: part for part in nodetext.read_partitions(text, index(folder)["mark"])[0] if part.total}
     assert {name: part.total for name, part in ours.items()} == {name: part.total for name, part in theirs.items()}
     if number(folder) >= 37:  # before, a node's state is told without its flags
         assert ours == theirs
@@ -192,7 +210,9 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
     (now,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
     if "jobs" not in answer(folder, "db.jobs"):
         pytest.skip("the recorder's question was refused")
-    then = read_past_jobs(lifted(folder, Kind.PAST_JOB, "db.jobs", "jobs"))[now.job_id]
+    past, unreadable = read_past_jobs(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
+    then = past[now.job_id]
+    assert not unreadable
     assert (then.state, then.submit, then.end, then.limit) == (now.state, now.submit, now.end, now.limit)
     assert (then.partition, then.name) == (now.partition, now.name)
     assert then.start == now.start
@@ -205,7 +225,7 @@ def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
     """Of every job that has ended when both were asked; of one with several runs sacct's last."""
     if "jobs" not in answer(folder, "db.jobs"):
         pytest.skip("the recorder's question was refused")
-    table, left_out = read_history(lifted(folder, Kind.PAST_JOB, "db.jobs", "jobs"))
+    table, left_out = read_history(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
     text = (folder.parents[1] / "sacct.mirage-history.epoch.txt").read_bytes().decode("utf-8", "surrogateescape")
     told, _ = jobhistory.read_history(text, index(folder)["mark"])
     assert left_out == 0

@@ -1,0 +1,31 @@
+"""IDs of chains, each with a mark of its owner."""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from hashlib import sha256
+
+from mirage.domain.chain import ChainId
+
+_MARKED = re.compile(r"\.[a-z2-7]{8}\Z")
+
+
+def owned_id(asked: str, owner: str) -> ChainId:
+    """The ID of ``owner``'s chain ``asked``, such as ``train.4hq2zk7a``: it ends with a mark of the owner.
+
+    The IDs of two owners are never equal, so a new chain neither takes another's nor tells that there is one.
+    """
+    mark = _mark(owner)
+    return ChainId(asked if asked.endswith(mark) else f"{asked}{mark}")
+
+
+def marked_for_another(tag: str, user: str) -> bool:
+    """Whether a tag, such as ``mirage:train.4hq2zk7a:5``, bears the mark of another user than this one."""
+    chain_id = tag.partition(":")[2].rpartition(":")[0]
+    return bool(_MARKED.search(chain_id)) and not chain_id.endswith(_mark(user))
+
+
+def _mark(owner: str) -> str:
+    digest = sha256(owner.encode("utf-8", "surrogateescape")).digest()
+    return f".{b32encode(digest[:5]).decode().lower()}"

@@ -1,0 +1,44 @@
+"""Slurm's own plan for a job that nobody has submitted, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.domain.job import ABSENT, Seconds
+
+
+class PlanStatus(StrEnum):
+    """What is known of Slurm's plan."""
+
+    KNOWN = "known"
+    BEYOND_WINDOW = "Slurm plans no start within its backfill window"
+    NOT_PERMITTED = "Slurm's plan may not be asked for in the owner's name"
+    REJECTED = "Slurm rejects such a job"
+    UNAVAILABLE = "Slurm cannot be asked for its plan"
+    NOT_ASKED = "Slurm has not been asked for its plan yet"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStart:
+    """When Slurm would start a job that is submitted now."""
+
+    status: PlanStatus = PlanStatus.NOT_ASKED
+    start: Seconds = ABSENT
+    """``ABSENT`` unless the plan is known."""
+    asked_at: Seconds = ABSENT
+    """When Slurm was asked; an older plan is the one for a job submitted then."""
+
+    @classmethod
+    def known(cls, start: Seconds, asked_at: Seconds = ABSENT) -> PlannedStart:
+        """A plan that has a start."""
+        return cls(PlanStatus.KNOWN, start, asked_at)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a start."""
+        return self.status is PlanStatus.KNOWN
+
+
+NO_PLAN = PlannedStart()
+"""Nobody asked."""

@@ -1,0 +1,60 @@
+"""Whether a second job like a running one fits beside it on its nodes, by what ``scontrol show`` says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+_AMOUNT = re.compile(r"(cpu|gres/[^=,\s]+)=(\d+)")
+_OVER_SUBSCRIBE = re.compile(r"\bOverSubscribe=(\w+)")
+_REQUEUE = re.compile(r"\bRequeue=(\d)")
+_ALLOCATED = re.compile(r"(?<!\S)(?:Alloc)?TRES=(\S+)")
+_CONFIGURED = re.compile(r"(?<!\S)CfgTRES=(\S+)")
+
+
+def job_arguments(job_id: int) -> list[str]:
+    """What shows the job."""
+    return ["scontrol", "--oneliner", "show", "job", str(job_id)]
+
+
+def node_arguments(nodes: str) -> list[str]:
+    """What shows its nodes."""
+    return ["scontrol", "--oneliner", "show", "node", nodes]
+
+
+def requeued(job: str) -> str:
+    """Why the job may leave its nodes before it is over; empty: it does not."""
+    found = _REQUEUE.search(job)
+    return "" if found and found[1] == "0" else "its predecessor may be requeued (Requeue=1)"
+
+
+def has_whole_nodes(job: str) -> bool:
+    """Whether Slurm gives its nodes to no other job (``--exclusive``, or the partition's OverSubscribe)."""
+    return _over_subscribe(job) == "NO"
+
+
+def why_shared(job: str, nodes: str) -> str:
+    """Why a second such job may fit beside it; empty: what both need is more than the nodes have.
+
+    ``job``, ``nodes``: the answers of ``scontrol --oneliner show``.
+    """
+    if (told := _over_subscribe(job)) != "OK":
+        return f"the nodes are oversubscribed (OverSubscribe={told})"
+    used, there = _amounts(_ALLOCATED, job), _amounts(_CONFIGURED, nodes)
+    if any(2 * used[name] > there[name] for name in used.keys() & there.keys()):
+        return ""
+    return "its links do not need whole nodes (OverSubscribe=OK), so that two of them fit beside each other"
+
+
+def _over_subscribe(job: str) -> str:
+    found = _OVER_SUBSCRIBE.search(job)
+    return found[1] if found else "unknown"
+
+
+def _amounts(where: re.Pattern[str], text: str) -> Counter[str]:
+    """CPUs and generic resources, summed up over all nodes."""
+    total: Counter[str] = Counter()
+    for listed in where.findall(text):
+        for name, amount in _AMOUNT.findall(listed):
+            total[name] += int(amount)
+    return total

@@ -1,0 +1,55 @@
+"""Whether a second job fits beside the first on its nodes: the answers of `scontrol show`, on every release."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirage.slurm.nodesharing import has_whole_nodes, requeued, why_shared
+
+GPUS = (
+    "NodeName=v1 CPUTot=40 Gres=gpu:v100:4 CfgTRES=cpu=40,mem=375G,billing=4,gres/gpu=4,gres/gpu:v100=4 AllocTRES="
+)
+"""Slurm 22.05."""
+
+
+def job(over_subscribe: str, tres: str, field: str = "TRES", requeue: int = 0) -> str:
+    return f"JobId=1 Requeue={requeue} ReqTRES=cpu=99 {field}={tres} OverSubscribe={over_subscribe} Contiguous=0\n"
+
+
+@pytest.mark.parametrize("field", ["TRES", "AllocTRES"])
+@pytest.mark.parametrize(
+    ("over_subscribe", "tres", "nodes", "alone"),
+    [
+        ("OK", "cpu=1,node=1,billing=4,gres/gpu=4,gres/gpu:v100=4", 1, True),
+        ("OK", "cpu=1,node=1,billing=2,gres/gpu=2,gres/gpu:v100=2", 1, False),
+        ("OK", "cpu=21,node=1,billing=1", 1, True),
+        ("OK", "cpu=20,node=1,billing=1", 1, False),
+        ("OK", "cpu=8,node=2,gres/gpu=5", 2, True),
+        ("OK", "cpu=8,node=2,gres/gpu=4", 2, False),
+        ("OK", "", 1, False),
+        ("YES", "cpu=40,node=1,gres/gpu=4", 1, False),
+        ("USER", "cpu=40,node=1,gres/gpu=4", 1, False),
+    ],
+)
+def test_resources_decide_where_nodes_may_be_shared(field, over_subscribe, tres, nodes, alone) -> None:
+    shown = job(over_subscribe, tres, field)
+    assert not has_whole_nodes(shown)
+    assert (why_shared(shown, f"{GPUS}\n" * nodes) == "") is alone
+
+
+def test_exclusive_job_has_whole_nodes() -> None:
+    assert has_whole_nodes(job("NO", "cpu=1"))
+
+
+@pytest.mark.parametrize("shown", [job("NO", "cpu=1", requeue=1), "", "slurm_load_jobs error"])
+def test_job_that_may_be_requeued_is_told(shown: str) -> None:
+    assert requeued(shown)
+
+
+def test_job_that_stays_is_not_told() -> None:
+    assert not requeued(job("NO", "cpu=1"))
+
+
+def test_unreadable_answers_prove_nothing() -> None:
+    assert why_shared("", GPUS)
+    assert not has_whole_nodes("")

@@ -1,0 +1,99 @@
+"""The wrapper around a user's script: the script sees what it sees without."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirage.slurm.wrapper import with_arguments, wrap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def run(
+    script: str, folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    path = folder / "slurm_script"
+    path.write_text(script, errors="surrogateescape")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    variables = os.environ | {"TMPDIR": str(folder), "MIRAGE_HANDOVER_FILE": str(folder / "ready")}
+    variables |= environment or {}
+    nothing = subprocess.DEVNULL
+    return subprocess.run([path, *arguments], capture_output=True, check=False, env=variables, stdin=nothing)
+
+
+arguments = st.lists(st.text(st.characters(min_codepoint=1, max_codepoint=0x24F), max_size=8), max_size=4)
+FUNCTION = {"BASH_FUNC_module%%": "() {  echo loaded $*\n}"}
+SPEAKS = r"""#!/bin/bash
+printf '%s\n' "$0" "${BASH_SOURCE[0]}" "$@"
+module cuda
+env | sort
+ls /proc/self/fd
+echo loud >&2
+"""
+
+
+@settings(max_examples=25)
+@given(arguments=arguments, body=st.text(st.characters(min_codepoint=32, max_codepoint=0x24F), max_size=40))
+def test_a_wrapped_script_gets_its_arguments_and_is_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, arguments: list[str], body: str
+) -> None:
+    folder = tmp_path_factory.mktemp("job")
+    script = (
+        "#!/usr/bin/env python3\nimport sys\nprint(ascii((open(sys.argv[0]).read(), sys.argv[1:])))\n# " + body
+    )
+    done = run(wrap(script, "false"), folder, *arguments)
+    assert done.stdout.decode() == ascii((script + "\n", arguments)) + "\n", done.stderr
+    assert [path.name for path in folder.iterdir()] == ["slurm_script"]
+
+
+def test_a_wrapped_script_is_the_batch_shell_itself(tmp_path: Path) -> None:
+    script = "#!/bin/bash -e\ntrap 'echo told; exit 7' USR1\n[ \"$1\" = 'a b' ]\nkill -USR1 $$\nsleep 60\n"
+    done = run(wrap(script, "false"), tmp_path, "a b")
+    assert (done.returncode, done.stdout) == (7, b"told\n"), done.stderr
+
+
+def test_a_wrapped_script_sees_what_it_sees_without(tmp_path: Path) -> None:
+    plain = run(SPEAKS, tmp_path, "a b", "", environment=FUNCTION)
+    for wrapped in (
+        run(wrap(SPEAKS, "false"), tmp_path, "a b", "", environment=FUNCTION),
+        run(with_arguments(SPEAKS, ("a b", "")), tmp_path, environment=FUNCTION),
+        run(with_arguments(wrap(SPEAKS, "false"), ("a b", "")), tmp_path, environment=FUNCTION),
+    ):
+        assert (wrapped.stdout, wrapped.stderr) == (plain.stdout, plain.stderr)
+    assert b"\nloaded cuda\n" in plain.stdout
+    assert plain.stderr == b"loud\n"
+    assert plain.stdout.startswith(str(tmp_path / "slurm_script").encode())
+
+
+def test_a_wrapped_script_runs_where_its_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "chmod").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "chmod").chmod(0o755)
+    environment = FUNCTION | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    done = run(wrap(SPEAKS, "false"), tmp_path, "a b", environment=environment)
+    assert done.stdout.startswith(b"/dev/fd/3\n/dev/fd/3\na b\nloaded cuda\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "slurm_script"]
+
+
+def test_a_wrapped_script_of_four_megabytes_is_unchanged(tmp_path: Path) -> None:
+    script = "#!/bin/bash\ncksum <$0\n" + "# \udcff a line of a comment\n" * 170_000
+    plain = run(script, tmp_path)
+    assert len(script) > 4_000_000
+    assert run(wrap(script, "false"), tmp_path).stdout == plain.stdout
+
+
+def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
+    ready, up = tmp_path / "new" / "svc.2.ready", tmp_path / "up"
+    script = f"#!/bin/sh\ntouch '{up}'\nuntil [ -e '{ready}' ]; do sleep 0.05; done\necho taken over\n"
+    done = run(wrap(script, f"test -e '{up}'"), tmp_path, environment={"MIRAGE_HANDOVER_FILE": str(ready)})
+    assert done.stdout == b"taken over\n", done.stderr
+    assert ready.exists()
