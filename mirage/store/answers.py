@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 
+from mirage.documentfaults import reader_of
 from mirage.store.codec import from_row
 from mirage.store.tables import answers
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from mirage.store.database import Database
+
+MOST_OF_ONE = 1_000
+"""Answers of one caller; the oldest make room for the next one."""
+MOST_BYTES_OF_ONE = 8 << 20
+"""Bytes of the bodies of these answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class StoredAnswer:
     body: bytes
 
 
-_ANSWER = TypeAdapter(StoredAnswer)
+_ANSWER = reader_of(StoredAnswer)
 
 
 class AnswerStore:
@@ -48,12 +53,27 @@ class AnswerStore:
         return None if row is None else from_row(_ANSWER, row._mapping, f"{self._database.where}, answers")
 
     def keep(self, answer: StoredAnswer, since: int) -> None:
-        """Keep one; those of before ``since`` go."""
+        """Keep one; those of before ``since`` go, and the oldest of its caller beyond the bounds."""
         row = {name: getattr(answer, name) for name in StoredAnswer.__slots__}
         same = (answers.c.caller == answer.caller) & (answers.c.key == answer.key)
 
         def work(connection: Connection) -> None:
             connection.execute(delete(answers).where(same | (answers.c.time < since)))
+            for key in _beyond(connection, answer):
+                old = (answers.c.caller == answer.caller) & (answers.c.key == key)
+                connection.execute(delete(answers).where(old))
             connection.execute(insert(answers), row)
 
         self._database.write(work)
+
+
+def _beyond(connection: Connection, answer: StoredAnswer) -> list[str]:
+    """Keys of the caller's oldest answers for which ``answer`` leaves no room."""
+    columns = answers.c.key, func.length(answers.c.body)
+    query = select(*columns).where(answers.c.caller == answer.caller).order_by(answers.c.time.desc())
+    room, found = MOST_BYTES_OF_ONE - len(answer.body), list[str]()
+    for count, (key, size) in enumerate(connection.execute(query), 1):
+        room -= size
+        if count >= MOST_OF_ONE or room < 0:
+            found.append(key)
+    return found

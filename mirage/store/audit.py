@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import insert, select
 
+from mirage.documentfaults import reader_of
 from mirage.domain.chain import ChainId
-from mirage.store.codec import from_row, storable
+from mirage.domain.texts import storable
+from mirage.store.codec import from_row
 from mirage.store.tables import audit
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class _Row:
     how: str
 
 
-_ROW = TypeAdapter(_Row)
+_ROW = reader_of(_Row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
+from mirage.documentfaults import reader_of
 from mirage.domain.chain import ChainRecord
-from mirage.store.codec import from_values, loaded, plain_values, storable, to_text
+from mirage.domain.jobids import without_impossible_ids
+from mirage.domain.script import ScriptReference, StoredScript
+from mirage.domain.texts import storable
+from mirage.store.codec import from_values, loaded, plain_values, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from mirage.domain.outcome import Outcome
     from mirage.store.upserts import Row
 
-_RECORD = TypeAdapter(ChainRecord)
+_RECORD = reader_of(ChainRecord)
+_REFERENCE = reader_of(ScriptReference)
+_REFERENCE_KEY = "stored_script"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,17 @@ def record_of(definition: str, progress: str, links: Sequence[str], where: str) 
     """The record out of its documents. Raises ``ConfigError`` that names ``where``."""
     values: dict[str, Any] = loaded(progress, where)
     values["chain"] = loaded(definition, where)
+    reference = values["chain"].pop(_REFERENCE_KEY, None)
     values["links"] = [loaded(link, where) for link in links]
-    return from_values(_RECORD, values, where)
+    record = without_impossible_ids(from_values(_RECORD, values, where))
+    if reference is None or record.chain.request.batch is None:
+        return record
+    batch = StoredScript.of(record.chain.request.batch, from_values(_REFERENCE, reference, where))
+    return replace(record, chain=replace(record.chain, request=replace(record.chain.request, batch=batch)))
 
 
 def _chain_row(old: ChainRecord | None, new: ChainRecord, values: dict[str, Any]) -> Row | None:
-    """The definition holds the script and the environment, so it is written once; progress often, and short."""
+    """The definition is written once; progress often, and short."""
     progress = {name: value for name, value in values.items() if name not in ("chain", "links")}
     short: Row = {
         "chain_id": new.chain.chain_id,
@@ -84,7 +93,18 @@ def _chain_row(old: ChainRecord | None, new: ChainRecord, values: dict[str, Any]
 
 
 def _definition_row(chain: Chain, values: dict[str, Any]) -> Row:
-    return {"name": storable(chain.name), "owner": storable(chain.owner), "definition": to_text(values)}
+    """The record is one whose script is detached."""
+    batch = chain.request.batch
+    reference = batch.reference if isinstance(batch, StoredScript) else None
+    if reference is not None:
+        values = values | {_REFERENCE_KEY: plain_values(_REFERENCE, reference)}
+    return {
+        "name": storable(chain.name),
+        "owner": storable(chain.owner),
+        "definition": to_text(values),
+        "script": reference.text if reference else "",
+        "environment": reference.environment if reference else "",
+    }
 
 
 def _progress(record: ChainRecord) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,23 @@ from sqlalchemy import delete, select, update
 
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.chainrows import change, record_of
+from mirage.store.scripts import add_contents, delete_unused, detach_script, read_content, restore_script
 from mirage.store.tables import chains, links, outcomes
 from mirage.store.upserts import upsert
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection
 
     from mirage.domain.chain import ChainId, ChainRecord
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.store.chainrows import ChainChange
     from mirage.store.database import Database
     from mirage.store.journal import SqlJournal
     from mirage.store.outbox import Outbox
+    from mirage.store.scripts import Contents
 
 Records = dict["ChainId", "ChainRecord"]
 
@@ -51,8 +56,9 @@ class SqlChainStore:
         """Add or replace the record of one chain; on disk when it returns. Raises ``StoreUnavailable``.
 
         Only what differs from the record stored is written, and with it the hand-overs that this completes and
-        ``entries`` of the journal.
+        ``entries`` of the journal. A script goes to the database alone: what ``load`` gives has none.
         """
+        record, contents = detach_script(record)
         with self._lock:
             known = self._known()
             old = known.get(record.chain.chain_id)
@@ -61,36 +67,51 @@ class SqlChainStore:
                 return
             try:
                 self._outbox.commit(
-                    lambda connection: self._write(connection, step, new=old is None),
+                    lambda connection: self._write(connection, step, contents, new=old is None),
                     [self._journal.row(entry) for entry in entries],
                 )
             except BaseException:
                 self._records = None
                 raise
             known[record.chain.chain_id] = record
+            self._outbox.owners[record.chain.chain_id] = record.chain.owner
+
+    def with_script(self, request: JobRequest) -> JobRequest:
+        """The request with its script. Raises ``StoreUnavailable``, and ``ConfigError`` for a damaged one."""
+        where = f"{self._database.where}: {request.tag or request.name}"
+        return self._database.read(
+            lambda connection: restore_script(request, partial(read_content, connection, where=where), where)
+        )
 
     def forget(self) -> None:
         """Read anew at the next question: another process may have written meanwhile."""
         with self._lock:
             self._records = None
 
-    def prune(self, before: Seconds) -> int:
+    def prune(self, before: Seconds, most_of_one: int = 0) -> int:
         """Forget chains that are over and whose last link was planned and ended before this; returns how many.
 
+        Of one owner only the newest ``most_of_one`` that are over are kept (0: all of them).
         A chain that was over before its first link has no age and is kept.
         """
         with self._lock:
             known = self._known()
             old = [chain_id for chain_id, record in known.items() if _ended_before(record, before)]
+            old += _beyond(known, most_of_one)
             if old:
-                self._database.write(lambda c: c.execute(delete(chains).where(chains.c.chain_id.in_(old))))
+                self._database.write(lambda connection: _delete(connection, old))
             self._records = {chain_id: known[chain_id] for chain_id in known if chain_id not in set(old)}
+            self._know_owners(self._records)
             return len(old)
 
     def _known(self) -> Records:
         if self._records is None:
             self._records = self._database.read(self._read)
+            self._know_owners(self._records)
         return self._records
+
+    def _know_owners(self, known: Records) -> None:
+        self._outbox.owners = {chain_id: record.chain.owner for chain_id, record in known.items()}
 
     def _read(self, connection: Connection) -> Records:
         of_chain = (
@@ -109,13 +130,17 @@ class SqlChainStore:
             for chain_id, definition, progress in connection.execute(in_order)
         }
 
-    def _write(self, connection: Connection, step: ChainChange, *, new: bool) -> None:
+    def _write(self, connection: Connection, step: ChainChange, contents: Contents, *, new: bool) -> None:
         of_chain = {"chain_id": step.chain_id}
+        if step.chain and "definition" in step.chain:
+            add_contents(connection, contents)
         if step.chain and new:
             upsert(connection, chains, [step.chain], ["chain_id"])
         elif step.chain:
             done = connection.execute(update(chains).where(chains.c.chain_id == step.chain_id).values(step.chain))
             self._expect_there(done.rowcount, step.chain_id)
+            if "definition" in step.chain:
+                delete_unused(connection)
         upsert(connection, links, step.links, ["chain_id", "index"])
         connection.execute(delete(links).filter_by(**of_chain).where(links.c.index > step.links_kept))
         if step.outcomes_gone:
@@ -129,6 +154,22 @@ class SqlChainStore:
             raise StoreUnavailable(
                 f"{where}: another process removed chain {chain_id}; let one daemon alone use this database"
             )
+
+
+def _delete(connection: Connection, old: Sequence[ChainId]) -> None:
+    connection.execute(delete(chains).where(chains.c.chain_id.in_(old)))
+    delete_unused(connection)
+
+
+def _beyond(known: Records, most_of_one: int) -> list[ChainId]:
+    """The oldest of each owner's chains that are over, so that so many are left."""
+    by_owner: dict[str, list[ChainId]] = {}
+    for chain_id, record in known.items():
+        if record.over and not record.live:
+            by_owner.setdefault(record.chain.owner, []).append(chain_id)
+    return (
+        [old for own in by_owner.values() for old in own[: max(0, len(own) - most_of_one)]] if most_of_one else []
+    )
 
 
 def _ended_before(record: ChainRecord, before: Seconds) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from mirage.documentfaults import faults_of
-from mirage.documenttext import parse_json
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def from_text(adapter: TypeAdapter[T], text: str, where: str) -> T:
 def loaded(text: str, where: str) -> dict[str, Any]:
     """The plain values of a document. Raises ``ConfigError``."""
     try:
-        document = parse_json(text)
+        document = parse_own_json(text)
     except (ValueError, TypeError) as error:  # SQLite keeps a number in a column of texts
         raise ConfigError(where, f"the stored document is damaged ({error}); restore a backup") from None
     if not isinstance(document, dict):
@@ -74,11 +74,6 @@ def from_values(adapter: TypeAdapter[T], values: Any, where: str) -> T:
         raise ConfigError(
             where, f"{_first_fault(error)}; it was stored by another, newer Mirage: install that"
         ) from None
-
-
-def storable(text: str) -> str:
-    """A sentence as every database takes it: a NUL or a stray byte becomes a mark."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _plain(value: object) -> int | float | list[object]:

@@ -18,8 +18,8 @@ from dataclasses import MISSING, field, fields, make_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
-from pydantic import TypeAdapter
 
+from mirage.documentfaults import reader_of
 from mirage.domain.errors import ConfigError, StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.snapshot import JobColumns, Snapshot
@@ -58,8 +58,8 @@ def _same_default(default: Any, factory: Any) -> Any:
 
 
 _Header = _header_type()
-_HEADER: TypeAdapter[Any] = TypeAdapter(_Header)
-_LISTED = TypeAdapter(list[tuple[str, str, int, bool, int]])
+_HEADER = reader_of(_Header)
+_LISTED = reader_of(list[tuple[str, str, int, bool, int]])
 """Table, column, rows, whether they are differences, bytes."""
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.engines import BEGIN, postgres_engine, sqlite_engine
 from mirage.store.faults import explained
-from mirage.store.location import locate, make_room
+from mirage.store.location import OpenedFile, locate, make_room
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -30,9 +30,15 @@ class Database:
     All methods raise ``StoreUnavailable``.
     """
 
-    def __init__(self, engine: Engine, where: str, condition: Condition = _none) -> None:
-        """``condition``: raises within each transaction that writes what must keep it from being committed."""
+    def __init__(
+        self, engine: Engine, where: str, condition: Condition = _none, file: OpenedFile | None = None
+    ) -> None:
+        """``condition``: raises within each transaction that writes what must keep it from being committed.
+
+        ``file``: SQLite's, which must stay the one that was opened.
+        """
         self.where = where
+        self._file = file
         self._engine = engine
         self._condition = condition
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
@@ -51,11 +57,11 @@ class Database:
         if location.file is None:
             return cls(postgres_engine(location.url, patience), location.shown)
         make_room(location.file)
-        return cls(sqlite_engine(location.url, patience), location.shown)
+        return cls(sqlite_engine(location.url, patience), location.shown, file=OpenedFile(location.file))
 
     def on_condition(self, condition: Condition) -> Database:
         """The same database, written to on a condition."""
-        return Database(self._engine, self.where, condition)
+        return Database(self._engine, self.where, condition, self._file)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do ``work`` in one transaction, on disk on return.
@@ -79,6 +85,8 @@ class Database:
         self._engine.dispose()
 
     def _do(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        if self._file is not None:
+            self._file.check()
         try:
             try:
                 return _once(engine, work)

@@ -8,8 +8,9 @@ import numpy as np
 from sqlalchemy import select
 
 from mirage.domain.jobtable import Names, job_table
+from mirage.domain.texts import storable
 from mirage.slurm.tres import parse_tres
-from mirage.store.codec import storable, whole_numbers
+from mirage.store.codec import whole_numbers
 from mirage.store.tables import jobs
 from mirage.store.upserts import upsert
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import func, select
 
+from mirage.documentfaults import reader_of
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Prediction
 from mirage.domain.job import Seconds
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Outcome
-from mirage.store.codec import from_values, loaded, plain_values, storable, to_text
+from mirage.domain.texts import storable
+from mirage.store.codec import from_values, loaded, plain_values, to_text
 from mirage.store.outbox import Waiting
 from mirage.store.tables import journal
 
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
     from mirage.store.database import Database
     from mirage.store.outbox import Outbox
 
-_ENTRY = TypeAdapter(Entry)
-# The entry's own module names these for type checkers only.
-_ENTRY.rebuild(
-    _types_namespace={"ChainId": ChainId, "Outcome": Outcome, "Prediction": Prediction, "Seconds": Seconds}
-)
+_ENTRY = reader_of(Entry, {"ChainId": ChainId, "Outcome": Outcome, "Prediction": Prediction, "Seconds": Seconds})
 _COLUMNS = ("time", "chain", "kind", "text", "link")
 _REST = {field.name: field.default for field in fields(Entry) if field.name not in _COLUMNS}
 

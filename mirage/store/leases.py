@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import select, text, update
 
+from mirage.documentfaults import reader_of
 from mirage.domain.errors import Deposed
 from mirage.domain.lease import VACANT, Lease
 from mirage.store.codec import from_row
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirage.store.database import Database
 
 _OFFICE = "leader"
-_LEASE = TypeAdapter(Lease)
+_LEASE = reader_of(Lease)
 _SILENCE = text("SET LOCAL idle_in_transaction_session_timeout = '5s'")
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError, StoreUnavailable
 from mirage.domain.masking import without_secrets
 from mirage.store.mounts import network_file_system
 
+_WRITABLE = "let the daemon's user write there, or name another file"
 _EXAMPLES = "sqlite:////var/lib/mirage/mirage.db or postgresql://mirage@localhost/mirage"
 
 
@@ -27,6 +30,35 @@ class Location:
     def shown(self) -> str:
         """For messages: the file, or the address without its password."""
         return str(self.file) if self.file else without_secrets(self.url.render_as_string(hide_password=True))
+
+
+class OpenedFile:
+    """A file that others may remove or replace while it is open: what it takes then is lost at a restart."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened = _identity(path)
+
+    def check(self) -> None:
+        """Raise ``StoreUnavailable`` while the path names another file than at first, or none."""
+        found = _identity(self._path)
+        if found == self._opened:
+            return
+        what = "was removed" if found is None else "was replaced by another file"
+        remedy = "stop the daemon, put the right file in place, start it again"
+        raise StoreUnavailable(
+            f"{self._path}: the open database {what}; nothing is stored until it is back: {remedy}"
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{path}: cannot be looked at: {error.strerror}") from error
+    return found.st_dev, found.st_ino
 
 
 def locate(text: str) -> Location:
@@ -53,6 +85,26 @@ def _with_password_in_place(url: URL) -> URL:
     return moved.set(password=given) if isinstance(given, str) else moved
 
 
+def standing_directory(path: Path) -> Path:
+    """The nearest of ``path`` and the directories above it that is there, whatever it is. Raises ``OSError``."""
+    absolute = path.absolute()
+    return next(each for each in (absolute, *absolute.parents) if os.path.lexists(each))
+
+
+def check_room(url: str) -> None:
+    """Raise as ``make_room`` would for the database at ``url``; nothing is made. A server has room."""
+    file = locate(url).file
+    if file is None:
+        return
+    if problem := path_problem(str(file)):
+        raise ConfigError("store.url", f"{file}: {problem}")
+    there = standing_directory(file)
+    directory = there.parent if there == file else there
+    _check_local(file, directory)
+    if not directory.is_dir() or not os.access(there, os.W_OK) or not os.access(directory, os.W_OK | os.X_OK):
+        raise StoreUnavailable(f"{file}: cannot be made or written; {_WRITABLE}")
+
+
 def make_room(file: Path) -> None:
     """Create the file and its directory where they are missing, for this user's eyes only: scripts and
     environments lie in there.
@@ -61,16 +113,18 @@ def make_room(file: Path) -> None:
     """
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if kind := network_file_system(file.parent):
-            raise ConfigError(
-                str(file),
-                f"a database cannot be kept on a network file system ({kind}); name a file on a local disk "
-                f"(such as /var/tmp/{file.name}), or use PostgreSQL",
-            )
+        _check_local(file, file.parent)
         if not file.exists():
             file.touch(mode=0o600)
     except OSError as error:
-        text = (
-            f"{file}: {error.strerror} ({error.filename}); let the daemon's user write there, or name another file"
-        )
+        text = f"{file}: {error.strerror} ({error.filename}); {_WRITABLE}"
         raise StoreUnavailable(text) from error
+
+
+def _check_local(file: Path, directory: Path) -> None:
+    if kind := network_file_system(directory):
+        raise ConfigError(
+            str(file),
+            f"a database cannot be kept on a network file system ({kind}); name a file on a local disk "
+            f"(such as /var/tmp/{file.name}), or use PostgreSQL",
+        )

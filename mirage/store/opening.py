@@ -48,13 +48,14 @@ class Store:
     tokens: TokenStore
     answers: AnswerStore
 
-    def prune(self, retention: Retention, now: Seconds) -> dict[str, int]:
+    def prune(self, retention: Retention, now: Seconds, chains_of_one: int = 0) -> dict[str, int]:
         """Delete what is older than ``retention`` allows; returns how many of what.
 
+        Of an owner's chains that are over the newest ``chains_of_one`` are kept (0: no bound).
         Raises ``StoreUnavailable``.
         """
         cutoffs = retention.cutoffs(now)
-        return delete_old(self.database, cutoffs) | {"chains": self.chains.prune(cutoffs.chains)}
+        return delete_old(self.database, cutoffs) | {"chains": self.chains.prune(cutoffs.chains, chains_of_one)}
 
     def close(self) -> None:
         """Put on disk what still waits, and close the connections. Raises ``StoreUnavailable``."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+
+from mirage.domain.shares import divide_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from mirage.store.upserts import Row
 
 _MOST = 200_000
+"""Rows of all users; once they are so many, the users with the most lose the oldest of theirs."""
+_UNFIT = (DataError, IntegrityError, ProgrammingError, OverflowError, TypeError, ValueError)
+"""What a driver raises for values that it cannot write, however often it is tried."""
 _log = logging.getLogger(__name__)
 
 Told = Callable[[int], None]
@@ -39,11 +45,14 @@ class Outbox:
     """Collects rows and writes them, in order, together with whatever is committed next. For one thread.
 
     A row leaves only once it is committed. Where an answer to a commit is lost, its rows are written again: a
-    sentence may then stand twice, never not at all. While the database is away the newest 200,000 rows are kept.
+    sentence may then stand twice, never not at all. While the database is away 200,000 rows are kept, the newest
+    of each user.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.owners: dict[str, str] = {}
+        """By chain, as the store of chains knows them. Rows of other chains, and of none, are the site's."""
         self._rows: deque[Waiting] = deque()
 
     @property
@@ -60,28 +69,72 @@ class Outbox:
     def commit(self, work: Callable[[Connection], None] | None = None, also: Sequence[Waiting] = ()) -> None:
         """Write all rows kept and those of ``also``, and do ``work``, in one transaction.
 
-        Raises ``StoreUnavailable``; all rows kept before are then kept, those of ``also`` are not.
+        A row that the database cannot take is dropped and logged; the others are written. Raises
+        ``StoreUnavailable``, and whatever ``work`` raises; all rows kept before are then kept, those of ``also``
+        are not.
         """
         count = len(self._rows)
         if not count and work is None:
             return
-        waiting = (*islice(self._rows, count), *also)
-
-        def everything(connection: Connection) -> list[tuple[Told, int]]:
-            if work is not None:
-                work(connection)
-            return _inserted(connection, waiting)
-
-        told = self._database.write(everything)
+        try:
+            told = self._write(work, (*islice(self._rows, count), *also))
+        except _UNFIT:
+            bad = self._unwritable((*islice(self._rows, count), *also))
+            if not bad:
+                raise
+            self._drop(bad)
+            count = len(self._rows)
+            good = [row for row in also if id(row) not in bad]
+            told = self._write(work, (*islice(self._rows, count), *good))
         for _ in range(count):
             self._rows.popleft()
         for tell, key in told:
             tell(key)
 
+    def _write(
+        self, work: Callable[[Connection], None] | None, waiting: Sequence[Waiting]
+    ) -> list[tuple[Told, int]]:
+        def everything(connection: Connection) -> list[tuple[Told, int]]:
+            if work is not None:
+                work(connection)
+            return _inserted(connection, waiting)
+
+        return self._database.write(everything)
+
+    def _unwritable(self, waiting: Sequence[Waiting]) -> dict[int, str]:
+        """Those that the database does not take, by identity, and why. Nothing stays written."""
+        bad: dict[int, str] = {}
+
+        def each_alone(connection: Connection) -> None:
+            for one in waiting:
+                trial = connection.begin_nested()
+                try:
+                    connection.execute(insert(one.table), one.row)
+                except _UNFIT as error:
+                    bad[id(one)] = f"{type(error).__name__}: {getattr(error, 'orig', None) or error}"
+                finally:
+                    trial.rollback()
+
+        self._database.write(each_alone)
+        return bad
+
+    def _drop(self, bad: dict[int, str]) -> None:
+        for reason in bad.values():
+            _log.error("%s: an entry that cannot be stored is dropped: %s", self._database.where, reason[:200])
+        kept = [row for row in self._rows if id(row) not in bad]
+        self._rows.clear()
+        self._rows.extend(kept)
+
     def _drop_oldest(self) -> None:
-        lost = _MOST // 10
-        for _ in range(lost):
-            self._rows.popleft()
+        users = [self.owners.get(each.row.get("chain_id") or "", "") for each in self._rows]
+        left = divide_loss(Counter(users), max(1, _MOST // 10))
+        lost, kept = sum(left.values()), deque[Waiting]()
+        for user, row in zip(users, self._rows, strict=True):
+            if left.get(user):
+                left[user] -= 1
+            else:
+                kept.append(row)
+        self._rows = kept
         _log.warning(
             "%s: not writable for so long that the oldest %d lines of the journal are lost",
             self._database.where,

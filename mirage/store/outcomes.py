@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import select
 
+from mirage.documentfaults import reader_of
 from mirage.domain.chain import ChainId
 from mirage.domain.outcome import Outcome
 from mirage.store.codec import from_row
@@ -38,7 +38,7 @@ class _Row:
     successor_start: int
 
 
-_ROW = TypeAdapter(_Row)
+_ROW = reader_of(_Row)
 
 
 class OutcomeLog:

@@ -3,6 +3,9 @@
 A document absorbs new fields of the domain without a change here; the columns repeat a few of its fields because
 they are searched, sorted or read with plain SQL. Code that reads a value back reads the document only.
 
+Scripts, and environments with arguments, are large and needed for submissions alone: ``scripts`` holds them by
+their SHA-256, so that the chains fit into memory whatever users store.
+
 An intent has no table of its own: it is a link in state ``planned``. Intent and submission are two states of one
 link under one tag, and a second table would have to be kept in step with it through every crash. Nor have
 decisions: they are entries of the journal, which carry their predictions.
@@ -51,7 +54,16 @@ chains = Table(
     Column("reason", Text, nullable=False),
     Column("definition", Text, nullable=False),
     Column("progress", Text, nullable=False),
+    Column("script", Text, nullable=False, server_default=""),
+    Column("environment", Text, nullable=False, server_default=""),
     Index(None, "owner"),
+)
+
+scripts = Table(
+    "scripts",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
 )
 
 links = Table(
@@ -115,7 +127,13 @@ waits = Table(
     Column("nodes", BigInteger, nullable=False),
     Column("limit", BigInteger, nullable=False),
     Column("partition", Text, nullable=False),
+    Column("account", Text),
+    Column("qos", Text),
+    Column("gres", Text),
+    Column("gres_per_node", BigInteger),
     Index(None, "start", "job_id", "submit"),
+    Index(None, "partition", "start"),
+    Index(None, "partition", "gres", "qos", "start"),
 )
 
 jobs = Table(

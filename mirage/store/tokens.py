@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from mirage.store.codec import from_row, storable
+from mirage.documentfaults import reader_of
+from mirage.domain.texts import storable
+from mirage.store.codec import from_row
 from mirage.store.tables import tokens
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class StoredToken:
     """When last, to within some minutes; 0: never yet."""
 
 
-_TOKEN = TypeAdapter(StoredToken)
+_TOKEN = reader_of(StoredToken)
 
 
 class TokenStore:

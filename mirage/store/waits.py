@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mirage.domain.job import ABSENT
+from mirage.domain.jobtable import Names
+from mirage.domain.jobtraits import JobTraits
 
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
@@ -35,6 +39,8 @@ class StartedJobs:
     partition: Int64
     """Codes into ``partition_names``; -1: not known."""
     partition_names: tuple[str, ...]
+    traits: JobTraits | None = None
+    """``None``: not known of any."""
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -42,7 +48,8 @@ class StartedJobs:
     def check(self) -> None:
         """Raise ``ValueError`` where columns differ in length or a job starts before it was submitted."""
         columns = (self.submit, self.start, self.nodes, self.limit, self.partition)
-        if any(len(column) != len(self) for column in columns):
+        lengths = {len(column) for column in columns} | ({len(self.traits)} if self.traits is not None else set())
+        if lengths != {len(self)}:
             raise ValueError("the columns of started jobs differ in length")
         if bool(np.any(self.start < self.submit)):
             first = int(self.job_id[np.argmax(self.start < self.submit)])
@@ -69,7 +76,33 @@ def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
         running.limit[new],
         running.partition[new],
         current.partition_names,
+        _traits(current, new),
     )
+
+
+def _traits(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> JobTraits:
+    """Those of the chosen running jobs; account and GRES are among the labels, which may lack a job."""
+    running, labels = snapshot.running, snapshot.labels
+    qos = Names(running.qos[chosen].astype(np.int32), snapshot.qos_names)
+    rows = _rows(labels.job_id, running.job_id[chosen])
+    if not len(labels.job_id):
+        return replace(JobTraits.unknown(len(rows)), qos=qos)
+    codes = {name: np.where(rows >= 0, getattr(labels, name).codes[rows], -1) for name in ("account", "gres")}
+    texts = {name: replace(getattr(labels, name), codes=found) for name, found in codes.items()}
+    counts = np.where(rows >= 0, labels.gres_per_node[rows], ABSENT)
+    return JobTraits(qos=qos, gres_per_node=counts, **texts)
+
+
+def _rows(known: Int64, wanted: Int64) -> Int64:
+    """Where each of the wanted is among the known; -1: nowhere."""
+    if not len(known) or not len(wanted):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    candidates = np.flatnonzero(np.isin(known, wanted))
+    if not len(candidates):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    order = candidates[np.argsort(known[candidates], kind="stable")]
+    at = order[np.minimum(np.searchsorted(known[order], wanted), len(order) - 1)]
+    return np.where(known[at] == wanted, at, -1)
 
 
 def _among(jobs: JobColumns, known: JobColumns) -> NDArray[np.bool_]:

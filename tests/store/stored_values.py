@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, NewType, TypeVar
 
@@ -16,6 +16,7 @@ from sqlalchemy import delete
 from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, Prediction, WaitForecast
 from mirage.domain.job import Job, JobId, JobRequest, Seconds
+from mirage.domain.jobids import without_impossible_ids
 from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore
@@ -25,6 +26,7 @@ from mirage.store.tables import metadata
 from mirage.store.waits import StartedJobs
 
 if typing.TYPE_CHECKING:
+    from mirage.ports import ChainStore
     from mirage.store.opening import Store
 
 T = TypeVar("T")
@@ -96,7 +98,7 @@ def _composed(origin: Any, parts: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def records(draw: st.DrawFn) -> ChainRecord:
-    """Any record whose links are numbered from 1, as ``ChainRecord`` demands."""
+    """Any record whose links are numbered from 1, as ``ChainRecord`` demands, of jobs that can be."""
     value = draw(any_of(ChainRecord))
     links = tuple(
         Link(
@@ -105,7 +107,8 @@ def records(draw: st.DrawFn) -> ChainRecord:
         )
         for i, link in enumerate(value.links, start=1)
     )
-    return ChainRecord(**{f.name: getattr(value, f.name) for f in fields(ChainRecord)} | {"links": links})
+    made = ChainRecord(**{f.name: getattr(value, f.name) for f in fields(ChainRecord)} | {"links": links})
+    return without_impossible_ids(made)
 
 
 @st.composite
@@ -152,6 +155,16 @@ def reopened(store: Store) -> SqlChainStore:
     """A second view of the chains, which has only the database to go by."""
     outbox = Outbox(store.database)
     return SqlChainStore(store.database, outbox, SqlJournal(store.database, outbox))
+
+
+def whole(chains: ChainStore) -> tuple[ChainRecord, ...]:
+    """Every record with its script."""
+    return tuple(with_script(chains, each) for each in chains.load())
+
+
+def with_script(chains: ChainStore, of: ChainRecord) -> ChainRecord:
+    """The record with its script."""
+    return replace(of, chain=replace(of.chain, request=chains.with_script(of.chain.request)))
 
 
 def emptied(store: Store) -> Store:

@@ -10,6 +10,8 @@ from mirage.store.audit import AuditEntry
 from mirage.store.tokens import StoredToken
 
 if TYPE_CHECKING:
+    import pytest
+
     from mirage.store.opening import Store
 
 TOKEN = StoredToken("ab12", "ada", "notebook", "read", b"\x00" * 32, 100, 0)
@@ -46,3 +48,23 @@ def test_the_audit_says_how_somebody_came_in(store: Store) -> None:
     store.audit.write(AuditEntry(1, "ada", -1, "pause", None, "done", "token ab12"))
     store.audit.write(AuditEntry(2, "ada", 7, "submit", None, "done"))
     assert [line.entry.how for line in store.audit.read()] == ["", "token ab12"]
+
+
+def test_answers_of_one_caller_are_bounded_and_push_out_no_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirage.store.answers.MOST_OF_ONE", 5)
+    store.answers.keep(replace(ANSWER, caller="ada"), 0)
+    for number in range(20):
+        store.answers.keep(replace(ANSWER, caller="mallory", key=f"k{number}", time=2_000 + number), 0)
+    kept = [number for number in range(20) if store.answers.find("mallory", f"k{number}", 0)]
+    assert kept == [15, 16, 17, 18, 19]
+    assert store.answers.find("ada", "k1", 0) == ANSWER
+
+
+def test_answers_of_one_caller_have_a_bound_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirage.store.answers.MOST_BYTES_OF_ONE", 100)
+    for number in range(9):
+        large = replace(ANSWER, key=f"k{number}", time=2_000 + number, body=b"x" * 30)
+        store.answers.keep(large, 0)
+    assert [number for number in range(9) if store.answers.find("ada", f"k{number}", 0)] == [6, 7, 8]

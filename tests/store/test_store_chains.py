@@ -118,6 +118,17 @@ def test_a_field_that_an_older_version_did_not_store_has_its_default(store: Stor
     assert reopened(store).load() == (record().with_link(ran(1, 100, 200)),)
 
 
+def test_stored_job_id_that_no_job_can_have_is_dropped(store: Store) -> None:
+    sent = Link(1, "mirage:svc:1", 10, LinkState.SUBMITTED, JobId(7), 11, reason="due")
+    store.chains.save(record().with_link(sent))
+    edited(store, links, "document", job_id=-5)
+    chains_ = reopened(store)
+    assert chains_.load() == (record().with_link(Link(1, sent.tag, 10, reason="due")),)
+    again = record().with_link(replace(sent, job_id=JobId(8)))
+    chains_.save(again)
+    assert reopened(store).load() == (again,)
+
+
 @pytest.mark.parametrize(
     ("table", "column", "field"),
     [

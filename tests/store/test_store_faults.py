@@ -171,6 +171,27 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def test_a_file_that_was_moved_away_takes_nothing_until_it_is_back(sqlite: Store, file: Path) -> None:
+    """Its connections would go on writing to what nobody will open again."""
+    file.rename(file.with_name("elsewhere"))
+    with pytest.raises(StoreUnavailable, match="removed"):
+        sqlite.chains.save(record(failures=1))
+    with pytest.raises(StoreUnavailable, match="removed"):
+        sqlite.database.read(lambda connection: None)
+    assert not file.exists(), "no new one is made in its place"
+    file.with_name("elsewhere").rename(file)
+    unharmed(sqlite)
+
+
+def test_a_file_that_was_replaced_takes_nothing(sqlite: Store, file: Path) -> None:
+    shutil.copy(file, file.with_name("copy"))
+    before = file.with_name("copy").read_bytes()
+    file.with_name("copy").replace(file)
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        sqlite.chains.save(record(failures=1))
+    assert file.read_bytes() == before
+
+
 def test_a_file_that_may_only_be_read(open_folder: Path) -> None:
     file = open_folder / "mirage.db"
     store = open_store(f"sqlite:///{file}")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
+from sqlalchemy.exc import DataError
 from stored_values import FORECAST, SCORES, any_of, emptied, record
 
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
 from mirage.domain.errors import StoreUnavailable
+from mirage.domain.job import JobRequest
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Outcome
-from mirage.store.codec import storable
+from mirage.domain.texts import storable
 from mirage.store.journal import JournalLine, Span, SqlJournal
-from mirage.store.outbox import Outbox
+from mirage.store.outbox import Outbox, Waiting
 
 if TYPE_CHECKING:
     from mirage.store.opening import Store
@@ -134,6 +137,20 @@ def test_a_database_away_for_long_does_not_fill_the_memory(
     assert "oldest 5 lines of the journal are lost" in caplog.text
 
 
+def test_full_write_buffer_keeps_the_entries_of_other_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirage.store.outbox._MOST", 50)
+    for name, owner in (("mine", "ada"), ("flood", "mallory")):
+        chain = Chain(ChainId(name), name, owner, JobRequest(name, owner, 3_600))
+        store.chains.save(ChainRecord(chain))
+    store.journal.write(entry(0, ChainId("mine")))
+    for time in range(1, 1_000):
+        store.journal.write(entry(time, ChainId("flood")))
+    assert store.journal.unsaved <= 50
+    store.journal.flush()
+    assert texts(store, chain=ChainId("mine")) == ["something at 0"]
+    assert store.journal.read(chain=ChainId("flood"))[0].entry.time == 999
+
+
 def test_a_span_is_thinned_by_instants_so_that_predictors_stay_side_by_side(store: Store) -> None:
     for time in range(100):
         for name in ("one", "two", "three"):
@@ -191,3 +208,39 @@ def test_what_came_after_a_cursor_oldest_first(store: Store) -> None:
     assert [line.entry.time for line in store.journal.since(third, 3)] == [7, 8, 9]
     assert [line.entry.time for line in store.journal.since(third, 3, [B])] == [4, 6, 8]
     assert store.journal.since(third, 3, []) == ()
+
+
+@pytest.mark.parametrize("bad", [2**70, None])
+def test_journal_drops_the_entry_that_cannot_be_stored(
+    store: Store, bad: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = store.journal._outbox
+    for time in (1, 2, 3):
+        store.journal.write(entry(time))
+        row = store.journal.row(entry(time))
+        outbox.add(Waiting(row.table, row.row | {"link": bad}, row.told))
+    store.journal.flush()
+    assert texts(store) == ["something at 3", "something at 2", "something at 1"]
+    assert store.journal.unsaved == 0
+    assert sum("dropped" in each.getMessage() for each in caplog.records) == 3
+
+
+def test_journal_entry_saved_with_a_chain_is_dropped_alone(store: Store) -> None:
+    heard: list[JournalLine] = []
+    store.journal.listen(heard.append)
+    store.journal.write(entry(1))
+    wrong = Entry(2, A, EntryKind.EVENT, "too large", link=2**70)
+    store.chains.save(record(), wrong, entry(3))
+    store.chains.forget()
+    assert len(store.chains.load()) == 1
+    assert texts(store) == ["something at 3", "something at 1"]
+    assert [line.entry.time for line in heard] == [1, 3]
+
+
+def test_chain_that_cannot_be_stored_keeps_the_entries_of_others(store: Store) -> None:
+    store.journal.write(entry(1))
+    link = Link(1, "mirage:svc:1", planned=2**70)
+    with pytest.raises((OverflowError, DataError)):
+        store.chains.save(replace(record(), links=(link,)))
+    store.journal.flush()
+    assert texts(store) == ["something at 1"]

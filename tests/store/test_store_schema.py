@@ -20,6 +20,7 @@ from mirage.store import mounts
 from mirage.store.location import locate
 from mirage.store.mounts import file_system
 from mirage.store.opening import open_store
+from mirage.store.schema import no_schema
 from mirage.store.tables import metadata
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     store.close()
     with pytest.raises(ConfigError, match=r"schema is 9999, which this version does not know .*newer Mirage"):
         open_store(url)
-    store.database.write(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '0004'")))
+    ours = text("UPDATE alembic_version SET version_num = :ours").bindparams(ours=no_schema().wanted)
+    store.database.write(lambda c: c.execute(ours))
     again = open_store(url)
     assert again.chains.load() == (record(),)
     again.close()

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,23 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from mirage.domain.chain import ChainRecord
+
 FROZEN = Path(__file__).with_name("frozen")
 EARLIER = no_schema().steps[:-1]
 POSTGRES = pytest.mark.xdist_group("postgres")
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+
+
+def of_then(found: ChainRecord) -> ChainRecord:
+    """With ``requeue`` as the first versions had it by default; a chain keeps what its links had."""
+    request = replace(found.chain.request, requeue=True)
+    return replace(found, chain=replace(found.chain, request=request))
+
+
 CHAINS = {
-    "svc": record().with_link(ran(1, 100, 200)).with_link(ran(2, 230, 330)).with_link(ran(3, 300, 400)),
-    "other": record("other", links=2, reason="it's \N{SNOWMAN}"),
+    "svc": of_then(record().with_link(ran(1, 100, 200)).with_link(ran(2, 230, 330)).with_link(ran(3, 300, 400))),
+    "other": of_then(record("other", links=2, reason="it's \N{SNOWMAN}")),
 }
 """What ``freeze_schema.py`` has put into each."""
 
@@ -76,7 +87,8 @@ def _migrate_and_fill(connection: Connection, revision: str, rows: dict[str, lis
 
 def everything_is_there(url: str) -> None:
     store = open_store(url)
-    assert {found.chain.name: found for found in store.chains.load() if found.chain.name != "new"} == CHAINS
+    loaded = [of_then(found) for found in store.chains.load() if found.chain.name != "new"]
+    assert {found.chain.name: found for found in loaded} == CHAINS
     assert [(each.outcome.interruption, each.outcome.overlap) for each in store.outcomes.read()] == [
         (30, 0),
         (0, 30),
@@ -84,7 +96,9 @@ def everything_is_there(url: str) -> None:
     assert [line.entry.text for line in store.journal.read(limit=9)] == ["nothing", "link 3"]
     assert [line.entry.action for line in store.audit.read()] == ["pause"]
     assert [snapshot.users for snapshot in store.snapshots.read(0, 10)] == [("alice",)]
-    assert len(store.waits.recent_waits(9)) == 2
+    waits = store.waits.recent_waits(9, "a100", "none", "normal")
+    assert waits.wait.tolist() == [20, 40]
+    assert {*waits.traits.account.decode(), *waits.traits.qos.decode(), *waits.traits.gres.decode()} == {""}
     store.chains.save(record("new"))
     store.close()
 

@@ -11,6 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_values import emptied, jobs
 
+from mirage.domain.job import ABSENT
+from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import Names
+from mirage.domain.jobtraits import JobTraits
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.store.waithistory import SqlWaitHistory
 from mirage.store.waits import StartedJobs, started
@@ -133,3 +137,79 @@ def test_impossible_jobs_are_refused_whole(store: Store) -> None:
     uneven = replace(jobs((1, 10, 20)), nodes=np.ones(2, dtype=np.int64))
     with pytest.raises(ValueError, match="differ in length"):
         store.waits.add(uneven)
+
+
+# Classes
+
+KINDS = ("none", "gpu:a100", "")
+QUALITIES = ("normal", "high", "")
+
+
+def classed(rows: list[tuple[int, int, int, int, int]]) -> StartedJobs:
+    """Jobs of two partitions from (id, start, partition, GRES, QOS), the last three as numbers."""
+    table = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    job_id, start, partition, gres, qos = table.T
+    ones = np.ones(len(table), dtype=np.int64)
+    kinds = Names.encode([KINDS[k] for k in gres.tolist()])
+    qualities = Names.encode([QUALITIES[k] for k in qos.tolist()])
+    traits = JobTraits(Names.absent(len(table)), qualities, kinds, np.where(gres == 1, 4, ABSENT))
+    return StartedJobs(job_id, start * 0, start, ones, ones, partition, NAMES, traits)
+
+
+CLASSED = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(0, 50), st.integers(0, 1), st.integers(0, 2), st.integers(0, 2)),
+    max_size=60,
+    unique_by=lambda row: row[0],
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=CLASSED, count=st.integers(1, 20), gres=st.sampled_from(KINDS[:2]), qos=st.sampled_from(QUALITIES[:2]))
+def test_older_waits_of_the_class_come_before_the_last_ones(
+    shared_store: Store, rows: list[tuple[int, int, int, int, int]], count: int, gres: str, qos: str
+) -> None:
+    history = SqlWaitHistory(emptied(shared_store).database)
+    history.add(classed(rows))
+    of_gpu = sorted((start, job, *rest) for job, start, partition, *rest in rows if partition == 1)
+    last = of_gpu[-count:]
+    before = last[0][0] if len(last) == count else -1
+    older = [row for row in of_gpu if row[0] < before and (KINDS[row[2]], QUALITIES[row[3]]) == (gres, qos)]
+    found = history.recent_waits(count, "gpu", gres, qos)
+    assert found.start.tolist() == [row[0] for row in older + last]
+    assert found.traits.gres.decode() == [KINDS[row[2]] for row in older + last]
+    assert found.traits.qos.decode() == [QUALITIES[row[3]] for row in older + last]
+    assert found.traits.gres_per_node.tolist() == [4 if row[2] == 1 else ABSENT for row in older + last]
+    assert found.start.tolist() == history.recent_waits(count, "gpu", gres, qos).start.tolist()
+    assert history.recent_waits(count, "cpu,gpu").start.tolist() == sorted(row[1] for row in rows)[-count:]
+
+
+def test_texts_that_no_database_takes_lose_no_waits(store: Store) -> None:
+    strange = Names.encode(["m\udcffl", "a\0b"])
+    absent = JobTraits.unknown(2)
+    store.waits.add(replace(jobs((1, 10, 20), (2, 10, 30)), traits=replace(absent, account=strange, qos=strange)))
+    found = store.waits.recent_waits(10)
+    assert found.start.tolist() == [20, 30]
+    assert found.traits.account.decode() == ["m?l", "a\ufffdb"]
+
+
+def test_memory_is_bounded_whatever_is_asked_for(store: Store) -> None:
+    """Any partition, QOS and number of waits may be named, whether it exists or not."""
+    store.waits.add(jobs(*((n, n, n + 1) for n in range(1, 9_001))))
+    for count in range(8_920, 9_000):
+        store.waits.recent_waits(count, "a100", "gpu", f"qos{count}")
+        store.waits.recent_waits(count, f"no-{count}")
+        assert sum(len(waits) for _, waits in store.waits._latest.values()) <= 520_000
+
+
+def test_started_jobs_have_account_qos_and_gres() -> None:
+    current = seen(1_060, (1, 10, 900), (3, 20, 1_040), (2, 20, 1_030))
+    of_jobs = np.array([2, 1])
+    gres = Names.encode(["gpu:v100", "none"]), np.array([4, 0])
+    labels = JobLabels.of_texts(of_jobs, ["two", "one"], ["ml", "bio"], gres)
+    found = started(seen(1_000, (1, 10, 900)), replace(current, labels=labels, qos_names=("normal", "high")))
+    assert ids(found) == [3, 2]
+    assert found.traits is not None
+    assert found.traits.account.decode() == ["", "ml"]
+    assert found.traits.qos.decode() == ["high", "high"]
+    assert found.traits.gres.decode() == ["", "gpu:v100"]
+    assert found.traits.gres_per_node.tolist() == [ABSENT, 4]
