@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 _LOOK_EVERY = 1.0
 _GRACE = 10.0
+_NO_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory", "Unable to allocate")
+_ENDED_FIRST = "900"
+"""Where memory runs out, the kernel ends this process before the daemon."""
 
 
-def run_aside(argv: Sequence[str], folder: Path, log: Path, stopped: Callable[[float], bool]) -> int | None:
+def run_aside(
+    argv: Sequence[str], folder: Path, log: Path, stopped: Callable[[float], bool], memory: int = 0
+) -> int | None:
     """Run a command in ``folder`` to its end; what it says is in ``log``. Returns its exit status.
 
+    ``memory``: bytes of data that each of its processes may have; 0: no bound.
     ``None``: it was ended, with all its children, because ``stopped`` said so, which waits for so many seconds.
     """
     with log.open("wb") as said:
@@ -31,6 +38,7 @@ def run_aside(argv: Sequence[str], folder: Path, log: Path, stopped: Callable[[f
             start_new_session=True,
         )
         try:
+            _bound(process.pid, memory)
             while process.poll() is None:
                 if stopped(_LOOK_EVERY):
                     return None
@@ -39,10 +47,23 @@ def run_aside(argv: Sequence[str], folder: Path, log: Path, stopped: Callable[[f
     return process.returncode
 
 
+def ran_out_of_memory(status: int, log: Path) -> bool:
+    """Whether that is why the command failed: by its own words, or ended by the kernel."""
+    said = last_line(log)
+    return status == -signal.SIGKILL or any(words in said for words in _NO_MEMORY)
+
+
 def last_line(log: Path) -> str:
     """The last words of a command."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
+
+
+def _bound(process_id: int, memory: int) -> None:
+    with suppress(OSError):  # it is over already
+        Path(f"/proc/{process_id}/oom_score_adj").write_text(_ENDED_FIRST, encoding="ascii")
+        if memory:
+            resource.prlimit(process_id, resource.RLIMIT_DATA, (memory, memory))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

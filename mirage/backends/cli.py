@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from mirage.backends.cli_links import Fates, LinkMemory
+from mirage.backends.cli_links import LinkMemory
+from mirage.backends.execution import ArgumentsRefused
+from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.slurm import accounting, nodetext, queuetext
-from mirage.slurm.rows import CELL, new_mark
-from mirage.slurm.wording import one_line
+from mirage.slurm.rows import new_mark
+from mirage.slurm.wording import one_line, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
 
-_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
@@ -39,7 +39,6 @@ class CliCluster:
         self._commands = commands
         self._clock = clock
         self._memory = LinkMemory()
-        self._told = ""
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now; without ``queue`` only the links. See the port.
@@ -56,18 +55,18 @@ class CliCluster:
         mark = new_mark()
         argv = ["squeue", *queuetext.queue_arguments(mark)]
         wanted = {job_id for job_id in expected.values() if job_id != NO_JOB}
-        queue = _read(
+        return _read(
             argv,
             self._ask(argv, queuetext.SETTINGS),
             lambda text: queuetext.read_queue(text, mark, wanted, columns=columns),
         )
-        self._tell(queue.unreadable)
-        return queue
 
     def _partitions(self) -> tuple[PartitionState, ...]:
         mark = new_mark()
         argv = ["sinfo", *nodetext.node_arguments(mark)]
-        return _read(argv, self._ask(argv, {}), lambda text: nodetext.read_partitions(text, mark))
+        found, unreadable = _read(argv, self._ask(argv, {}), lambda text: nodetext.read_partitions(text, mark))
+        self._memory.report_unreadable("nodes", unreadable)
+        return found
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
         mark = new_mark()
@@ -79,27 +78,19 @@ class CliCluster:
             answer = self._commands.run(argv, environment=self._commands.environment | accounting.SETTINGS)
             if _NO_ACCOUNTING in answer.err:
                 return Fates({}, lagging=False)
+            if answer.status and not unreachable(answer.said):
+                return no_answer(QueryRejected(f"sacct: exit {answer.status}: {one_line(answer.said)}"))
             text = _checked(argv, answer.status, answer.out, answer.said)
-            return Fates(_read(argv, text, lambda text: accounting.read_fates(text, mark)))
+            jobs, unreadable = _read(argv, text, lambda text: accounting.read_fates(text, mark))
+            return Fates(jobs, unreadable=unreadable)
+        except ArgumentsRefused as trouble:
+            return no_answer(QueryRejected(str(trouble)))
         except ClusterUnavailable as trouble:
-            _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
-            return Fates({}, answered=False)
+            return no_answer(trouble)
 
     def _ask(self, argv: Sequence[str], settings: Mapping[str, str]) -> str:
         answer = self._commands.run(argv, environment=self._commands.environment | dict(settings))
         return _checked(argv, answer.status, answer.out, answer.said)
-
-    def _tell(self, unreadable: Sequence[str]) -> None:
-        """Say once, not in every cycle, which rows are left out."""
-        example = unreadable[0] if unreadable else ""
-        job_id = example.partition(CELL)[0]
-        if example and job_id != self._told:
-            _log.warning(
-                "squeue: %d rows are not what Slurm writes and are left out; the first: %r",
-                len(unreadable),
-                example[:200],
-            )
-        self._told = job_id
 
 
 def _checked(argv: Sequence[str], status: int, out: str, said: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.backends.execution import ArgumentsRefused, LaunchSettings
 from mirage.domain.errors import (
     BadSpelling,
     ClusterUnavailable,
@@ -81,14 +82,18 @@ class CliActuator:
     def _sbatch(self, request: JobRequest, *options: str, **settings: str) -> Answer:
         argv = ["sbatch", *sbatch.sbatch_arguments(request), *options]
         environment = sbatch.sbatch_environment(request, self._commands.environment) | settings
-        if any("\0" in text for text in (*argv, *environment, *environment.values())):
-            raise SubmissionRejected("InvalidText", "an option or an environment variable holds a NUL character")
-        answer = self._commands.run(
-            argv,
-            stdin=sbatch.script_of(request),
-            environment=environment,
-            folder=sbatch.submission_folder(request),
-        )
+        try:
+            answer = self._commands.run(
+                argv,
+                stdin=b"" if sbatch.script_arguments(request) else sbatch.script_of(request),
+                environment=environment,
+                launch=_launch(request),
+            )
+        except UnicodeEncodeError as fault:
+            problem = f"{fault.object[fault.start : fault.end]!r} stands for no character and no byte"
+            raise SubmissionRejected("InvalidText", f"{request.name}: {problem}") from None
+        except ArgumentsRefused as refusal:
+            raise SubmissionRejected("InvalidText", str(refusal)) from None
         if answer.status:
             raise wording.refusal(answer.err, "sbatch")
         return answer
@@ -122,11 +127,23 @@ class CliActuator:
             )
 
 
+def _launch(request: JobRequest) -> LaunchSettings:
+    """As ``sbatch SCRIPT ARGUMENTS`` in the user's shell; a script without arguments is its standard input."""
+    arguments = sbatch.script_arguments(request)
+    return LaunchSettings(
+        sbatch.submission_folder(request),
+        request.batch.process_nice if request.batch else None,
+        sbatch.script_of(request) if arguments else b"",
+        arguments,
+    )
+
+
 def _settings(change: JobChange) -> list[str]:
     begin = [] if change.begin is None else [spell_instant(change.begin) if change.begin else "now"]
     nice = [] if change.nice is None else [str(change.nice)]
     nodes = [] if change.node_list is None else [f"ReqNodeList={change.node_list}"]
-    return [*(f"Nice={value}" for value in nice), *(f"StartTime={value}" for value in begin), *nodes]
+    after = [] if change.dependencies is None else [f"Dependency={sbatch.spell_dependencies(change.dependencies)}"]
+    return [*(f"Nice={value}" for value in nice), *(f"StartTime={value}" for value in begin), *nodes, *after]
 
 
 def _complaints(text: str) -> str:

@@ -7,14 +7,15 @@ could end it earlier, so where slurmctld is often slow the ``cli`` back end serv
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import signal as signals
+import socket
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirage.backends.cli_links import Fates, LinkMemory
+from mirage.backends.cli_links import LinkMemory
+from mirage.backends.jobquery import Fates, no_answer
 from mirage.backends.libslurm_records import arguments, changes, job_record, node_record, past_job_record
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import (
@@ -25,7 +26,7 @@ from mirage.domain.errors import (
     NotPermitted,
     UnknownJob,
 )
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import JobId, JobState, job_id_of
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_past_jobs
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from mirage.domain.job import JobChange, JobRequest
-    from mirage.domain.snapshot import Snapshot
+    from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
-
-_log = logging.getLogger(__name__)
 
 _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 _DAY = 86_400
@@ -120,15 +119,17 @@ class LibslurmCluster:
         wanted = set(expected.values()) - {NO_JOB}
         try:
             seen = read_queue(jobs, job_record, str, wanted, columns=queue)
-            partitions = read_partitions(self._nodes()) if queue else ()
+            partitions = self._partitions() if queue else ()
         except BadSpelling as error:
             raise ClusterUnavailable(f"libslurm: {error}") from None
         links = self._memory.account(seen, expected, self._fates, now)
         return self._memory.snapshot(now, seen, partitions, links)
 
-    def _nodes(self) -> list[dict[str, Any]]:
+    def _partitions(self) -> tuple[PartitionState, ...]:
         nodes = self._libslurm.ask(lambda: self._slurm.Nodes.load().values(), "nodes")
-        return [node_record(node) for node in nodes]
+        found, unreadable = read_partitions(list(nodes), node_record)
+        self._memory.report_unreadable("nodes", unreadable)
+        return found
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
         """What accounting tells of these jobs, or of all recent ones."""
@@ -139,10 +140,10 @@ class LibslurmCluster:
             found = self._libslurm.ask(
                 lambda: db.Jobs.load(db.JobFilter(**wish, end_time=now + _DAY)).values(), "accounting"
             )
-            return Fates(read_past_jobs([past_job_record(job) for job in found]))
-        except (BadSpelling, ClusterUnavailable) as trouble:
-            _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
-            return Fates({}, answered=False)
+            jobs, unreadable = read_past_jobs(found, past_job_record)
+            return Fates(jobs, unreadable=unreadable)
+        except ClusterUnavailable as trouble:
+            return no_answer(trouble)
 
 
 class LibslurmActuator:
@@ -160,14 +161,16 @@ class LibslurmActuator:
         Raises ``SubmissionRejected`` also naming an option for which this pyslurm has no argument.
         """
         self._only_own(request.user, "submit")
-        description = describe(request, self._clock.now())
+        description = describe(request, self._clock.now(), socket.gethostname())
         wishes = arguments(description, self._libslurm.version)
         with tempfile.NamedTemporaryFile("w", prefix="mirage-", suffix=".sh") as script:
             # given as text, pyslurm takes it for a path first, which fails for long ones
             script.write(description["script"])
             script.flush()
             try:
-                return JobId(self._slurm.JobSubmitDescription(script=script.name, **wishes).submit())
+                return job_id_of(int(self._slurm.JobSubmitDescription(script=script.name, **wishes).submit()))
+            except BadSpelling as error:
+                raise ClusterUnavailable(f"libslurm: submission: {error}") from None
             except self._slurm.RPCError as error:
                 raise _faults(error).of_submission("libslurm: submission") from None
 

@@ -24,10 +24,10 @@ def job_record(job: Any) -> Record:
     """One ``pyslurm.Job``. Raises ``BadSpelling`` for a state that is none."""
     return {
         "job_id": job.id,
-        "name": job.name,
-        "user_name": job.user_name,
+        "name": _words(job, "name"),
+        "user_name": _words(job, "user_name"),
         "user_id": job.user_id,
-        "account": job.account,
+        "account": _words(job, "account"),
         "partition": job.partition,
         "qos": job.qos,
         "node_count": set_number(job.num_nodes),
@@ -38,26 +38,33 @@ def job_record(job: Any) -> Record:
         "end_time": _instant(job.end_time),
         "priority": set_number(job.priority or 0),
         "nice": job.nice or 0,
-        "comment": job.comment,
+        "comment": _words(job, "comment"),
         "nodes": job.allocated_nodes,
         "required_nodes": job.required_nodes,
         "exit_code": _exit(job),
         "job_state": state_words(job.state),
-        "state_reason": job.state_reason,
+        "state_reason": _words(job, "state_reason"),
         "array_task_string": job.array_tasks_waiting,
+        "tres_req_str": _gres_asked(job),
     }
+
+
+def _gres_asked(job: Any) -> str:
+    """As TRES, where it is told: pyslurm does not know of GPUs that are asked for in all or for each task."""
+    nodes = job.num_nodes or 1
+    return ",".join(f"gres/{name}={int(count) * nodes}" for name, count in (job.gres_per_node or {}).items())
 
 
 def past_job_record(job: Any) -> Record:
     """One ``pyslurm.db.Job``. Raises ``BadSpelling`` as above."""
     return {
         "job_id": job.id,
-        "name": job.name,
-        "user": job.user_name,
+        "name": _words(job, "name"),
+        "user": _words(job, "user_name"),
         "partition": job.partition,
         "nodes": job.nodelist,
         "allocation_nodes": job.num_nodes or 0,
-        "comment": {"job": job.comment},
+        "comment": {"job": _words(job, "comment")},
         "exit_code": _exit(job),
         "state": {"current": state_words(job.state)},
         "time": {
@@ -67,6 +74,15 @@ def past_job_record(job: Any) -> Record:
             "limit": _minutes(job.time_limit),
         },
     }
+
+
+def _words(thing: Any, name: str) -> str | None:
+    """A text; bytes of users that pyslurm cannot decode cost this text alone."""
+    try:
+        text: str | None = getattr(thing, name)
+    except UnicodeDecodeError:
+        return "\N{REPLACEMENT CHARACTER}"
+    return text
 
 
 def node_record(node: Any) -> Record:
@@ -84,7 +100,8 @@ def arguments(description: Record, version: tuple[int, int]) -> dict[str, Any]:
     """
     if "kill_warning_signal" in description and version < SIGNALS_SINCE:
         raise _no_argument("a warning signal (--signal)", version)
-    found: dict[str, Any] = {"ntasks": description["minimum_nodes"]}  # else pyslurm asks for one task in all
+    # Else pyslurm asks for one task in all; where no number of nodes is said that is what Slurm does as well.
+    found: dict[str, Any] = {"ntasks": description.get("minimum_nodes", 1)}
     for name, value in description.items():
         if name in _SAME:
             found[name] = value
@@ -110,6 +127,8 @@ def changes(description: Record) -> dict[str, Any]:
                 "pyslurm cannot free a job of the nodes that it must have; the cli back end can"
             )
         found["required_nodes"] = description["required_nodes"]
+    if "dependency" in description:
+        found["dependencies"] = description["dependency"]
     return found
 
 
@@ -137,6 +156,8 @@ def _no_argument(what: str, version: tuple[int, int]) -> SubmissionRejected:
 
 
 def _nodes(description: Record) -> dict[str, Any]:
+    if "minimum_nodes" not in description:
+        return {}
     return {"nodes": f"{description['minimum_nodes']}-{description['maximum_nodes']}"}
 
 
@@ -194,6 +215,7 @@ _SAME = frozenset(
 )
 
 _OTHERWISE: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "argv": lambda value: {"script_args": value[1:]},  # pyslurm puts the script first
     "batch_features": _renamed("batch_constraints"),
     "begin_time": lambda value: {"begin_time": value["number"]},
     "contiguous": _renamed("requires_contiguous_nodes"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.simulated import SimulatedCluster
     from mirage.domain.decision import Standing
-    from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Clock
@@ -61,6 +61,14 @@ class PacedCluster:
     def standing(self, request: JobRequest) -> Standing:
         """What the simulated controller grants the request's user."""
         return self._present().standing(request)
+
+    def default_partition(self) -> str:
+        """As the simulated cluster is described."""
+        return self._cluster.default_partition()
+
+    def why_shared(self, job: Job) -> str:
+        """Whether simulated links share nodes."""
+        return self._present().why_shared(job)
 
     def _present(self) -> SimulatedCluster:
         self._cluster.advance(max(self._clock.now(), self._cluster.now()))

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
-from mirage.backends.cli_links import Fates, LinkMemory
+from mirage.backends.cli_links import LinkMemory
+from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
@@ -21,7 +22,7 @@ from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
@@ -50,9 +51,10 @@ class RestVersion:
 
     def of(self, client: RestClient) -> int:
         """The version's number, such as 38. Raises ``UnsupportedSlurm`` listing those that are offered."""
-        if self._found is None:
-            self._found = _discover(client)
-        return self._found
+        found = self._found  # another thread may forget it meanwhile
+        if found is None:
+            self._found = found = _discover(client)
+        return found
 
     def forget(self) -> None:
         """Find it out anew: slurmrestd may have been upgraded."""
@@ -90,15 +92,20 @@ class Rest:
         return answer
 
     def records(self, path: str, name: str, *, family: str = "slurm") -> list[Record]:
-        """The list ``name`` in the answer to a question. Raises ``ClusterUnavailable`` unless it is whole."""
+        """The list ``name`` in the answer to a question, its entries unread.
+
+        Raises ``ClusterUnavailable`` unless it is whole.
+        """
         answer = self.ask("GET", path, family=family)
         if answer.errors:
             faults = Faults.read(answer.errors)
             if family == "slurmdb" and faults.found_nothing:
                 return []
+            if family == "slurmdb" and faults.not_understood:
+                raise QueryRejected(f"slurmrestd at {self.client.address.text}: GET {path[:80]}: {faults.line}")
             self.unavailable(f"GET {path}", f"{faults.line} (asked as {self.client.credentials})")
         found = answer.body.get(name)
-        if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
+        if not isinstance(found, list):
             self.unavailable(f"GET {path}", f"the answer has no list of {name}")
         return found
 
@@ -121,7 +128,6 @@ class RestCluster:
         self._clock = clock
         self._partitions: list[Record] | None = None
         self._memory = LinkMemory()
-        self._told = ""
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
         """The queue and the nodes now. Raises ``ClusterUnavailable``, also where the token is not accepted."""
@@ -133,9 +139,12 @@ class RestCluster:
             self._rest.unavailable("an answer is not as expected", str(error))
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """``ABSENT``: up to v0.0.46 slurmrestd cannot tell (``test_only`` of v0.0.38 is accepted but submits)."""
+        """Raises ``ClusterUnavailable``: up to v0.0.46 slurmrestd cannot tell.
+
+        ``test_only`` of v0.0.38 is accepted but submits.
+        """
         del request
-        return ABSENT
+        raise ClusterUnavailable("slurmrestd cannot tell when a job would start")
 
     def past_jobs(self, start: Seconds, end: Seconds) -> JobTable:
         """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
@@ -146,7 +155,7 @@ class RestCluster:
         which = f"start_time=uts{start}&end_time=uts{end}&skip_steps=true"
         try:
             records = self._rest.records(f"jobs?{which}", "jobs", family="slurmdb")
-            found, left_out = read_history(self._lifted(Kind.PAST_JOB, records))
+            found, left_out = read_history(records, self._shape(Kind.PAST_JOB))
         except NotPermitted as error:
             raise ClusterUnavailable(str(error)) from None
         except BadSpelling as error:
@@ -161,8 +170,7 @@ class RestCluster:
         now = self._clock.now()
         jobs = self._rest.records("jobs", "jobs")
         wanted = set(expected.values()) - {NO_JOB}
-        seen = read_queue(jobs, partial(lift, Kind.JOB, self._rest.number()), _user_name, wanted, columns=queue)
-        self._tell(seen.unreadable)
+        seen = read_queue(jobs, self._shape(Kind.JOB), _user_name, wanted, columns=queue)
         partitions = self._nodes() if queue else ()
         links = self._links(seen, expected, now)
         return self._memory.snapshot(now, seen, partitions, links)
@@ -181,23 +189,15 @@ class RestCluster:
             which = f"start_time=uts{self._clock.now() - _LOOK_BACK}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
-            return Fates(read_past_jobs(self._lifted(Kind.PAST_JOB, records)))
+            jobs, unreadable = read_past_jobs(records, self._shape(Kind.PAST_JOB))
+            return Fates(jobs, unreadable=unreadable)
         except NoSuchPath:  # slurmrestd runs without the accounting's paths: none of this will ever be known
             return Fates({}, lagging=False)
-        except (BadSpelling, ClusterUnavailable) as trouble:
-            _log.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
-            return Fates({}, answered=False)
+        except ClusterUnavailable as trouble:
+            return no_answer(trouble)
 
-    def _tell(self, unreadable: Sequence[str]) -> None:
-        """Say once which jobs are left out."""
-        example = unreadable[0] if unreadable else ""
-        if example and example != self._told:
-            _log.warning("slurmrestd: %d jobs cannot be read, left out; the first: %s", len(unreadable), example)
-        self._told = example
-
-    def _lifted(self, kind: Kind, records: list[Record]) -> list[Record]:
-        number = self._rest.number()
-        return [lift(kind, number, record) for record in records]
+    def _shape(self, kind: Kind) -> Callable[[Record], Record]:
+        return partial(lift, kind, self._rest.number())
 
     def _nodes(self) -> tuple[PartitionState, ...]:
         nodes = self._rest.records("nodes", "nodes")
@@ -205,7 +205,9 @@ class RestCluster:
             if self._partitions is None:
                 self._partitions = self._rest.records("partitions", "partitions")
             nodes = with_partitions(nodes, self._partitions)
-        return read_partitions(self._lifted(Kind.NODE, nodes))
+        found, unreadable = read_partitions(nodes, self._shape(Kind.NODE))
+        self._memory.report_unreadable("nodes", unreadable)
+        return found
 
 
 def _with_known_exit(job: Job, last: Job | None) -> Job:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mirage.backends.rest import Rest, RestVersion
 from mirage.backends.restclient import Credentials, RestClient
 from mirage.domain.errors import BadSpelling, MirageError, NotPermitted, UnknownJob, UnsupportedSlurm
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import JobId, JobState, is_job_id, job_id_of
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
@@ -93,11 +94,12 @@ class RestActuator:
         Raises ``SubmissionRejected`` also naming an option for which this version has no field.
         """
         rest = self._rest(request.user)
-        description = describe(request, self._clock.now())
+        description = describe(request, self._clock.now(), socket.gethostname())
         answer = rest.ask("POST", "job/submit", lower_submission(rest.number(), description))
         job_id = answer.body.get("job_id")
-        if type(job_id) is int and job_id > 0:  # beside it may stand an error that is only a remark: "is held"
-            return JobId(job_id)
+        # An error next to the ID may be only a remark: "is held".
+        if type(job_id) is int and is_job_id(job_id):
+            return job_id_of(job_id)
         if not answer.errors:
             rest.unavailable("POST job/submit", "the answer has neither a job id nor an error")
         raise Faults.read(answer.errors).of_submission(f"submission as {rest.client.credentials}")

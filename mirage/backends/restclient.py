@@ -5,16 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import socket
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mirage.documenttext import parse_json
-from mirage.domain.errors import ClusterUnavailable, ConfigError, NotPermitted
+from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
+from mirage.documenttext import parse_foreign_json
+from mirage.domain.errors import BackEndLost, ClusterUnavailable, ConfigError, NotPermitted
 from mirage.domain.masking import without_secrets
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from mirage.slurm.rest.fields import Record
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 30
 _PIECE = 1 << 16
 _UNKNOWN_PATH = 9006  # ESLURM_REST_UNKNOWN_URL
+_LOST = (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionResetError, BrokenPipeError)
+"""After what slurmrestd was there and has gone without a whole answer."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -40,7 +41,7 @@ class Credentials:
         if not self.token_file:
             return {}
         try:
-            text = Path(self.token_file).read_text(encoding="ascii").strip().removeprefix("SLURM_JWT=")
+            text = read_regular(self.token_file).decode("ascii").strip().removeprefix("SLURM_JWT=")
         except (OSError, UnicodeDecodeError) as error:
             raise NotPermitted(f"no token for {self.user}: cannot read {self.token_file}: {error}") from None
         if not _TOKEN.fullmatch(text):
@@ -79,27 +80,16 @@ class Address:
             )
         return found
 
-    def connect(self, timeout: float) -> http.client.HTTPConnection:
-        """A connection, opened at its first use."""
+    def connect(self, timeout: float) -> BoundedConnection:
+        """A connection for one exchange within ``timeout`` seconds, opened at its first use."""
         if self.scheme == "unix":
-            return _UnixConnection(self.path, timeout)
-        kind = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
+            return BoundedConnection("localhost", timeout=timeout, path=self.path)
+        kind = BoundedTlsConnection if self.scheme == "https" else BoundedConnection
         return kind(self.host, self.port, timeout=timeout)
 
     def target(self, path: str) -> str:
         """The request's path."""
         return path if self.scheme == "unix" else self.path + path
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +126,7 @@ class RestClient:
     address: Address
     credentials: Credentials
     timeout: float = 30.0
-    """Seconds for a whole request, however it trickles in."""
+    """Seconds for a whole exchange, however its answer trickles in."""
 
     def ask(self, method: str, path: str, body: Record | None = None) -> Answer:
         """One request.
@@ -164,17 +154,17 @@ class RestClient:
                 return self._ask_once(method, target, payload, headers)
         except (OSError, http.client.HTTPException) as error:
             told = str(error) or type(error).__name__
-            raise ClusterUnavailable(f"slurmrestd at {self.address.text}: {method} {target}: {told}") from None
+            kind = BackEndLost if isinstance(error, _LOST) else ClusterUnavailable
+            raise kind(f"slurmrestd at {self.address.text}: {method} {target}: {told}") from None
 
     def _ask_once(
         self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        deadline = time.monotonic() + self.timeout
         connection = self.address.connect(self.timeout)
         try:
             connection.request(method, target, payload, headers)
             response = connection.getresponse()
-            return response.status, _read_whole(response, deadline)
+            return response.status, _read_whole(response)
         finally:
             connection.close()
 
@@ -191,7 +181,7 @@ class RestClient:
         return Answer(status, {}, shown)
 
 
-def _read_whole(response: http.client.HTTPResponse, deadline: float) -> bytes:
+def _read_whole(response: http.client.HTTPResponse) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while piece := response.read1(_PIECE):
@@ -199,8 +189,6 @@ def _read_whole(response: http.client.HTTPResponse, deadline: float) -> bytes:
         size += len(piece)
         if size > _LARGEST:
             raise http.client.HTTPException(f"more than {_LARGEST >> 20} MiB")
-        if time.monotonic() > deadline:
-            raise TimeoutError("timed out in the middle of the answer")
     if response.length:
         raise http.client.IncompleteRead(b"".join(pieces), response.length)
     return b"".join(pieces)
@@ -208,7 +196,7 @@ def _read_whole(response: http.client.HTTPResponse, deadline: float) -> bytes:
 
 def _parsed(raw: bytes) -> dict[str, Any] | None:
     try:
-        found = parse_json(raw)
+        found = parse_foreign_json(raw)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

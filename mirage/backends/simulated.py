@@ -6,20 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.decision import RecentWaits
-from mirage.domain.errors import UnknownJob
+from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
+from mirage.simulator.tables import RECENT_WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from mirage.domain.decision import Standing
-    from mirage.domain.job import JobChange, JobRequest, Seconds
+    from mirage.domain.job import Job, JobChange, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.simulation import Simulation
 
@@ -37,6 +39,10 @@ Script = Callable[["JobRequest"], Run]
 """Says what each submitted job will do."""
 
 
+def _waits(found: NDArray[np.void], partition: str) -> RecentWaits:
+    return RecentWaits(found["start"], found["wait"], found["nodes"], found["limit"], partition)
+
+
 def to_the_limit(request: JobRequest) -> Run:
     """A service: runs until its limit ends it."""
     return Run(request.limit, JobState.TIMEOUT)
@@ -52,11 +58,12 @@ class SimulatedCluster:
         self.simulation = simulation
         self._script = script
         self._own: dict[str, JobId] = {}
+        self._whole: set[JobId] = set()
 
     def copy(self) -> SimulatedCluster:
         """An independent cluster in the same state."""
         twin = SimulatedCluster(self.simulation.copy(results=True), self._script)
-        twin._own = dict(self._own)
+        twin._own, twin._whole = dict(self._own), set(self._whole)
         return twin
 
     def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
@@ -84,6 +91,8 @@ class SimulatedCluster:
         job_id = self.simulation.submit(request, run.runtime, run.outcome, run.exit_code)
         if request.tag:
             self._own[request.tag] = job_id
+        if request.exclusive:
+            self._whole.add(job_id)
         return job_id
 
     def cancel(self, job_id: JobId, owner: str) -> None:
@@ -92,8 +101,13 @@ class SimulatedCluster:
         self.simulation.cancel(job_id)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a pending job. Raises ``UnknownJob``; ``SubmissionRejected`` for nodes that it cannot have."""
+        """Change a pending job. Raises ``UnknownJob``; ``SubmissionRejected`` for nodes that it cannot have.
+
+        Its dependencies are those of its submission: changing them raises ``SubmissionRejected``, too.
+        """
         del owner
+        if change.dependencies is not None:
+            raise SubmissionRejected("InvalidDependency", f"simulated job {job_id} keeps its dependencies")
         if self.simulation.job(job_id).state is not JobState.PENDING:
             raise UnknownJob(f"job {job_id} does not pend any more")
         if change.held is not None:
@@ -115,14 +129,33 @@ class SimulatedCluster:
         """The start in the backfill plan of this instant."""
         return self.simulation.estimate_start(request)
 
+    def why_shared(self, job: Job) -> str:
+        """Simulated links that do not ask for whole nodes count as sharing them."""
+        whole = {p.name for p in self.simulation.cluster.partitions if p.exclusive}
+        if job.partition in whole or job.job_id in self._whole:
+            return ""
+        return "its links do not ask for whole nodes (--exclusive)"
+
     def start_times(self, request: JobRequest, submit_times: NDArray[np.int64]) -> NDArray[np.int64]:
         """When the job would start if submitted at each of these instants: foresight no real cluster has."""
         return self.simulation.start_times(request, self._script(request).runtime, submit_times)
 
-    def recent_waits(self, count: int) -> RecentWaits:
-        """The last ``count`` jobs that the simulation started, whoever submitted them."""
-        found = self.simulation.waits(count)
-        return RecentWaits(found["start"], found["wait"], found["nodes"], found["limit"])
+    def recent_waits(self, count: int, partition: str, gres: str = "", qos: str = "") -> RecentWaits:
+        """The last ``count`` jobs of the partition among those that the simulation started last, whoever's.
+
+        Their accounts, QOS and GRES are not told, so replays tell classes apart by size and limit alone.
+        """
+        del gres, qos
+        simulation = self.simulation
+        names = simulation.partition_names
+        if len(names) == 1:
+            return _waits(simulation.waits(count), names[0])
+        partition = partition or simulation.default_partition
+        if not partition:
+            return _waits(simulation.waits(count), partition)
+        found = simulation.waits(RECENT_WAITS)
+        wanted = [names.index(name) for name in partition.split(",") if name in names]
+        return _waits(found[np.isin(found["partition"], wanted)][-count:], partition)
 
     def jobs(self, span: Seconds) -> JobTable:
         """The trace's jobs of the last ``span`` seconds, without those submitted through this object."""
@@ -131,6 +164,10 @@ class SimulatedCluster:
     def standing(self, request: JobRequest) -> Standing:
         """What the simulated controller grants the request's user."""
         return self.simulation.standing(request)
+
+    def default_partition(self) -> str:
+        """As the simulated cluster is described."""
+        return self.simulation.default_partition
 
     def now(self) -> Seconds:
         """The simulated clock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import Standing
+from mirage.domain.decision import NO_LIMIT, Standing
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class Limits:
     running: tuple[RunningJob, ...]
 
     def left(self, user: str, account: str, qualities: tuple[str, ...]) -> int:
-        """How many more jobs of such a kind may run; ``ABSENT`` where nothing limits them."""
+        """How many more jobs of such a kind may run; ``NO_LIMIT`` where nothing bounds them."""
         bounds = [*self._by_association(user, account), *self._by_qos(user, account, qualities)]
         left = [max(most - taken, 0) for most, taken in bounds if most >= 0]
-        return min(left, default=ABSENT)
+        return min(left, default=NO_LIMIT)
 
     def _by_association(self, user: str, account: str) -> Iterator[tuple[int, int]]:
         """(limit, running): the user's own, inherited where it is not set, and each account's above."""
@@ -84,8 +84,9 @@ class Granted:
     accounts: Mapping[str, str] = field(default_factory=dict)
     """Each user's default account."""
     limits: Limits | None = None
-    """``None``: not known, or not enforced."""
-    reservations: tuple[Reserved, ...] = ()
+    """``None``: not known."""
+    reservations: tuple[Reserved, ...] | None = None
+    """``None``: not known."""
     partitions: Mapping[str, PartitionNodes] = field(default_factory=dict)
 
     def standing(self, request: JobRequest, now: Seconds) -> Standing:
@@ -106,8 +107,8 @@ class Granted:
 
     def _reserved(self, request: JobRequest, account: str, now: Seconds) -> int:
         partition = self._partition(request)
-        if partition is None:
-            return 0
+        if partition is None or self.reservations is None:
+            return ABSENT
         taken: set[str] = set()
         for reserved in self.reservations:
             due = reserved.start < now + request.limit and reserved.end > now
@@ -118,4 +119,9 @@ class Granted:
     def _partition(self, request: JobRequest) -> PartitionNodes | None:
         if request.partition:
             return self.partitions.get(request.partition)
-        return next((partition for partition in self.partitions.values() if partition.default), None)
+        return self.partitions.get(self.default_partition)
+
+    @property
+    def default_partition(self) -> str:
+        """Where jobs go that name none; empty: not known, or there is none."""
+        return next((name for name, partition in self.partitions.items() if partition.default), "")

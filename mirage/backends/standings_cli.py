@@ -52,6 +52,10 @@ class CliStandings:
         """That of the request's user; asks nothing."""
         return self._granted.standing(request, self._clock.now())
 
+    def default_partition(self) -> str:
+        """As told last; asks nothing."""
+        return self._granted.default_partition
+
     def refresh(self) -> str:
         """Ask anew where an hour has passed; says what is not known, nothing where nothing is due.
 
@@ -82,11 +86,11 @@ class CliStandings:
             ask(("scontrol", *PARTITION_ARGUMENTS), read_partition_nodes, unknown.partitions),
         )
 
-    def _limits(self, config: str) -> Limits | None:
-        """``None`` where the configuration enforces none."""
+    def _limits(self, config: str) -> Limits:
+        """Without any where the configuration enforces none."""
         settings = read_settings(config)
         if not ENFORCED & set(settings.get("accountingstorageenforce", "").lower().split(",")):
-            return None
+            return Limits({}, {}, ())
         name = settings.get("clustername", "")
         rows, _ = parse_associations(self._answer(("sacctmgr", *_ASSOCIATIONS)), "sacctmgr show assoc", name)
         qos, _ = parse_qos(self._answer(("sacctmgr", *_QOS)), "sacctmgr show qos")

@@ -7,6 +7,7 @@ says in ``Facts``; the tests about that skip.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -153,7 +154,9 @@ class Contract:
         request, job_id = world.submit(Doing(runs=MINUTE))
         before = world.until(request, JobState.COMPLETED)
         world.actuator.cancel(job_id, world.facts.user)
-        assert world.job(request) == before
+        after = world.job(request)
+        assert after is not None
+        assert replace(after, completing=before.completing) == before, "its nodes may be clean by now"
 
     def test_unknown_jobs_are_said_to_be(self, world: World) -> None:
         user, unknown = world.facts.user, JobId(60_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from backends.contract import HOUR, Contract, Doing, Facts, World
@@ -17,6 +17,7 @@ from mirage.backends.execution import Commands
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, JobState
+from mirage.slurm.rejections import is_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +160,53 @@ def test_text_that_no_command_line_can_hold_is_refused(world: FakeWorld) -> None
         world.actuator.submit(replace(world.request(), name="a\0b"))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"text": "#!/bin/sh\n\ud800"},
+        {"environment": (("A", "\ud800"),)},
+        {"arguments": ("\ud800",)},
+        {"arguments": ("\0",)},
+        {"arguments": ("x" * 131_072,)},
+        {"environment": (("A", "x" * 131_072),)},
+        {"environment": tuple((f"A{number}", "x" * 100_000) for number in range(100))},
+        {"environment": (("A=B", "1"),)},
+        {"options": ("--mail-user=" + "x" * 131_072,)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_submission_that_no_process_can_make_is_rejected_for_good(
+    world: FakeWorld, changes: dict[str, Any]
+) -> None:
+    batch = replace(BatchScript("#!/bin/sh\n"), **changes)
+    with pytest.raises(SubmissionRejected) as rejected:
+        world.actuator.submit(replace(world.request(), batch=batch))
+    assert is_permanent(rejected.value.reason)
+    assert not world.slurm.batches
+
+
+def test_submission_hands_script_and_arguments_to_sbatch(world: FakeWorld) -> None:
+    text = "#!/bin/bash\n# \udcff\n"
+    batch = BatchScript(text, directory="/", arguments=("a b", "-p", "", "\udcff"))
+    job_id = world.actuator.submit(replace(world.request(), batch=batch))
+    call = world.slurm.batches[job_id]
+    assert call.stdin == text
+    assert call.arguments[-5:] == ["/dev/fd/3", "a b", "-p", "", "\udcff"]
+
+
+def test_submission_passes_umask_limits_and_functions(world: FakeWorld) -> None:
+    function = ("BASH_FUNC_module%%", "() {  :\n}")
+    batch = BatchScript(
+        "#!/bin/sh\n", environment=(function,), directory="/", umask=0o077, resource_limits=(("NOFILE", 512),)
+    )
+    job_id = world.actuator.submit(replace(world.request(), batch=batch))
+    call = world.slurm.batches[job_id]
+    passed = {function, ("SLURM_UMASK", "0077"), ("SLURM_RLIMIT_NOFILE", "512")}
+    assert passed <= set(call.environment.items())
+    assert "--propagate=NONE" in call.arguments
+    assert not [word for word in call.arguments if "requeue" in word]
+
+
 # What the job gets
 
 
@@ -214,16 +262,19 @@ def test_what_runs_stays_as_it_was_seen_while_accounting_is_down(world: FakeWorl
     assert (job.state, job.exit_code, job.tag) == (JobState.FAILED, 3, tag)
 
 
-def test_the_end_of_a_link_never_seen_is_unaccounted_for_a_while(world: FakeWorld) -> None:
+def test_the_end_of_a_link_never_seen_is_unaccounted_while_accounting_is_away(world: FakeWorld) -> None:
     tag, job_id = ended(world)
     other, _ = world.submit()
     world.slurm.accounting_down = True
     fresh = CliCluster(Commands(world.slurm.environment("alice")), world.slurm)
     snapshot = fresh.snapshot(expected={tag: job_id})
     assert (snapshot.links.keys(), snapshot.unaccounted) == ({other.tag}, {tag})
-    world.slurm.advance(HOUR)
+    world.slurm.advance(100 * HOUR)
     snapshot = fresh.snapshot(expected={tag: job_id})
-    assert (snapshot.links.keys(), snapshot.unaccounted) == ({other.tag}, frozenset())
+    assert (snapshot.links.keys() & {tag}, snapshot.unaccounted) == (set(), {tag})
+    world.slurm.accounting_down = False
+    snapshot = fresh.snapshot(expected={tag: job_id})
+    assert (snapshot.links[tag].state.finished, snapshot.unaccounted) == (True, frozenset())
 
 
 def test_without_accounting_what_the_controller_has_forgotten_is_gone(world: FakeWorld) -> None:
@@ -235,6 +286,19 @@ def test_without_accounting_what_the_controller_has_forgotten_is_gone(world: Fak
 def test_a_link_whose_id_was_never_learnt_is_found_after_its_end(world: FakeWorld) -> None:
     tag, job_id = ended(world)
     assert world.cluster.snapshot(expected={tag: NO_JOB}).links[tag].job_id == job_id
+
+
+def test_job_that_sacct_rejects_hides_no_other(world: FakeWorld) -> None:
+    gone = dict([ended(world), ended(world), ended(world, 3)])
+    snapshot = world.cluster.snapshot(expected=gone | {"mirage:liar:1": JobId(-5)})
+    assert gone.keys() <= snapshot.links.keys()
+    assert snapshot.unaccounted == {"mirage:liar:1"}
+
+
+def test_list_too_long_for_a_command_is_asked_in_parts(world: FakeWorld) -> None:
+    gone = dict([ended(world)])
+    many = {f"mirage:many:{k}": JobId(4_000_000_000 + k) for k in range(1, 20_000)}
+    assert gone.keys() <= world.cluster.snapshot(expected=gone | many).links.keys()
 
 
 def test_a_snapshot_asks_three_questions_at_most(world: FakeWorld) -> None:
@@ -329,4 +393,4 @@ def test_a_row_that_cannot_be_read_is_told_once(
     for _ in range(3):
         assert world.cluster.snapshot(expected={request.tag: job_id}).links[request.tag] == known
         world.slurm.advance(20 * 60)
-    assert caplog.text.count("squeue: 1 rows are not what Slurm writes") == 1
+    assert caplog.text.count("event=unreadable_rows source=queue rows=1") == 1

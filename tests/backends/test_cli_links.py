@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.cli_links import GRACE, Fates, LinkMemory
+from mirage.backends.cli_links import GRACE, LinkMemory
+from mirage.backends.jobquery import MOST_PARTS, Fates
+from mirage.domain.chain import NO_JOB
+from mirage.domain.chainid import owned_id
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.queuetext import Queue, QueuedJob
@@ -100,3 +103,176 @@ def test_what_is_expected_no_more_is_forgotten() -> None:
     memory = seen_running()
     assert memory.account(queue(), {}, Accounting(), NOW + 60) == {}
     assert (memory.last, memory.missing_since) == ({}, {})
+
+
+def test_a_job_that_another_chain_claims_stays_its_owners_link() -> None:
+    """A user's own process says which job it has submitted; it may name any."""
+    claimed = "mirage:mallorys:1"
+    for expected in ({TAG: ID, claimed: ID}, {claimed: ID, TAG: ID}):
+        memory = LinkMemory()
+        for seen in (queue(QueuedJob(RUNS, completing=False)), queue(completing())):
+            links = memory.account(seen, expected, Accounting(replace(RUNS, state=JobState.COMPLETED)), NOW)
+            snapshot = memory.snapshot(NOW, seen, (), links)
+            found = snapshot.link(TAG, "alice")
+            assert found is not None
+            assert found.job_id == ID
+            assert snapshot.link(claimed, "mallory") is None
+
+
+# Rows that cannot be read
+
+UNREAD = [f"{ID}\x1fwhat is this?", "\x1fwhat is this?", "no id\x1f"]
+
+
+@pytest.mark.parametrize("row", UNREAD)
+@pytest.mark.parametrize("source", ["queue", "accounting"])
+@pytest.mark.parametrize("lagging", [True, False])
+def test_unreadable_row_keeps_its_link(row: str, source: str, lagging: bool) -> None:
+    memory = seen_running()
+    seen = replace(queue(), unreadable=(row,)) if source == "queue" else queue()
+    accounting = Accounting(lagging=lagging)
+    if source == "accounting":
+        accounting.fates = replace(accounting.fates, unreadable=[row])
+    for later in (60, 61 + GRACE, 10 * GRACE):
+        assert memory.account(seen, {TAG: ID}, accounting, NOW + later) == {TAG: RUNS}
+
+
+def test_unreadable_row_keeps_its_link_where_the_list_is_asked_in_parts() -> None:
+    def ask(ids: Collection[JobId]) -> Fates:
+        if len(ids) > 1:
+            return Fates({}, answered=False, rejected="too long")
+        return Fates({}, lagging=False, unreadable=[f"{ID}\x1fwhat is this?"] if ID in ids else [])
+
+    expected = {TAG: ID, "mirage:other:2": JobId(8)}
+    assert seen_running().account(queue(), expected, ask, NOW + 60) == {TAG: RUNS}
+
+
+def test_unreadable_row_of_another_job_keeps_no_link() -> None:
+    seen = replace(queue(), unreadable=("8\x1fwhat is this?",))
+    assert seen_running().account(seen, {TAG: ID}, Accounting(lagging=False), NOW + 60) == {}
+
+
+@pytest.mark.parametrize("row", [f"9\x1f{TAG}\x1fwhat is this?", "\x1fwhat is this?"])
+def test_unreadable_row_keeps_a_link_without_id_unaccounted(row: str) -> None:
+    memory = LinkMemory()
+    for _ in range(2):
+        assert memory.account(replace(queue(), unreadable=(row,)), {TAG: NO_JOB}, Accounting(), NOW) == {}
+        assert memory.unaccounted == {TAG}
+    memory.account(queue(), {TAG: NO_JOB}, Accounting(), NOW)
+    assert memory.unaccounted == set()
+
+
+OTHER = "mirage:other:1"
+
+
+def test_a_link_without_an_id_is_unaccounted_until_it_was_asked_for() -> None:
+    """After a crash it may have run to its end unseen; that other links are asked for says nothing of it."""
+    told = replace(RUNS, job_id=JobId(8), state=JobState.COMPLETED, end=NOW - 1, tag=OTHER)
+    memory, accounting = LinkMemory(), Accounting(told, lagging=False)
+    expected = {TAG: ID, OTHER: NO_JOB}
+    assert OTHER not in memory.account(queue(), expected, lambda ids: Fates({}, lagging=False), NOW)
+    assert memory.unaccounted == {OTHER}
+    assert memory.account(queue(), expected, accounting, NOW + 60)[OTHER].job_id == 8
+    assert accounting.asked == [set()]
+    assert memory.unaccounted == {TAG}, "it was not asked for this time"
+
+
+OWN = f"mirage:{owned_id('svc', 'alice')}:1"
+
+
+@pytest.mark.parametrize("forged", [JobId(3), JobId(9)])
+def test_a_forged_tag_does_not_hide_that_a_link_without_an_id_has_ended(forged: JobId) -> None:
+    """Its submission's answer was lost, and it ran and ended before anybody looked."""
+    lives = QueuedJob(replace(RUNS, job_id=forged, user="mallory", tag=OWN), completing=False)
+    ended = replace(RUNS, state=JobState.TIMEOUT, end=NOW - 1, tag=OWN)
+    also = replace(ended, job_id=JobId(forged + 1), user="mallory", state=JobState.FAILED)
+    for told in ((ended, also), (also, ended)):
+        jobs = LinkMemory().account(queue(lives), {OWN: NO_JOB}, Accounting(*told), NOW)
+        assert (jobs[OWN].user, jobs[OWN].state) == ("alice", JobState.TIMEOUT)
+
+
+@pytest.mark.parametrize("forged", [JobId(3), JobId(9)])
+def test_a_forged_tag_does_not_hide_a_link_that_waits(forged: JobId) -> None:
+    waits = replace(RUNS, state=JobState.PENDING, start=ABSENT, end=ABSENT, tag=OWN)
+    lives = replace(RUNS, job_id=forged, user="mallory", tag=OWN)
+    memory, accounting = LinkMemory(), Accounting()
+    jobs = memory.account(
+        queue(QueuedJob(lives, completing=False), QueuedJob(waits, completing=False)),
+        {OWN: NO_JOB},
+        accounting,
+        NOW,
+    )
+    assert (jobs[OWN].user, memory.unaccounted, accounting.asked) == ("alice", frozenset(), [])
+
+
+def test_a_link_without_an_id_is_unaccounted_while_accounting_is_away() -> None:
+    memory, away = LinkMemory(), Accounting(answered=False)
+    for later in (0, 60, 100 * GRACE):
+        assert memory.account(queue(), {OTHER: NO_JOB}, away, NOW + later) == {}
+        assert memory.unaccounted == {OTHER}
+    assert memory.account(queue(), {OTHER: NO_JOB}, Accounting(lagging=False), NOW + 101 * GRACE) == {}
+    assert memory.unaccounted == frozenset(), "accounting knows of none: it was never submitted"
+
+
+def test_a_link_never_seen_is_unaccounted_while_accounting_may_lag() -> None:
+    memory, lagging = LinkMemory(), Accounting()
+    assert memory.account(queue(), {TAG: ID}, lagging, NOW) == {}
+    assert memory.unaccounted == {TAG}
+    assert memory.account(queue(), {TAG: ID}, lagging, NOW + 1 + GRACE) == {}
+    assert memory.unaccounted == frozenset()
+
+
+MANY = {f"mirage:svc{k}:1": JobId(k) for k in range(1, 101)}
+
+
+class Picky(Accounting):
+    """Rejects each list that names one of these jobs, as sacct does with IDs that it does not accept."""
+
+    def __init__(self, *rejected: int) -> None:
+        ended = replace(RUNS, state=JobState.COMPLETED, end=NOW - 1)
+        super().__init__(*(replace(ended, job_id=job_id, tag=tag) for tag, job_id in MANY.items()))
+        self.rejected = set(rejected)
+
+    def __call__(self, ids: Collection[JobId]) -> Fates:
+        super().__call__(ids)
+        if self.rejected & set(ids):
+            return Fates({}, answered=False, rejected="Bad job/step specified")
+        return Fates({job_id: self.fates.jobs[job_id] for job_id in ids})
+
+
+@pytest.mark.parametrize("rejected", [(1,), (50,), (100,), (3, 4, 97), tuple(range(1, 101, 11))])
+def test_rejected_job_hides_no_other(rejected: tuple[int, ...]) -> None:
+    memory, accounting = LinkMemory(), Picky(*rejected)
+    good = {tag for tag, job_id in MANY.items() if job_id not in rejected}
+    found: set[str] = set()
+    for cycle in range(60):
+        before = len(accounting.asked)
+        found |= memory.account(queue(), MANY, accounting, NOW + cycle).keys()
+        assert len(accounting.asked) - before <= 1 + MOST_PARTS
+    assert found == good
+    assert memory.account(queue(), MANY, accounting, NOW + 60).keys() <= good
+    assert memory.unaccounted >= MANY.keys() - good, "of these nothing is known, however long they are missing"
+
+
+def test_rejected_job_is_held_and_others_are_given_up_in_time() -> None:
+    """A job without an answer is not taken for one that accounting does not know."""
+    memory, accounting = LinkMemory(), Picky(1)
+    accounting.fates = Fates(dict.fromkeys(accounting.fates.jobs, RUNS))
+    expected = {"mirage:svc1:1": JobId(1), "mirage:svc2:1": JobId(2)}
+    for later in (0, GRACE + 1):
+        memory.account(queue(), expected, accounting, NOW + later)
+    assert memory.unaccounted == {"mirage:svc1:1"}
+
+
+def test_jobs_are_asked_for_at_once_when_the_rejection_is_over() -> None:
+    memory, accounting = LinkMemory(), Picky(1)
+    memory.account(queue(), MANY, accounting, NOW)
+    accounting.rejected, accounting.asked = set(), []
+    assert memory.account(queue(), MANY, accounting, NOW + 60).keys() == MANY.keys()
+    assert accounting.asked == [set(MANY.values())]
+
+
+def test_accounting_that_is_away_is_asked_once() -> None:
+    accounting = Accounting(answered=False)
+    LinkMemory().account(queue(), MANY, accounting, NOW)
+    assert len(accounting.asked) == 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import ArgumentsRefused, Commands, LaunchSettings
 from mirage.domain.errors import ClusterUnavailable
 
 
@@ -51,6 +52,14 @@ def test_a_command_that_hangs_takes_its_children_with_it(tmp_path: Path) -> None
     assert [runs(pid) for pid in left] == [False, False]
 
 
+def test_a_command_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
+    endless = Commands({"PATH": "/usr/bin:/bin"}, timeout=60, most=1 << 20)
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailable, match="1 MiB"):
+        endless.run(["yes"])
+    assert time.monotonic() - began < 20
+
+
 def test_a_killed_command_says_so(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnavailable, match="squeue: killed by SIGKILL"):
         program(tmp_path, "kill -9 $$").run(["squeue"])
@@ -71,7 +80,82 @@ def test_a_command_works_in_the_folder_asked_for_where_there_is_one(
 ) -> None:
     (tmp_path / "a folder; with 'quotes'").mkdir()
     asked = str(tmp_path / folder)
-    answer = program(tmp_path, 'pwd; echo "$1"; env').run(["squeue", "--x"], folder=asked)
+    answer = program(tmp_path, 'pwd; echo "$1"; env').run(["squeue", "--x"], launch=LaunchSettings(asked))
     place, argument, *environment = answer.out.splitlines()
     assert (place, argument, answer.status) == (asked if entered else "/", "--x", 0)
     assert not any(line.startswith(("OLDPWD", "PWD")) for line in environment if not line.endswith(place))
+
+
+HERE = LaunchSettings("/")
+
+
+def open_descriptors() -> list[Path]:
+    return sorted(Path("/proc/self/fd").iterdir())
+
+
+FUNCTION = "() {  echo loaded $*\n}"
+
+
+def test_launch_keeps_exported_functions_and_raw_bytes(tmp_path: Path) -> None:
+    variables = {"BASH_FUNC_module%%": FUNCTION, "a.b": "dot", "RAW": "\udcff", "PATH": "/usr/bin:/bin"}
+    commands = program(tmp_path, "")
+    (tmp_path / "squeue").write_text("#!/bin/bash\nmodule cuda\ncat /proc/$$/environ\n")
+    answer = commands.run(["squeue"], environment=variables, launch=HERE)
+    assert answer.out.startswith("loaded cuda\n"), answer.err
+    assert {"a.b=dot", "RAW=\udcff"} <= set(answer.out.split("\0"))
+
+
+def test_launch_gives_script_and_arguments_by_name(tmp_path: Path) -> None:
+    script = b"#!/bin/sh\n\xff\n" + b"#" * 4_000_000
+    launch = LaunchSettings("/", script=script, arguments=("a b", "", "-p", "ü\udcfe"))
+    answer = program(tmp_path, 'printf "<%s>" "$@"; wc -c <"$2"; ls /proc/self/fd').run(
+        ["squeue", "--x"], launch=launch
+    )
+    assert answer.out.startswith(f"<--x></dev/fd/3><a b><><-p><ü\udcfe>{len(script)}\n")
+    assert answer.out.split()[-5:-1] == ["0", "1", "2", "3"], "and ls's own"
+
+
+def test_launch_leaves_signals_at_their_defaults(tmp_path: Path) -> None:
+    answer = program(tmp_path, "grep SigIgn /proc/self/status").run(["squeue"], launch=HERE)
+    ignored = int(answer.out.split()[1], 16)
+    assert [each for each in signal.valid_signals() if ignored >> (each - 1) & 1] == [], "libc keeps 32 and 33"
+
+
+def test_launch_takes_the_nice_value_asked_for(tmp_path: Path) -> None:
+    assert program(tmp_path, "nice").run(["squeue"], launch=LaunchSettings("/", nice=7)).out == "7\n"
+
+
+def test_launch_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    commands, before = program(tmp_path, "exit 1"), open_descriptors()
+    commands.run(["squeue"], launch=LaunchSettings("/", script=b"#!/bin/sh\n", arguments=("x",)))
+    with pytest.raises(ArgumentsRefused):
+        commands.run(["squeue", "x" * 200_000], launch=HERE)
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize("launch", [None, HERE])
+@pytest.mark.parametrize(
+    ("argument", "variables"),
+    [
+        ("x" * 131_072, {}),
+        ("x", {"A": "x" * 131_072}),
+        ("x", {f"A{number}": "x" * 100_000 for number in range(100)}),
+        ("a\0b", {}),
+        ("x", {"A": "a\0b"}),
+        ("x", {"A=B": "a"}),
+    ],
+    ids=["argument", "variable", "environment", "nul", "nul in variable", "name"],
+)
+def test_arguments_that_the_system_refuses_are_told_apart(
+    tmp_path: Path, launch: LaunchSettings | None, argument: str, variables: dict[str, str]
+) -> None:
+    with pytest.raises(ArgumentsRefused, match="squeue: cannot be run"):
+        program(tmp_path, "").run(["squeue", argument], environment=variables, launch=launch)
+
+
+def test_launch_of_what_is_no_program_says_why(tmp_path: Path) -> None:
+    commands = program(tmp_path, "")
+    (tmp_path / "squeue").write_text("no program at all")
+    with pytest.raises(ClusterUnavailable, match="Exec format error") as caught:
+        commands.run(["squeue"], launch=HERE)
+    assert not isinstance(caught.value, ArgumentsRefused)

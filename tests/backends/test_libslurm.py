@@ -6,6 +6,7 @@ The contract runs on a real pyslurm only where one is installed (tests/live/test
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,8 +146,32 @@ def test_the_queue_is_squeues(folder: Path, fake: FakePyslurm) -> None:
     assert (queue.pending.eligible[queue.pending.job_id == named(fake, "dependency")] == NEVER).all()
 
 
+def test_words_that_pyslurm_cannot_decode_harm_no_snapshot(fake: FakePyslurm, cluster: LibslurmCluster) -> None:
+    class Undecodable:
+        def __getattr__(self, name: str) -> Any:
+            if name in ("name", "comment", "account", "user_name"):
+                return b"x\xff".decode()
+            return getattr(job, name)
+
+    count = len(cluster.snapshot().pending)
+    job = fake.jobs[place := next(k for k, job in enumerate(fake.jobs) if job.state == "PENDING")]
+    fake.jobs[place] = Undecodable()
+    assert len(cluster.snapshot().pending) == count
+
+
+def test_odd_record_of_accounting_costs_itself_alone(
+    fake: FakePyslurm, cluster: LibslurmCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = {"mirage:c:1": JobId(10**6)}
+    before = cluster.snapshot(expected=expected)
+    assert before.unaccounted == {"mirage:c:1"}
+    fake.past.append(SimpleNamespace(**{**vars(fake.past[0]), "id": 10**6, "state": "DREAMING"}))
+    assert cluster.snapshot(expected=expected).unaccounted == {"mirage:c:1"}
+    assert "source=accounting" in caplog.text
+
+
 def test_partitions_are_sinfos(folder: Path, cluster: LibslurmCluster) -> None:
-    told = nodetext.read_partitions((folder / "sinfo.txt").read_text(), MARK)
+    told, _ = nodetext.read_partitions((folder / "sinfo.txt").read_text(), MARK)
     assert {part.name: part for part in cluster.snapshot().partitions} == {part.name: part for part in told}
 
 
@@ -191,14 +216,17 @@ def test_what_is_submitted(fake: FakePyslurm, actuator: LibslurmActuator) -> Non
             "ntasks_per_node": 1,
             "cpus_per_task": 4,
             "time_limit": 61,
-            "is_requeueable": True,
             "priority": 0,
             "gres_per_node": {"gpu:a100": 4, "npu": 1},
             "log_files_open_mode": "append",
             "excluded_nodes": "a1",
             "comment": "mirage:c:1",
             "working_directory": "/home/alice",
-            "environment": {"PATH": "/bin"},
+            "environment": {
+                "PATH": "/bin",
+                "SLURM_SUBMIT_DIR": "/home/alice",
+                "SLURM_SUBMIT_HOST": socket.gethostname(),
+            },
             "script": text,
         }
     ]

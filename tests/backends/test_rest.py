@@ -209,6 +209,17 @@ def test_a_link_seen_stays_while_accounting_is_down(fake: FakeSlurmrestd, cluste
     assert cluster.snapshot(expected={"mirage:c:1": JobId(1)}).unaccounted == {"mirage:c:1"}
 
 
+def test_list_that_slurmrestd_does_not_understand_is_asked_in_parts(
+    fake: FakeSlurmrestd, cluster: RestCluster
+) -> None:
+    wrong = {"errors": [{"error_number": 9201, "error": "Unable to parse parameter step"}]}
+    fake.answers["/slurmdb/v0.0.38/jobs"] = (500, wrong)
+    expected = {"mirage:a:1": JobId(1), "mirage:b:1": JobId(2)}
+    assert cluster.snapshot(expected=expected).unaccounted == expected.keys()
+    steps = [request.query for request in fake.asked if request.path == "/slurmdb/v0.0.38/jobs"]
+    assert steps == [f"step={ids}&skip_steps=true" for ids in ("1%2C2", "1", "2")]
+
+
 def test_without_the_queue_nodes_are_not_asked_for(fake: FakeSlurmrestd, cluster: RestCluster) -> None:
     fake.answers["/slurm/v0.0.38/jobs"] = recorded("jobs")
     snapshot = cluster.snapshot(queue=False)
@@ -217,4 +228,5 @@ def test_without_the_queue_nodes_are_not_asked_for(fake: FakeSlurmrestd, cluster
 
 
 def test_there_are_no_estimates(cluster: RestCluster) -> None:
-    assert cluster.estimate_start(REQUEST) == ABSENT
+    with pytest.raises(ClusterUnavailable, match="cannot tell"):
+        cluster.estimate_start(REQUEST)

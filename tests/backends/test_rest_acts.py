@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator
 from mirage.backends.restclient import Address, Credentials, RestClient
 from mirage.domain.errors import (
+    BackEndLost,
     ClusterUnavailable,
     ConfigError,
     NotPermitted,
@@ -20,6 +22,7 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import BatchScript, JobChange, JobId, WarnSignal
+from mirage.slurm.rejections import is_permanent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +100,25 @@ def test_ones_own_token_is_for_oneself() -> None:
 # Acts
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("#!/bin/sh\n#SBATCH" + " -H" * (1 << 20), "InvalidOption"),
+        ("#!/bin/sh a" + " " * (4 << 20), "InvalidScript"),
+    ],
+    ids=["directives", "first line"],
+)
+def test_submit_of_a_stored_script_beyond_bounds_is_rejected_for_good(
+    fake: FakeSlurmrestd, actuator: RestActuator, script: str, reason: str
+) -> None:
+    batch = BatchScript(script, arguments=("y",))
+    with pytest.raises(SubmissionRejected) as rejected:
+        actuator.submit(replace(REQUEST, batch=batch))
+    assert rejected.value.reason == reason
+    assert is_permanent(reason)
+    assert "/slurm/v0.0.38/job/submit" not in fake.paths()
+
+
 def test_what_is_submitted(fake: FakeSlurmrestd, actuator: RestActuator) -> None:
     fake.answers["/slurm/v0.0.38/job/submit"] = {"errors": [], "job_id": 7}
     batch = BatchScript(
@@ -121,7 +143,11 @@ def test_what_is_submitted(fake: FakeSlurmrestd, actuator: RestActuator) -> None
             "signal": "USR1@120",
             "comment": "mirage:c:1",
             "current_working_directory": "/home/alice",
-            "environment": {"A": "b=c"},
+            "environment": {
+                "A": "b=c",
+                "SLURM_SUBMIT_DIR": "/home/alice",
+                "SLURM_SUBMIT_HOST": socket.gethostname(),
+            },
         },
     }
 
@@ -208,3 +234,16 @@ def test_40_and_41_do_not_tell_so_the_job_is_looked_at_before(
     else:
         actuator.cancel(JobId(9), "alice")
     assert ("DELETE" in {asked.method for asked in fake.asked}) == (state == "RUNNING")
+
+
+def test_submission_that_slurmrestd_does_not_survive_is_told_apart(
+    fake: FakeSlurmrestd, actuator: RestActuator
+) -> None:
+    for answer in (half, lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)):
+        fake.answers["/slurm/v0.0.38/job/submit"] = answer
+        with pytest.raises(BackEndLost):
+            actuator.submit(REQUEST)
+    fake.answers["/slurm/v0.0.38/job/submit"] = (503, b"busy")
+    with pytest.raises(ClusterUnavailable) as unanswered:
+        actuator.submit(REQUEST)
+    assert not isinstance(unanswered.value, BackEndLost)

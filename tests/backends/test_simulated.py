@@ -81,7 +81,7 @@ def test_the_snapshot_adds_up(cluster: SimulatedCluster) -> None:
 
 
 def test_recent_waits_are_of_jobs_already_started(cluster: SimulatedCluster) -> None:
-    waits = cluster.recent_waits(50)
+    waits = cluster.recent_waits(50, "")
     assert len(waits) == 50
     assert (np.diff(waits.start) >= 0).all()
     assert waits.start[-1] <= NOON

@@ -14,7 +14,7 @@ from mirage.backends.execution import Commands
 from mirage.backends.simulated import SimulatedCluster
 from mirage.backends.standings import Granted, Limits, RunningJob
 from mirage.backends.standings_cli import EVERY, CliStandings
-from mirage.domain.decision import Standing
+from mirage.domain.decision import NO_LIMIT, Standing
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, JobRequest
 from mirage.simulator.cluster import Association, Qos, Reservation
@@ -110,7 +110,7 @@ RUNNING = (("alice", "team"), ("alice", "team"), ("bob", "team"), ("bob", "lab")
 @pytest.mark.parametrize(
     ("changes", "left"),
     [
-        ({}, ABSENT),
+        ({}, NO_LIMIT),
         ({"alice": 5}, 3),
         ({"alice": 1}, 0),
         ({"team": 4}, 2),
@@ -132,7 +132,7 @@ def test_accounts_in_a_circle_end() -> None:
 def test_where_nothing_was_told_nothing_is_known() -> None:
     standing = Granted().standing(asked(), 0)
     assert math.isnan(standing.fair_share)
-    assert (standing.jobs_left, standing.reserved_nodes) == (ABSENT, 0)
+    assert (standing.jobs_left, standing.reserved_nodes) == (ABSENT, ABSENT)
 
 
 # Asked by commands
@@ -178,7 +178,7 @@ def standings(slurm: FakeSlurm, clock: At) -> CliStandings:
 def test_a_standing_is_what_slurm_says(standings: CliStandings) -> None:
     assert standings.refresh() == "fair shares, limits and reservations are known"
     shares = read_shares(text(VERSION, "sshare.txt"))
-    assert standings.standing(asked()) == Standing(shares["research", "alice"], ABSENT, 0)
+    assert standings.standing(asked()) == Standing(shares["research", "alice"], NO_LIMIT, 0)
     limited = standings.standing(asked(account="limited"))
     assert (limited.fair_share, limited.jobs_left) == (shares["limited", "alice"], 0)
     assert standings.standing(asked("bob", "limited")).jobs_left == 1
@@ -210,7 +210,7 @@ def test_a_standing_asks_nothing_and_a_refresh_once_an_hour(
 def test_limits_that_are_not_enforced_are_none(standings: CliStandings, slurm: FakeSlurm) -> None:
     slurm.told["scontrol", "config"] = "AccountingStorageEnforce = associations\nClusterName = testbed\n"
     standings.refresh()
-    assert standings.standing(asked(account="limited")).jobs_left == ABSENT
+    assert standings.standing(asked(account="limited")).jobs_left == NO_LIMIT
 
 
 @pytest.mark.parametrize("kind", [Fault.GARBAGE, Fault.EMPTY, Fault.UNREACHABLE, Fault.CUT_OFF, Fault.KILLED])
@@ -283,10 +283,10 @@ def test_a_simulated_controller_grants_as_a_real_one() -> None:
     )
 
 
-def test_what_a_simulated_controller_does_not_know_is_not_known() -> None:
+def test_simulated_standing_of_a_stranger_has_no_limit() -> None:
     cluster = simulated()
     before = cluster.snapshot()
     found = cluster.standing(asked("stranger"))
     assert math.isnan(found.fair_share)
-    assert found.jobs_left == ABSENT
+    assert found.jobs_left == NO_LIMIT
     assert cluster.snapshot().users == before.users

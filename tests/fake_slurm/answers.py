@@ -50,6 +50,7 @@ HEADINGS = {
     "exit_code": "EXIT_CODE",
     "ReqNodes": "REQ_NODES",
     "NodeList": "NODELIST",
+    "tres-alloc": "TRES_ALLOC",
     "Reason": "REASON",
     "Name": "NAME",
     "Comment": "COMMENT",
@@ -88,13 +89,17 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
         if not rows:
             return Answer("", f"slurm_load_jobs error: {_INVALID_ID}\n", 1)
     if option(call, "--format"):
-        assert option(call, "--format") == "%T"
-        return Answer("".join(f"{row['State']}\n" for row in rows))
+        return Answer("".join(_formatted(row, option(call, "--format")) + "\n" for row in rows))
     columns = [word.partition(":") for word in option(call, "--Format").split(",")]
     heading = "".join(f"{HEADINGS[name]}{suffix}" for name, _, suffix in columns)
     lines = ["".join(f"{row[name]}{suffix}" for name, _, suffix in columns) for row in rows]
     shown = lines if "--noheader" in call.arguments else [heading, *lines]
     return Answer("".join(f"{line}\n" for line in shown))
+
+
+def _formatted(row: dict[str, str], shape: str) -> str:
+    letters = {"%T": "State", "%u": "UserName", "%Q": "PriorityLong", "%r": "Reason", "%k": "Comment"}
+    return re.sub("%.", lambda letter: row[letters[letter[0]]], shape)
 
 
 def _queue(fake: FakeSlurm, call: Call) -> list[dict[str, str]]:
@@ -149,10 +154,15 @@ def _row(fake: FakeSlurm, call: Call, job: Job, eligible: int, priority: int, pl
         "exit_code": str(code - 128 if code > 128 else code << 8),
         "ReqNodes": job.node_list if waits else "",
         "NodeList": "" if waits else job.node_list,
-        "Reason": ("JobHeldUser" if job.held else job.reason) or "None",
+        "tres-alloc": f"cpu={job.nodes},node={job.nodes},billing={job.nodes}",
+        "Reason": (_held(fake, job) if job.held else job.reason) or "None",
         "Name": job.name,
         "Comment": comment or "(null)",
     }
+
+
+def _held(fake: FakeSlurm, job: Job) -> str:
+    return "JobHeldAdmin" if job.job_id in fake.held_by_admin else "JobHeldUser"
 
 
 def _limit(seconds: int) -> str:
@@ -219,7 +229,7 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
     problem = ""
     if found is None:
         problem = _INVALID_ID
-    elif call.user not in (found.user, "root"):
+    elif call.user not in (found.user, "root", *fake.operators):
         problem = "Access/permission denied"
     elif found.state.finished:
         problem = _INVALID_ID if signal else "Job/step already completing or completed"
@@ -238,6 +248,7 @@ def told(fake: FakeSlurm, call: Call) -> Answer:
     subjects = (
         "--version",
         "config",
+        "job",
         "partition",
         "reservation",
         "assoc",
@@ -254,6 +265,10 @@ def told(fake: FakeSlurm, call: Call) -> Answer:
 
 
 def scontrol(fake: FakeSlurm, call: Call) -> Answer:
+    if call.arguments[:3] == ["--oneliner", "show", "job"] and hasattr(fake.simulation, "sharing"):
+        job_id = JobId(int(call.arguments[3]))
+        known = _known(fake, job_id)
+        return Answer(fake.simulation.sharing(job_id)) if known else Answer("", f"{_INVALID_ID}\n", 1)
     if "show" in call.arguments or "--version" in call.arguments:
         return told(fake, call)
     verb, target, *settings = call.arguments
@@ -261,12 +276,17 @@ def scontrol(fake: FakeSlurm, call: Call) -> Answer:
     found = _known(fake, job_id)
     if found is None:
         return Answer("", f"{_INVALID_ID} for job {job_id}\n", 1)
-    if call.user not in (found.user, "root"):
+    if call.user not in (found.user, "root", *fake.operators):
+        return Answer("", f"Access/permission denied for job {job_id}\n", 1)
+    privileged = call.user in ("root", *fake.operators)
+    if not privileged and (job_id in fake.held_by_admin or any(word.startswith("Nice=-") for word in settings)):
         return Answer("", f"Access/permission denied for job {job_id}\n", 1)
     if found.state.finished:
         return Answer("", f"Job has already finished for job {job_id}\n", 1)
-    if verb in ("hold", "release"):
-        (fake.simulation.hold if verb == "hold" else fake.simulation.release)(job_id)
+    if verb in ("hold", "uhold", "release"):
+        (fake.simulation.release if verb == "release" else fake.simulation.hold)(job_id)
+        by_admin = verb == "hold" and call.user != found.user
+        (fake.held_by_admin.add if by_admin else fake.held_by_admin.discard)(job_id)
     for setting in settings:
         name, _, value = setting.partition("=")
         if name == "Nice":
@@ -296,7 +316,11 @@ def sacct(fake: FakeSlurm, call: Call) -> Answer:
     if not fake.accounting:
         return Answer("", "Slurm accounting storage is disabled\n", 1)
     mark, fields = option(call, "--delimiter"), option(call, "--format").split(",")
-    ids = {int(word) for word in option(call, "--jobs").split(",") if word}
+    words = [word for word in option(call, "--jobs").split(",") if word]
+    for word in words:
+        if not word.isdecimal():
+            return Answer("", f"sacct: fatal: Bad job/step specified: {word}\n", 1)
+    ids = set(map(int, words))
     start, end = _instant(fake, option(call, "--starttime")), _instant(fake, option(call, "--endtime"))
     jobs = [job for job in fake.accounted() if not ids or job.job_id in ids]
     within = [job for job in jobs if job.submit < end and (job.end == ABSENT or job.end >= start)]

@@ -9,12 +9,21 @@ import signal
 import socket
 import sys
 
+SCRIPT = "/dev/fd/"
+
+
+def script() -> str:
+    """As sbatch finds it: the file that is named, or the standard input."""
+    named = [word for word in sys.argv[1:] if word.startswith(SCRIPT)]
+    with open(named[0] if named else 0, "rb") as file:  # noqa: PTH123 - as below
+        return file.read().decode("utf-8", "surrogateescape")
+
 
 def main() -> int:
     with open(os.environ["SLURM_CONF"]) as conf:  # noqa: PTH123 - pathlib takes longer to import than all else
         settings = dict(line.strip().split("=", 1) for line in conf)
     command = sys.argv[0].rpartition("/")[2]
-    stdin = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if command == "sbatch" else ""
+    stdin = script() if command == "sbatch" else ""
     call = {
         "command": command,
         "arguments": sys.argv[1:],

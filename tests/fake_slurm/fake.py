@@ -61,6 +61,8 @@ class Fault(Enum):
     """It ends well and prints nothing."""
     REFUSE = auto()
     """The controller says no: sbatch's account is invalid, permission is denied to others."""
+    TOO_MANY = auto()
+    """sbatch's user has as many jobs as a limit allows: a rejection that passes."""
     UNREACHABLE = auto()
     """It says that the controller cannot be contacted, and does nothing."""
     LOSE_ANSWER = auto()
@@ -101,6 +103,8 @@ class FakeSlurm:
     """Whether the controller is unreachable for every command but sacct."""
     accounting_down: bool = False
     """Whether slurmdbd is unreachable."""
+    operators: tuple[str, ...] = ()
+    """Users who may change the jobs of all."""
     slowness: float = 1.0
     told: dict[tuple[str, str], str] = field(default_factory=dict)
     """What further questions are answered, by command and subject, such as ("scontrol", "config")."""
@@ -114,6 +118,7 @@ class FakeSlurm:
         """Comments that were changed after submission."""
         self.batches: dict[int, Call] = {}
         """The call that submitted each job."""
+        self.held_by_admin: set[int] = set()
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._stopping = threading.Event()
 
@@ -247,6 +252,8 @@ class FakeSlurm:
             return unreachable(call.command)
         if fault is Fault.REFUSE:
             return refused(call.command)
+        if fault is Fault.TOO_MANY and call.command == "sbatch":
+            return TOO_MANY
         if call.command == "sacct" and self.accounting_down:
             return unreachable("sacct")
         with self.lock:
@@ -279,6 +286,12 @@ _INSTEAD = {
     Fault.EMPTY: Answer("", "", 0),
     Fault.KILLED: Answer("", "", -9),
 }
+
+
+_POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+TOO_MANY = Answer(
+    "", f"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: {_POLICY}\n", 1
+)
 
 
 def unreachable(command: str) -> Answer:

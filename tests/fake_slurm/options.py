@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 from mirage.backends.simulated import Run
-from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobId, JobRequest, JobState
+from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobId, JobRequest, JobState, WarnSignal
 from mirage.slurm import duration
 
 _DOES = re.compile(r"(?m)^#FAKE(?:\s+runs=(\d+))?(?:\s+exit=(\d+))?\s*$")
@@ -37,7 +37,8 @@ class Submission:
 def read_submission(arguments: list[str], script: str, user: str) -> Submission:
     """``#SBATCH`` lines first, arguments over them. A line ``#FAKE runs=60 exit=3`` says what the job does."""
     lines = re.findall(r"(?m)^#SBATCH\s+(.*)$", script)
-    given = _parser().parse_args([word for line in lines for word in shlex.split(line)] + arguments)
+    at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
+    given = _parser().parse_args([word for line in lines for word in shlex.split(line)] + arguments[:at])
     text = f"#!/bin/sh\n{given.wrap}\n" if given.wrap else script
     if not text.startswith("#!"):
         raise BadOption("This does not look like a batch script.  The first line must start with #!")
@@ -61,8 +62,9 @@ def read_submission(arguments: list[str], script: str, user: str) -> Submission:
         reservation=given.reservation,
         node_list=given.nodelist,
         requeue=given.requeue,
+        warn=_warn(given.signal),
         tag=given.comment,
-        batch=BatchScript(text, directory=given.chdir),
+        batch=BatchScript(text, directory=given.chdir, arguments=tuple(arguments[at + 1 :])),
     )
     return Submission(request, _run(request, text), given.parsable, given.test_only)
 
@@ -71,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(allow_abbrev=False, add_help=False)
     for short, name in (("-p", "partition"), ("-A", "account"), ("-q", "qos"), ("-d", "dependency")):
         parser.add_argument(short, f"--{name}", default="")
-    for name in ("gres", "reservation", "comment", "wrap", "signal", "output", "error", "export"):
+    for name in ("gres", "reservation", "comment", "wrap", "signal", "output", "error", "export", "propagate"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("-C", "--constraint", default="")
     parser.add_argument("-w", "--nodelist", default="")
@@ -85,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("-H", "--hold", action="store_true")
     parser.add_argument("--exclusive", action="store_true")
-    parser.add_argument("--requeue", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--requeue", action=argparse.BooleanOptionalAction)
     parser.add_argument("--parsable", action="store_true")
     parser.add_argument("--test-only", action="store_true")
     return parser
@@ -100,6 +102,13 @@ def _dependency(word: str) -> Dependency:
     kind, _, rest = word.partition(":")
     job_id, _, minutes = rest.partition("+")
     return Dependency(_KINDS[kind], JobId(int(job_id or 0)), int(minutes or 0) * 60)
+
+
+def _warn(word: str) -> WarnSignal | None:
+    """``[B:]NAME[@SECONDS]``; Slurm warns a minute before the limit where no time is given."""
+    batch, _, rest = word.rpartition(":")
+    name, _, lead = rest.partition("@")
+    return WarnSignal(name, int(lead or 60), batch_only=batch == "B") if name else None
 
 
 def _run(request: JobRequest, text: str) -> Run:

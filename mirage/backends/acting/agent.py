@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mirage.backends.acting.by_order import ByOrder
 
 if TYPE_CHECKING:
-    from mirage.backends.acting.orders import OrderDesk
+    from mirage.backends.acting.orderdesk import OrderDesk
 
 
 class AgentActuator(ByOrder):
@@ -18,4 +18,4 @@ class AgentActuator(ByOrder):
     """
 
     def __init__(self, desk: OrderDesk) -> None:
-        super().__init__(desk.ask)
+        super().__init__(desk.ask, desk.withdraw)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.backends.acting.orders import CancelJob, SignalJob, UpdateJob
+from mirage.backends.acting.orders import CancelJob, SignalJob, UpdateJob, describe
+from mirage.backends.acting.ownerturns import OwnerTurns
+from mirage.domain.chain import NO_JOB
+from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected, UnknownJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,24 +19,35 @@ if TYPE_CHECKING:
 class ByOrder:
     """An ``Actuator`` over ``ask``, which has an act done in its owner's name and brings the answer.
 
-    ``ask`` raises ``NotPermitted`` where nothing has happened, ``ClusterUnavailable`` where something may have.
+    ``ask`` raises ``NotPermitted`` where nothing has happened, ``ClusterUnavailable`` where something may have. A
+    process of the owner's stands behind it, and may hang: see ``OwnerTurns``.
     """
 
-    def __init__(self, ask: Callable[[str, Act], Answer]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[[str, Act], Answer], withdraw: Callable[[str], bool] | None = None) -> None:
+        self._ask = OwnerTurns(ask, withdraw=withdraw)
 
     def submit(self, request: JobRequest) -> JobId:
         """Have it submitted in the name of ``request.user``."""
-        return self._ask(request.user, request).job()
+        job_id = self._outcome(request.user, request, UnknownJob)
+        if job_id == NO_JOB:
+            raise ClusterUnavailable(f"{request.user}: the answer to {describe(request)} has no job ID")
+        return job_id
 
     def cancel(self, job_id: JobId, owner: str) -> None:
         """Have it cancelled."""
-        self._ask(owner, CancelJob(job_id)).job()
+        self._outcome(owner, CancelJob(job_id), SubmissionRejected)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         """Have it changed."""
-        self._ask(owner, UpdateJob(job_id, change)).job()
+        self._outcome(owner, UpdateJob(job_id, change), SubmissionRejected)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
         """Have it signalled."""
-        self._ask(owner, SignalJob(job_id, signal, batch_only)).job()
+        self._outcome(owner, SignalJob(job_id, signal, batch_only), SubmissionRejected)
+
+    def _outcome(self, owner: str, act: Act, unfit: type[MirageError]) -> JobId:
+        """The ID of the job submitted; an answer that no such act can have leaves the outcome unknown."""
+        try:
+            return self._ask(owner, act).job()
+        except unfit as error:
+            raise ClusterUnavailable(f"{owner}: the answer to {describe(act)} does not fit: {error}") from None

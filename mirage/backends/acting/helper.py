@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mirage.backends.acting.executor import execute
 from mirage.backends.acting.orders import Answer, Order, Verdict
 from mirage.backends.acting.wire import BadOrder
+from mirage.domain.bounds import LARGEST_ENVIRONMENT, LARGEST_SCRIPT
 
 if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from mirage.backends.acting.links_only import LinksOnly
 
 GREETING = "mirage-act 1"
-_LONGEST = 16 << 20
-"""Bytes of an order: Slurm takes scripts of up to 4 MB."""
+_LONGEST = 6 * (LARGEST_SCRIPT + 3 * LARGEST_ENVIRONMENT)
+"""Bytes of an order: the largest script, environment, options and arguments, each byte escaped as ``\\udcff``."""
 
 
 def serve(read: BinaryIO, write: TextIO, actuator: LinksOnly) -> None:

@@ -10,18 +10,24 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.domain.bounds import path_problem
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mirage.domain.files import FileState
     from mirage.domain.job import JobChange, JobId, JobRequest
     from mirage.ports import Actuator
 
-_TAG = re.compile(r"mirage:[A-Za-z0-9_.-]+:[1-9][0-9]{0,8}", re.ASCII)
+    Check = Callable[[tuple[str, ...]], tuple[FileState, ...]]
+
+LINK_TAG = re.compile(r"mirage:[A-Za-z0-9_.-]+:[1-9][0-9]{0,8}", re.ASCII)
+"""The comment of a job that is a link."""
 _SIGNAL = re.compile(r"[A-Z][A-Z0-9]{1,15}|[1-9][0-9]?", re.ASCII)
 _OURS = "comment"
 """The ``sbatch`` option that would replace the tag."""
+_MOST_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +42,20 @@ class Identity:
 class LinksOnly:
     """An ``Actuator`` that refuses, with ``NotPermitted``, whatever is not about a link of ``user``.
 
-    ``identify`` asks Slurm about a job; it raises ``UnknownJob`` and ``ClusterUnavailable``.
+    ``identify`` asks Slurm about a job; it raises ``UnknownJob`` and ``ClusterUnavailable``. ``check``: whether
+    regular files of ``user`` exist, as this process sees them.
     """
 
-    def __init__(self, actuator: Actuator, user: str, identify: Callable[[JobId], Identity]) -> None:
+    def __init__(self, actuator: Actuator, user: str, identify: Callable[[JobId], Identity], check: Check) -> None:
         self._actuator = actuator
         self._user = user
         self._identify = identify
+        self._check = check
 
     def submit(self, request: JobRequest) -> JobId:
         """Submit a link: a job with a tag, a script, and options that leave the tag alone."""
         self._check_user(request.user)
-        if not _TAG.fullmatch(request.tag):
+        if not LINK_TAG.fullmatch(request.tag):
             raise NotPermitted(f"{request.tag!r} is not the tag of a link (mirage:CHAIN:NUMBER)")
         if request.batch is None:
             raise NotPermitted(f"{request.tag}: there is no script to submit")
@@ -72,6 +80,16 @@ class LinksOnly:
         self._check_link(job_id, owner)
         self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
 
+    def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
+        """Whether regular files of the user exist; nothing else about them is disclosed."""
+        self._check_user(owner)
+        if len(paths) > _MOST_FILES:
+            raise NotPermitted(f"asked to check {len(paths)} files: at most {_MOST_FILES} are checked")
+        for path in paths:
+            if problem := path_problem(path):
+                raise NotPermitted(f"{path[:80]!r}: {problem}")
+        return self._check(paths)
+
     def _check_user(self, owner: str) -> None:
         if owner != self._user:
             raise NotPermitted(f"asked to act for {owner}, but this process is {self._user}'s")
@@ -79,7 +97,7 @@ class LinksOnly:
     def _check_link(self, job_id: JobId, owner: str) -> None:
         self._check_user(owner)
         job = self._identify(job_id)
-        if job.user != self._user or not _TAG.fullmatch(job.tag):
+        if job.user != self._user or not LINK_TAG.fullmatch(job.tag):
             raise NotPermitted(f"job {job_id} is not a link of {self._user} (its comment is no tag of Mirage)")
 
 

@@ -1,17 +1,13 @@
-"""Orders to act in a user's name, the answers to them, and the desk where agents fetch and answer them.
+"""Orders to act in a user's name, and the answers to them.
 
 An agent is a process of the user: whoever carries orders between the desk and the agent has made sure of that.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from threading import Condition
-from typing import TYPE_CHECKING
 
 from mirage.backends.acting.wire import BadOrder, dump, load
 from mirage.domain.chain import NO_JOB
@@ -22,15 +18,23 @@ from mirage.domain.errors import (
     SubmissionRejected,
     UnknownJob,
 )
+from mirage.domain.files import FileState  # noqa: TC001 (read by its name when orders are)
 from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+from mirage.domain.texts import one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+LONGEST_ANSWER = 256 * 1024
+"""Bytes of an answer on its way."""
+LONGEST_TEXT = 500
+"""Characters of a sentence in an answer."""
+_PARTS, _PARTS_OF_FILE = 32, 16
+"""Brackets, commas and strings of an answer, and for each file in it; about twice as many as it has."""
+_LONGEST_WORD = 100
+"""Characters of Slurm's reason, such as AssocMaxSubmitJobLimit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One thing to do for ``owner``: exactly one of the four acts is there."""
+    """One thing to do for ``owner``: exactly one of the five acts is there."""
 
     order_id: str
     owner: str
@@ -40,12 +44,18 @@ class Order:
     cancel: CancelJob | None = None
     update: UpdateJob | None = None
     signal: SignalJob | None = None
+    check_files: CheckFiles | None = None
 
     @property
     def act(self) -> Act:
         """What to do."""
         (act,) = self._acts()
         return act
+
+    @property
+    def files(self) -> int:
+        """Of how many files the answer may tell."""
+        return len(self.check_files.paths) if self.check_files is not None else 0
 
     @property
     def sentence(self) -> str:
@@ -61,7 +71,7 @@ class Order:
         """The order that ``to_text`` wrote. Raises ``BadOrder``."""
         order = load(cls, text)
         if len(order._acts()) != 1:
-            raise BadOrder("Order: expected exactly one of submit, cancel, update and signal")
+            raise BadOrder("Order: expected exactly one of submit, cancel, update, signal and check_files")
         return order
 
     @classmethod
@@ -77,9 +87,11 @@ class Order:
                 return cls(order_id, owner, start_by, update=act)
             case SignalJob():
                 return cls(order_id, owner, start_by, signal=act)
+            case CheckFiles():
+                return cls(order_id, owner, start_by, check_files=act)
 
     def _acts(self) -> list[Act]:
-        acts = (self.submit, self.cancel, self.update, self.signal)
+        acts = (self.submit, self.cancel, self.update, self.signal, self.check_files)
         return [act for act in acts if act is not None]
 
 
@@ -107,7 +119,14 @@ class SignalJob:
     batch_only: bool
 
 
-Act = JobRequest | CancelJob | UpdateJob | SignalJob
+@dataclass(frozen=True, slots=True)
+class CheckFiles:
+    """Check whether files of the owner have appeared; nothing is changed, opened or read."""
+
+    paths: tuple[str, ...]
+
+
+Act = JobRequest | CancelJob | UpdateJob | SignalJob | CheckFiles
 
 
 def describe(act: Act) -> str:
@@ -123,6 +142,8 @@ def describe(act: Act) -> str:
             return f"update job {act.job_id}: {' '.join(words)}"
         case SignalJob():
             return f"signal {act.signal} to job {act.job_id}"
+        case CheckFiles():
+            return f"check {len(act.paths)} files"
 
 
 class Verdict(Enum):
@@ -151,15 +172,26 @@ class Answer:
     """REJECTED only: Slurm's reason."""
     text: str = ""
     """What Slurm said, where something went wrong."""
+    files: tuple[FileState, ...] = ()
+    """Of the files to be checked, in order."""
 
     def to_text(self) -> str:
         """As JSON: one line of ASCII."""
         return dump(self)
 
     @classmethod
-    def from_text(cls, text: str | bytes) -> Answer:
-        """The answer that ``to_text`` wrote. Raises ``BadOrder``."""
-        return load(cls, text)
+    def from_text(cls, text: str | bytes, files: int = 0) -> Answer:
+        """The answer that ``to_text`` wrote, fit to be kept and shown, about so many files. Raises ``BadOrder``.
+
+        A user's process writes it: it may say no more than its order asks for, and each word of it becomes one
+        printable line, no longer than an answer of Slurm's.
+        """
+        answer = load(cls, text, _PARTS + _PARTS_OF_FILE * files)
+        if len(answer.files) > files:
+            raise BadOrder(f"Answer.files: expected at most {files} items, found {len(answer.files)}")
+        states = tuple(replace(state, reason=one_line(state.reason, LONGEST_TEXT)) for state in answer.files)
+        reason, said = one_line(answer.reason, _LONGEST_WORD), one_line(answer.text, LONGEST_TEXT)
+        return replace(answer, reason=reason, text=said, files=states)
 
     @classmethod
     def failed(cls, error: MirageError) -> Answer:
@@ -186,156 +218,3 @@ class Answer:
                 raise NotPermitted(self.text)
             case Verdict.UNAVAILABLE:
                 raise ClusterUnavailable(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long the desk waits, in seconds.
-
-    ``start`` and the agent's own time limit for ``sbatch`` together stay below the loop's ``settle``: an order
-    that the loop has given up must not be begun after it has given a second one.
-    """
-
-    start: float = 10.0
-    """An order not begun after so long is withdrawn."""
-    answer: float = 60.0
-    """An order not answered after so long has an unknown outcome."""
-    presence: float = 15.0
-    """An agent that has not been heard of for so long is gone."""
-
-
-@dataclass(slots=True)
-class _Slip:
-    """One order on its way."""
-
-    order: Order
-    taken: bool = False
-    answer: Answer | None = None
-
-
-@dataclass(slots=True)
-class _Counter:
-    """What the desk knows of one user's agents."""
-
-    waiting: int = 0
-    """Agents that wait for an order now."""
-    heard: float = float("-inf")
-    """When one was last heard of, on the desk's stopwatch."""
-    slips: list[_Slip] = field(default_factory=list)
-    """Not taken yet, oldest first."""
-
-
-_PATIENCE = Patience()
-
-
-class OrderDesk:
-    """Where the loop leaves orders and users' agents fetch them. Safe to use from any thread.
-
-    An order is handed out at most once, and only to its owner's agents. ``record`` gets every order whose answer
-    was not awaited any more, with that answer: it is kept for the journal and changes nothing.
-    """
-
-    def __init__(
-        self,
-        record: Callable[[str, str, Answer], None],
-        patience: Patience = _PATIENCE,
-        stopwatch: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._record = record
-        self._patience = patience
-        self._stopwatch = stopwatch
-        self._now = now
-        self._changed = Condition()
-        self._counters: defaultdict[str, _Counter] = defaultdict(_Counter)
-        self._out: dict[str, _Slip] = {}
-
-    # The agents' side.
-
-    def attach(self, user: str) -> None:
-        """An agent of ``user`` says that it is there."""
-        with self._changed:
-            self._counters[user].heard = self._stopwatch()
-
-    def next_order(self, user: str, timeout: float) -> Order | None:
-        """The oldest order for ``user``, waiting for one for up to ``timeout`` seconds; ``None``: there is none.
-
-        The caller delivers it: one that gets lost on the way is lost, so wait in short turns and look in between
-        whether the agent is still connected.
-        """
-        with self._changed:
-            counter = self._counters[user]
-            counter.waiting += 1
-            try:
-                self._changed.wait_for(lambda: counter.slips, timeout)
-            finally:
-                counter.waiting -= 1
-                counter.heard = self._stopwatch()
-            if not counter.slips:
-                return None
-            slip = counter.slips.pop(0)
-            slip.taken = True
-            return slip.order
-
-    def answer(self, user: str, order_id: str, answer: Answer) -> bool:
-        """Leave the answer to an order; ``False``: nobody waits for it any more, it is only recorded.
-
-        Raises ``NotPermitted`` where the order is another user's.
-        """
-        with self._changed:
-            self._counters[user].heard = self._stopwatch()
-            slip = self._out.get(order_id)
-            if slip is not None and slip.order.owner != user:
-                raise NotPermitted(f"order {order_id} is not for {user}")
-            if slip is not None and slip.taken and slip.answer is None:
-                slip.answer = answer
-                self._changed.notify_all()
-                return True
-        self._record(user, order_id, answer)
-        return False
-
-    # The loop's side.
-
-    def attached(self, user: str) -> bool:
-        """Whether an agent of ``user`` waits for orders, or did a moment ago."""
-        with self._changed:
-            return self._present(user)
-
-    def ask(self, owner: str, act: Act) -> Answer:
-        """Have an agent of ``owner`` do it, and wait for the answer.
-
-        Raises ``NotPermitted`` when there is no agent, or none took the order: then nothing has happened.
-        Raises ``ClusterUnavailable`` when an agent took it and did not answer: then it may have happened.
-        """
-        with self._changed:
-            if not self._present(owner):
-                raise NotPermitted(_nobody(owner))
-            slip = _Slip(Order.of(act, owner, int(self._now() + self._patience.start)))
-            self._out[slip.order.order_id] = slip
-            self._counters[owner].slips.append(slip)
-            self._changed.notify_all()
-            try:
-                return self._await(slip)
-            finally:
-                del self._out[slip.order.order_id]
-
-    def _await(self, slip: _Slip) -> Answer:
-        owner, patience = slip.order.owner, self._patience
-        if not self._changed.wait_for(lambda: slip.taken, patience.start):
-            self._counters[owner].slips.remove(slip)
-            raise NotPermitted(_nobody(owner))
-        if not self._changed.wait_for(lambda: slip.answer is not None, patience.answer):
-            raise ClusterUnavailable(
-                f"the agent of {owner} was told to {describe(slip.order.act)} "
-                f"and has not answered for {patience.answer:g} s"
-            )
-        assert slip.answer is not None
-        return slip.answer
-
-    def _present(self, user: str) -> bool:
-        counter = self._counters[user]
-        return counter.waiting > 0 or self._stopwatch() - counter.heard < self._patience.presence
-
-
-def _nobody(owner: str) -> str:
-    return f"nobody can act for {owner}: {owner} must have `mirage agent` running"

@@ -5,18 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.backends.acting.links_only import Identity, LinksOnly
+from mirage.backends.backgroundfiles import CheckLimits, local_files
 from mirage.backends.cli_actuator import CliActuator
 from mirage.domain.errors import ClusterUnavailable, UnknownJob
+from mirage.domain.files import WatchedFile
 from mirage.slurm import wording
 
 if TYPE_CHECKING:
     from mirage.backends.execution import Commands
+    from mirage.domain.files import FileState
     from mirage.domain.job import JobId
+
+_TIMEOUT, _PATIENCE = 3.0, 4.0
+"""Seconds; less than the next order waits for an agent that is busy."""
 
 
 def own_links(commands: Commands, user: str) -> LinksOnly:
     """Acts on the links of ``user``, who is the user of this process, and on nothing else."""
-    return LinksOnly(CliActuator(commands, user), user, lambda job_id: identify(commands, job_id))
+    files = local_files(CheckLimits(timeout=_TIMEOUT))
+
+    def check(paths: tuple[str, ...]) -> tuple[FileState, ...]:
+        return files.ask([WatchedFile(user, path) for path in paths], _PATIENCE)
+
+    return LinksOnly(CliActuator(commands, user), user, lambda job_id: identify(commands, job_id), check)
 
 
 def identify(commands: Commands, job_id: JobId) -> Identity:

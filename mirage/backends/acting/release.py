@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
-from mirage.domain.errors import NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.errors import NotPermitted, UnknownJob
 from mirage.domain.job import ABSENT, JobChange, JobState
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class ReleaseCluster:
     def submit(self, request: JobRequest) -> JobId:
         """Let the held job of this tag go; returns its id.
 
-        Raises ``SubmissionRejected`` where its owner has left none, or an administrator holds it.
+        Raises ``NotPermitted`` where its owner has left none, or an administrator holds it.
         """
         job = self._seen.held(request.tag, request.user)
         if job is None:
             raise _none_left(request)
         if job.reason == _HELD_BY_ADMIN:
-            raise SubmissionRejected(_HELD_BY_ADMIN, f"an administrator holds job {job.job_id} ({request.tag})")
+            raise NotPermitted(f"an administrator holds job {job.job_id} ({request.tag})")
         try:
             self._let_go(job, request)
         except UnknownJob:
@@ -101,9 +101,15 @@ class ReleaseCluster:
         self._operator.signal(job_id, owner, signal, batch_only=batch_only)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
-        """Nice and begin first: a job that is free may start the same instant."""
-        if request.nice != job.nice or request.begin:
-            self._operator.update(job.job_id, job.user, JobChange(nice=request.nice, begin=request.begin or None))
+        """What keeps it back comes first, as a free job may start the same instant; nice is only raised."""
+        change = JobChange(
+            nice=request.nice if request.nice > job.nice else None,
+            begin=request.begin or None,
+            node_list=request.node_list or None,
+            dependencies=request.dependencies or None,
+        )
+        if change != JobChange():
+            self._operator.update(job.job_id, job.user, change)
         if not request.held:
             self._operator.update(job.job_id, job.user, JobChange(held=False))
 
@@ -127,8 +133,5 @@ def _ended_as_stock(job: Job, stock: Sequence[Job], expected: Mapping[str, JobId
     return known != job.job_id
 
 
-def _none_left(request: JobRequest) -> SubmissionRejected:
-    return SubmissionRejected(
-        "NoHeldLink",
-        f"{request.user} has no held job with the tag {request.tag}: submit more (`mirage submit --held-links N`)",
-    )
+def _none_left(request: JobRequest) -> NotPermitted:
+    return NotPermitted(f"{request.user} has no held job with the tag {request.tag}")

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.acting.by_order import ByOrder
 from mirage.backends.acting.helper import GREETING
-from mirage.backends.acting.orders import Answer, Order, describe
+from mirage.backends.acting.orders import LONGEST_ANSWER, LONGEST_TEXT, Answer, Order, describe
 from mirage.backends.acting.wire import BadOrder
+from mirage.backends.dialogue import TooMuch, converse
+from mirage.documenttext import decode_foreign
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
+from mirage.domain.texts import one_line
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orders import Act
 
+_GRACE_S = 1.0
+_BOUNDED = ("/usr/bin/prlimit", "--nproc=1024:1024", "--core=0:0", "--")
+"""What a helper may start: its user may stop or trace it, and it is among the daemon's processes."""
+_MOST_LEFT = 2
+"""Helpers of one user that were given up and have not ended."""
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 """Of sudo; the helper gets sudo's own clean one."""
 
@@ -42,11 +50,14 @@ class SudoActuator(ByOrder):
     """
 
     def __init__(self, helper: Helper) -> None:
-        super().__init__(self._have_done)
+        super().__init__(self.ask)
         self._helper = helper
+        self._left: dict[str, list[subprocess.Popen[bytes]]] = {}
 
-    def _have_done(self, owner: str, act: Act) -> Answer:
+    def ask(self, owner: str, act: Act) -> Answer:
+        """Have it done in a process of ``owner``. Raises ``NotPermitted`` and ``ClusterUnavailable``."""
         _check_person(owner)
+        self._check_left(owner)
         order = Order.of(act, owner, int(time.time()) + self._helper.start)
         said, complaint = self._run(order)
         greeting, _, answer = said.partition("\n")
@@ -54,14 +65,23 @@ class SudoActuator(ByOrder):
         if greeting != GREETING:
             raise NotPermitted(f"sudo cannot act for {owner}: {trouble}")
         try:
-            return Answer.from_text(answer)
+            return Answer.from_text(answer, order.files)
         except BadOrder:
             raise ClusterUnavailable(f"the helper was to {order.sentence}: {trouble}") from None
+
+    def _check_left(self, owner: str) -> None:
+        """Raise ``NotPermitted`` while helpers are left that the owner keeps from ending."""
+        left = [process for process in self._left.pop(owner, []) if process.poll() is None]
+        if left:
+            self._left[owner] = left
+        if len(left) >= _MOST_LEFT:
+            ids = ", ".join(str(process.pid) for process in left)
+            raise NotPermitted(f"earlier helpers of {owner} have not ended; end these processes of sudo: {ids}")
 
     def _run(self, order: Order) -> tuple[str, str]:
         """What the helper printed, on stdout and stderr."""
         helper = self._helper
-        command = [helper.sudo, "-n", "-H", "-u", order.owner, "--", helper.path]
+        command = [*_BOUNDED, helper.sudo, "-n", "-H", "-u", order.owner, "--", helper.path]
         try:
             process = subprocess.Popen(  # noqa: S603 (an argument vector from the configuration; no shell)
                 command,
@@ -71,17 +91,23 @@ class SudoActuator(ByOrder):
                 env=_ENVIRONMENT,
                 cwd="/",
                 start_new_session=True,
-                text=True,
-                errors="replace",
             )
         except OSError as error:
-            raise NotPermitted(f"{helper.sudo} cannot be run: {error}") from None
+            raise NotPermitted(f"{_BOUNDED[0]} cannot be run: {error}") from None
         try:
-            return process.communicate(order.to_text(), helper.answer)
-        except subprocess.TimeoutExpired:
-            _abandon(process)
+            said, complaint = converse(process, order.to_text().encode(), helper.answer, LONGEST_ANSWER)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_S)
+        except TimeoutError:
             text = f"the helper was to {describe(order.act)} and has not answered for {helper.answer:g} s"
             raise ClusterUnavailable(text) from None
+        except TooMuch:
+            text = f"the helper was to {describe(order.act)} and printed more than {LONGEST_ANSWER:,} bytes"
+            raise ClusterUnavailable(text) from None
+        finally:
+            if not _abandon(process):
+                self._left.setdefault(order.owner, []).append(process)
+        return decode_foreign(said), decode_foreign(complaint)
 
 
 def _check_person(owner: str) -> None:
@@ -94,8 +120,8 @@ def _check_person(owner: str) -> None:
         raise NotPermitted("nothing is done in root's name")
 
 
-def _abandon(process: subprocess.Popen[str]) -> None:
-    """End it where that is allowed; sudo belongs to root, who may not be signalled by anybody."""
+def _abandon(process: subprocess.Popen[bytes]) -> bool:
+    """Close its pipes; end it where that is allowed: sudo may be root's. Whether it has ended."""
     with contextlib.suppress(PermissionError):
         process.kill()
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -104,7 +130,8 @@ def _abandon(process: subprocess.Popen[str]) -> None:
                 pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)
+    return process.returncode is not None
 
 
 def _last_line(text: str) -> str:
-    return text.strip().rpartition("\n")[2]
+    return one_line(text.strip().rpartition("\n")[2], LONGEST_TEXT)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from mirage.documenttext import parse_json
-from mirage.domain.errors import MirageError
+from mirage.documenttext import MOST_PARTS, parse_json
+from mirage.domain.errors import BadSpelling, MirageError
+from mirage.domain.job import JobId, job_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
-_LARGEST = 1 << 62
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Not those that stand for bytes that are no UTF-8."""
+LARGEST_NUMBER = 1 << 62
 
 
 class BadOrder(MirageError):
@@ -29,10 +33,13 @@ def dump(value: object) -> str:
     return json.dumps(_plain(value), separators=(",", ":"))
 
 
-def load(kind: type[T], text: str | bytes) -> T:
-    """The dataclass that ``dump`` wrote. Raises ``BadOrder`` for anything else, naming the field."""
+def load(kind: type[T], text: str | bytes, most: int = MOST_PARTS) -> T:
+    """The dataclass that ``dump`` wrote. Raises ``BadOrder`` for anything else, naming the field.
+
+    ``most``: brackets, commas and strings.
+    """
     try:
-        data = parse_json(text)
+        data = parse_json(text, most=most)
     except ValueError as error:
         raise BadOrder(f"not JSON: {error}") from None
     value: T = _read(kind, data, kind.__name__)
@@ -50,7 +57,9 @@ def _plain(value: object) -> object:
 
 
 def _read(kind: Any, data: object, where: str) -> Any:
-    """``data`` as a value of ``kind``: a dataclass, enum, tuple, optional, or plain value."""
+    """``data`` as a value of ``kind``: a dataclass, enum, tuple, optional, job ID or plain value."""
+    if kind is JobId:
+        return _read_job_id(data, where)
     kind = getattr(kind, "__supertype__", kind)
     if get_origin(kind) is UnionType:
         (kind,) = [member for member in get_args(kind) if member is not NoneType]
@@ -96,9 +105,21 @@ def _read_scalar(kind: type, data: object, where: str) -> object:
         raise BadOrder(f"{where}: expected {kind.__name__}, found {type(data).__name__}")
     if isinstance(data, str) and "\0" in data:
         raise BadOrder(f"{where}: holds a NUL, which no command and no environment can")
-    if isinstance(data, int) and abs(data) > _LARGEST:
+    if isinstance(data, str) and _HALVES.search(data):
+        raise BadOrder(f"{where}: holds half a character, which stands for no bytes")
+    if isinstance(data, int) and abs(data) > LARGEST_NUMBER:
         raise BadOrder(f"{where}: {str(data)[:20]}... is out of range")
     return data
+
+
+def _read_job_id(data: object, where: str) -> JobId:
+    """A job ID, or 0 where there is no job."""
+    number = _read_scalar(int, data, where)
+    assert isinstance(number, int)
+    try:
+        return job_id_of(number) if number else JobId(0)
+    except BadSpelling as error:
+        raise BadOrder(f"{where}: {error}") from None
 
 
 _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)

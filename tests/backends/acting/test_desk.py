@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from mirage.backends.acting.agent import AgentActuator
 from mirage.backends.acting.executor import execute
-from mirage.backends.acting.orders import Answer, CancelJob, Order, OrderDesk, Patience, Verdict
+from mirage.backends.acting.orderdesk import OrderDesk, Patience
+from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
+from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import JobChange, JobId
 
@@ -110,6 +112,29 @@ def test_an_order_that_nobody_takes_is_withdrawn() -> None:
     assert at.next_order("alice", 0) is None
 
 
+def test_order_taken_by_no_agent_is_withdrawn_with_the_turn() -> None:
+    """The caller waits no longer than the turn, and knows that nothing happened; a later agent gets nothing."""
+    at = desk(Patience(start=60))
+    at.attach("alice")
+    turns = OwnerTurns(at.ask, TurnLimits(share=0.1), withdraw=at.withdraw)
+    with pytest.raises(NotPermitted, match="mirage agent"):
+        turns("alice", CANCEL)
+    assert at.next_order("alice", 0) is None
+
+
+def test_order_that_an_agent_took_is_not_withdrawn() -> None:
+    at = desk(Patience(start=60, answer=60))
+    at.attach("alice")
+    turns = OwnerTurns(at.ask, TurnLimits(share=5), withdraw=at.withdraw)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(turns, "alice", CANCEL)
+        order = at.next_order("alice", 5)
+        assert order is not None
+        at.withdraw("alice")
+        assert at.answer("alice", order.order_id, DONE)
+        assert result.result(5) == DONE
+
+
 def test_an_agent_that_dies_leaves_the_outcome_unknown() -> None:
     at = desk(Patience(answer=0.05))
     with ThreadPoolExecutor(1) as threads:
@@ -136,7 +161,18 @@ def test_a_late_answer_is_kept_and_changes_nothing() -> None:
     assert order is not None
     assert not at.answer("alice", order.order_id, DONE)
     assert late.told == [("alice", order.order_id, DONE)]
+    assert not at.answer("alice", order.order_id, DONE)
+    assert len(late.told) == 1, "once"
     assert at.next_order("alice", 0) is None
+
+
+def test_answer_without_an_order_is_not_recorded() -> None:
+    late = Late()
+    at = OrderDesk(late)
+    for number in range(1_000):
+        assert at.find_unanswered("alice", f"invented{number}") is None
+        assert not at.answer("alice", f"invented{number}", DONE)
+    assert late.told == []
 
 
 def test_answers_are_the_owners() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from mirage.backends.acting.audit import Audited, Deed
 from mirage.backends.acting.helper import GREETING, serve
 from mirage.backends.acting.links_only import Identity, LinksOnly
-from mirage.backends.acting.orders import Act, Answer, CancelJob, Order, SignalJob, UpdateJob, Verdict
+from mirage.backends.acting.orders import Act, Answer, CancelJob, CheckFiles, Order, SignalJob, UpdateJob, Verdict
+from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
+from mirage.domain.files import Presence
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest
 
 FAR_FUTURE = 1 << 40
@@ -50,12 +52,21 @@ def identify(cluster: FakeCluster, job_id: JobId) -> Identity:
     return Identity(job.user, job.tag)
 
 
+def own_side(cluster: FakeCluster, user: str = "alice") -> LinksOnly:
+    return LinksOnly(
+        cluster,
+        user,
+        lambda job_id: identify(cluster, job_id),
+        lambda paths: cluster.check_files(paths, user),
+    )
+
+
 def obey(cluster: FakeCluster, order: bytes, user: str = "alice") -> Answer:
     written = io.StringIO()
-    serve(io.BytesIO(order), written, LinksOnly(cluster, user, lambda job_id: identify(cluster, job_id)))
+    serve(io.BytesIO(order), written, own_side(cluster, user))
     greeting, answer = written.getvalue().splitlines()
     assert greeting == GREETING
-    return Answer.from_text(answer)
+    return Answer.from_text(answer, Order.from_text(order).files if order.startswith(b'{"order_id') else 0)
 
 
 class Omnipotent(FakeCluster):
@@ -72,6 +83,7 @@ class Omnipotent(FakeCluster):
 
 
 job_ids = st.integers(90, 130).map(JobId)
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 acts = (
     st.builds(
         JobRequest,
@@ -79,7 +91,7 @@ acts = (
         st.sampled_from(USERS),
         st.just(60),
         tag=st.sampled_from(TAGS),
-        batch=st.none() | st.builds(BatchScript, st.just("#!/bin/sh"), st.lists(st.text()).map(tuple)),
+        batch=st.none() | st.builds(BatchScript, st.just("#!/bin/sh"), st.lists(words).map(tuple)),
     )
     | st.builds(CancelJob, job_ids)
     | st.builds(UpdateJob, job_ids, st.just(JobChange(nice=5)))
@@ -117,13 +129,20 @@ def test_whatever_cannot_be_read_is_refused(text: bytes) -> None:
 
 
 def test_orders_have_a_longest_length() -> None:
-    answer = obey(populated(), b" " * ((16 << 20) + 1))
+    answer = obey(populated(), b" " * ((64 << 20) + 1))
     assert "longer than" in answer.text
+
+
+def test_order_with_the_largest_script_is_read() -> None:
+    batch = BatchScript("#!/bin/sh\n" + "\udcff" * (LARGEST_SCRIPT - 10))
+    cluster = populated()
+    order = Order.of(replace(LINK, user="alice", batch=batch), "alice", FAR_FUTURE)
+    assert obey(cluster, order.to_text().encode()).verdict is Verdict.DONE
 
 
 def test_a_link_is_submitted_cancelled_changed_and_signalled() -> None:
     cluster = FakeCluster()
-    actuator = LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id))
+    actuator = own_side(cluster)
     job_id = actuator.submit(LINK)
     actuator.signal(job_id, "alice", "USR1", batch_only=False)
     held = actuator.submit(replace(LINK, tag="mirage:svc:2", held=True))
@@ -143,7 +162,7 @@ def test_no_option_hides_the_tag_or_names_a_script(option: str) -> None:
     cluster = FakeCluster()
     request = replace(LINK, batch=BatchScript("#!/bin/sh", (option,)))
     with pytest.raises(NotPermitted):
-        LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id)).submit(request)
+        own_side(cluster).submit(request)
     assert cluster.submissions == []
 
 
@@ -153,17 +172,35 @@ def test_no_option_hides_the_tag_or_names_a_script(option: str) -> None:
 def test_other_options_pass(option: str) -> None:
     cluster = FakeCluster()
     request = replace(LINK, batch=BatchScript("#!/bin/sh", (option,)))
-    LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id)).submit(request)
+    own_side(cluster).submit(request)
     assert cluster.submissions == [request]
 
 
 @pytest.mark.parametrize("signal", ["--full", "USR1 17", "", "usr1", "USR1\n", "0", "-9"])
 def test_signals_are_names(signal: str) -> None:
     cluster = FakeCluster()
-    actuator = LinksOnly(cluster, "alice", lambda job_id: identify(cluster, job_id))
+    actuator = own_side(cluster)
     job_id = actuator.submit(LINK)
     with pytest.raises(NotPermitted, match="not the name of a signal"):
         actuator.signal(job_id, "alice", signal, batch_only=True)
+
+
+def test_files_are_checked_for_the_user_alone() -> None:
+    cluster = FakeCluster(files={"/home/alice/done"})
+    paths = ("/home/alice/done", "/home/alice/other")
+    answer = obey(cluster, Order.of(CheckFiles(paths), "alice", FAR_FUTURE).to_text().encode())
+    assert [state.presence for state in answer.files] == [Presence.PRESENT, Presence.ABSENT]
+    answer = obey(cluster, Order.of(CheckFiles(paths), "bob", FAR_FUTURE).to_text().encode())
+    assert (answer.verdict, answer.files) == (Verdict.NOT_PERMITTED, ())
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [("done",), ("",), ("/a\nb",), ("/" + "x" * 256,), ("/x" * 2_100,), ("/done",) * 1_001],
+)
+def test_files_without_a_possible_path_are_rejected(paths: tuple[str, ...]) -> None:
+    with pytest.raises(NotPermitted):
+        own_side(FakeCluster()).check_files(paths, "alice")
 
 
 def test_every_act_is_told_whatever_came_of_it() -> None:

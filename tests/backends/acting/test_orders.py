@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.backends.acting.orders import Answer, CancelJob, Order, SignalJob, UpdateJob, Verdict
+from mirage.backends.acting.by_order import ByOrder
+from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, SignalJob, UpdateJob, Verdict
 from mirage.backends.acting.wire import BadOrder
 from mirage.domain.errors import (
     ClusterUnavailable,
@@ -19,11 +21,21 @@ from mirage.domain.errors import (
     UnknownJob,
     UnsupportedSlurm,
 )
-from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobId, JobRequest, WarnSignal
+from mirage.domain.files import FileState, Presence
+from mirage.domain.job import (
+    HIGHEST_JOB_ID,
+    BatchScript,
+    Dependency,
+    DependencyKind,
+    JobChange,
+    JobId,
+    JobRequest,
+    WarnSignal,
+)
 
-text = st.text(st.characters(exclude_characters="\0"), max_size=20) | st.just("caf\udce9 \n'\"$(x)")
+text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.just("caf\udce9 \n'\"$(x)")
 number = st.integers(0, 1 << 40)
-job_id = number.map(JobId)
+job_id = st.integers(0, HIGHEST_JOB_ID).map(JobId)
 script = st.builds(
     BatchScript,
     text,
@@ -49,9 +61,11 @@ act = (
     | st.builds(CancelJob, job_id)
     | st.builds(UpdateJob, job_id, change)
     | st.builds(SignalJob, job_id, text, st.booleans())
+    | st.builds(CheckFiles, st.lists(text, max_size=3).map(tuple))
 )
+states = st.builds(FileState, st.sampled_from(Presence), text, st.booleans())
 orders = st.builds(Order.of, act, text, number)
-answers = st.builds(Answer, st.sampled_from(Verdict), job_id, text, text)
+answers = st.builds(Answer, st.sampled_from(Verdict), job_id, text, text, st.lists(states, max_size=3).map(tuple))
 jsons = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -69,7 +83,31 @@ def test_an_order_arrives_as_it_was_sent(order: Order) -> None:
 
 @given(answers)
 def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
-    assert Answer.from_text(answer.to_text()) == answer
+    arrived = Answer.from_text(answer.to_text(), len(answer.files))
+    assert (arrived.verdict, arrived.job_id, len(arrived.files)) == (
+        answer.verdict,
+        answer.job_id,
+        len(answer.files),
+    )
+    for sent, got in zip(words_of(answer), words_of(arrived), strict=True):
+        assert got.isprintable()
+        if sent.isprintable() and sent == " ".join(sent.split()):
+            assert got == sent
+
+
+@pytest.mark.parametrize("letter", ["\udcff", "\x1b", "\x9b", "\n", "\u202e", "\u2028"])
+def test_words_of_answer_can_be_stored_and_shown(letter: str) -> None:
+    words = f"Bad{letter}account"
+    state = FileState(Presence.UNKNOWN, words)
+    answer = Answer.from_text(Answer(Verdict.REJECTED, reason=words, text=words, files=(state,)).to_text(), 1)
+    for word in words_of(answer):
+        assert word.encode().decode().isprintable()
+        assert word.startswith("Bad")
+        assert word.endswith("account")
+
+
+def words_of(answer: Answer) -> tuple[str, ...]:
+    return (answer.reason, answer.text, *(state.reason for state in answer.files))
 
 
 @given(orders, st.data())
@@ -106,6 +144,8 @@ def test_anything_else_is_refused(line: str | bytes) -> None:
         ("start_by", 10**30),
         ("owner", 7),
         ("owner", "a\0b"),
+        ("owner", "a\ud800b"),
+        ("owner", "\udcff\ud83d"),
         ("owner", None),
     ],
 )
@@ -158,3 +198,30 @@ def test_a_sentence_tells_no_secret() -> None:
     batch = BatchScript("#!/bin/sh\nexport KEY=hush", environment=(("TOKEN", "hush"),))
     order = Order.of(JobRequest("svc", "alice", 60, tag="mirage:svc:1", batch=batch), "alice", 5)
     assert order.sentence == "submit mirage:svc:1 for alice"
+
+
+@pytest.mark.parametrize("number", [-5, -1, HIGHEST_JOB_ID + 1, 2**32, 1 << 62, True, 1.0, "7"])
+def test_answer_with_impossible_job_id_is_rejected(number: object) -> None:
+    document = json.loads(Answer(Verdict.DONE).to_text()) | {"job_id": number}
+    with pytest.raises(BadOrder, match=r"^Answer\.job_id: "):
+        Answer.from_text(json.dumps(document))
+
+
+def test_submission_without_job_id_is_unknown() -> None:
+    actuator = ByOrder(lambda owner, act: Answer(Verdict.DONE))
+    with pytest.raises(ClusterUnavailable):
+        actuator.submit(JobRequest("svc", "alice", 60, tag="mirage:svc:1"))
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_answer_that_does_not_fit_raises_what_the_loop_expects(verdict: Verdict) -> None:
+    actuator = ByOrder(lambda owner, act: Answer(verdict, JobId(7), text="so it says"))
+    expected = (ClusterUnavailable, NotPermitted)
+    with suppress(*expected, SubmissionRejected):
+        actuator.submit(JobRequest("svc", "alice", 60, tag="mirage:svc:1"))
+    with suppress(*expected, UnknownJob):
+        actuator.cancel(JobId(7), "alice")
+    with suppress(*expected, UnknownJob):
+        actuator.update(JobId(7), "alice", JobChange(held=True))
+    with suppress(*expected, UnknownJob):
+        actuator.signal(JobId(7), "alice", "TERM", batch_only=False)

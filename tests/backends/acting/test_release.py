@@ -13,8 +13,9 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
 from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
-from mirage.domain.job import Job, JobChange, JobId, JobState
+from mirage.domain.errors import ClusterUnavailable, NotPermitted
+from mirage.domain.job import ABSENT, Job, JobChange, JobId, JobState
+from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 
 
@@ -59,21 +60,21 @@ def test_what_is_asked_for_is_let_go() -> None:
     slurm.stock(svc, 1, 2)
     cluster = ReleaseCluster(slurm, slurm)
     assert links(cluster) == {}
-    assert [job.tag for job in cluster.snapshot().stock] == ["mirage:svc:1", "mirage:svc:2"]
+    assert [job.tag for job in cluster.snapshot().stock or ()] == ["mirage:svc:1", "mirage:svc:2"]
     assert cluster.submit(svc.link_request(1)) == 100
     assert not slurm.jobs[100].held
     assert slurm.jobs[101].held
     assert links(cluster, l1=100).keys() == {"mirage:svc:1"}
 
 
-def test_nothing_left_is_a_refusal_that_says_what_to_do() -> None:
+def test_nothing_left_is_no_rejection_by_slurm() -> None:
     slurm = waiting()
     slurm.stock(chain(), 1)
     cluster = ReleaseCluster(slurm, slurm)
     cluster.snapshot()
-    with pytest.raises(SubmissionRejected, match=r"alice has no held job with the tag mirage:svc:2.*--held-links"):
+    with pytest.raises(NotPermitted, match="alice has no held job with the tag mirage:svc:2"):
         cluster.submit(chain().link_request(2))
-    with pytest.raises(SubmissionRejected, match="bob has no held job"):
+    with pytest.raises(NotPermitted, match="bob has no held job"):
         cluster.submit(replace(chain().link_request(1), user="bob"))
 
 
@@ -83,7 +84,7 @@ def test_stock_cancelled_by_its_owner_is_no_stock() -> None:
     cluster = ReleaseCluster(slurm, slurm)
     cluster.snapshot()
     slurm.cancel(JobId(100), "alice")
-    with pytest.raises(SubmissionRejected, match="no held job"):
+    with pytest.raises(NotPermitted, match="no held job"):
         cluster.submit(chain().link_request(1))
 
 
@@ -94,7 +95,7 @@ def test_another_user_who_writes_the_same_comment_is_in_nobodys_way() -> None:
     slurm.submit(replace(svc.link_request(2), user="mallory"))
     slurm.stock(svc, 2)
     cluster = ReleaseCluster(slurm, slurm)
-    assert [job.job_id for job in cluster.snapshot().stock] == [100, 101, 103]
+    assert [job.job_id for job in cluster.snapshot().stock or ()] == [100, 101, 103]
     assert cluster.submit(svc.link_request(1)) == 101
     assert slurm.jobs[100].held
     snapshot = cluster.snapshot(expected={svc.tag(1): JobId(101)})
@@ -163,7 +164,7 @@ def test_what_an_administrator_holds_is_left_alone() -> None:
     slurm.set(100, held=False, reason="JobHeldAdmin", state=JobState.PENDING)
     cluster = ReleaseCluster(slurm, slurm)
     assert links(cluster) == {}
-    with pytest.raises(SubmissionRejected, match="an administrator holds job 100"):
+    with pytest.raises(NotPermitted, match="an administrator holds job 100"):
         cluster.submit(chain().link_request(1))
     assert slurm.changes == []
 
@@ -175,6 +176,17 @@ def test_priority_is_set_before_the_job_is_free() -> None:
     cluster.snapshot()
     cluster.submit(replace(chain().link_request(1), nice=500))
     assert slurm.changes == [(100, JobChange(nice=500)), (100, JobChange(held=False))]
+
+
+@pytest.mark.parametrize("asked", [-2_000_000_000, 0, 499])
+def test_nice_is_only_raised_on_release(asked: int) -> None:
+    slurm = waiting()
+    slurm.stock(chain(), 1)
+    slurm.set(100, nice=500)
+    cluster = ReleaseCluster(slurm, slurm)
+    cluster.snapshot()
+    cluster.submit(replace(chain().link_request(1), nice=asked))
+    assert slurm.changes == [(100, JobChange(held=False))]
 
 
 def test_others_jobs_are_out_of_reach() -> None:
@@ -206,7 +218,7 @@ class Service:
     def crash(self) -> None:
         slurm, cluster, self.journal = self.slurm, ReleaseCluster(self.slurm, self.slurm), MemoryJournal()
         self.store.journal = self.journal
-        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm)
+        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm, sharing=slurm)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), Policy())
 
@@ -250,6 +262,36 @@ def test_crashes_cost_no_link(steering: Steering) -> None:
     assert [link.job_id for link in record.links] == [100, 101, 102]
 
 
+def test_held_links_that_run_out_are_announced_and_added() -> None:
+    slurm = waiting(2)
+    svc = chain()
+    slurm.stock(svc, 1, 2)
+    service = Service(slurm, svc, "fixed:2h")
+    service.run(4 * HOUR)
+    assert [link.job_id for link in service.record.links] == [100]
+    add = "`mirage submit --held-links N --chain svc`"
+    (asked,) = (text for text in service.journal.texts(EntryKind.TROUBLE) if add in text)
+    assert "link 2 is the last" in asked
+    record = service.run(150 * HOUR)
+    assert (record.status, record.refusals, record.rejection) == (ChainStatus.ACTIVE, 0, "")
+    assert [link.job_id for link in record.links] == [100, 101]
+    assert add in service.loop.status.explained[svc.chain_id]
+    assert not any("reject" in entry.text for entry in service.journal.entries)
+    slurm.stock(svc, 3)
+    assert [link.job_id for link in service.run(160 * HOUR).links] == [100, 101, 102]
+
+
+@pytest.mark.parametrize("done", [DoneCondition(links=2), DoneCondition(total_time=96 * HOUR)])
+def test_held_links_that_complete_the_chain_are_enough(done: DoneCondition) -> None:
+    slurm = waiting(2)
+    svc = chain(done=done)
+    slurm.stock(svc, 1, 2)
+    service = Service(slurm, svc, "fixed:2h")
+    record = service.run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert not any("--held-links" in entry.text for entry in service.journal.entries)
+
+
 def test_only_the_stock_of_chains_that_are_over_is_cancelled() -> None:
     slurm = waiting(2)
     svc, other = chain(done=DoneCondition(links=1)), replace(chain(), chain_id=ChainId("svc-2"))
@@ -287,11 +329,26 @@ def test_stock_that_could_not_be_cancelled_is_tried_again() -> None:
     assert slurm.live() == []
 
 
-def test_a_chain_without_stock_says_so_and_pauses() -> None:
+def test_a_chain_without_stock_says_so_and_goes_on_once_there_is_some() -> None:
     slurm = waiting(1)
     svc = chain(done=DoneCondition(links=3))
     slurm.stock(svc, 1)
-    record = Service(slurm, svc, "fixed:2h").run(300 * HOUR)
-    assert record.status is ChainStatus.PAUSED
-    assert "mirage:svc:2" in record.reason or "refused" in record.reason
-    assert ChainId("svc") == record.chain.chain_id
+    service = Service(slurm, svc, "fixed:2h")
+    record = service.run(300 * HOUR)
+    assert (record.status, record.refusals, record.refused) == (ChainStatus.ACTIVE, 0, ABSENT)
+    assert len(record.links) == 1
+    assert "--held-links N --chain svc" in service.loop.status.explained[svc.chain_id]
+    slurm.stock(svc, 2, 3)
+    assert service.run(500 * HOUR).status is ChainStatus.DONE
+
+
+@pytest.mark.parametrize("sharing", ["", "OverSubscribe=YES"])
+@pytest.mark.parametrize("steering", list(Steering))
+def test_stock_of_one_writer_never_runs_together(steering: Steering, sharing: str) -> None:
+    slurm = waiting(2)
+    slurm.sharing = sharing
+    svc = replace(chain(done=DoneCondition(links=3)), steering=steering)
+    slurm.stock(svc, 1, 2, 3)
+    record = Service(slurm, svc, "fixed:5h").run(300 * HOUR)
+    assert record.status is ChainStatus.DONE
+    assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]

@@ -8,6 +8,7 @@ import pwd
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,15 +17,14 @@ from fakes import chain
 from mirage.backends.acting.orders import Order
 from mirage.backends.acting.sudo import Helper, SudoActuator
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
-from mirage.domain.job import JobId
+from mirage.domain.job import JobId, JobRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SOMEBODY = next(person.pw_name for person in pwd.getpwall() if person.pw_uid != 0)
 GREETING = 'echo "mirage-act 1"'
-DONE = """echo '{"verdict":"DONE","job_id":42,"reason":"","text":""}'"""
+DONE = """echo '{"verdict":"DONE","job_id":42,"reason":"","text":"","files":[]}'"""
 
 
 @pytest.fixture
@@ -54,9 +54,11 @@ def test_the_order_goes_in_and_the_answer_comes_out(sudo: Callable[..., SudoActu
 
 
 def test_a_refusal_of_slurm_is_one(sudo: Callable[..., SudoActuator]) -> None:
-    answer = json.dumps({"verdict": "REJECTED", "job_id": 0, "reason": "QOSLimit", "text": "QOSLimit: no"})
+    answer = json.dumps(
+        {"verdict": "REJECTED", "job_id": 0, "reason": "QOSLimit", "text": "QOSLimit: no", "files": []}
+    )
     with pytest.raises(SubmissionRejected, match="QOSLimit: no"):
-        sudo(GREETING, "cat >/dev/null", f"echo '{answer}'").cancel(JobId(1), SOMEBODY)
+        sudo(GREETING, "cat >/dev/null", f"echo '{answer}'").submit(JobRequest("svc", SOMEBODY, 60))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,55 @@ def test_a_helper_that_hangs_is_given_up(sudo: Callable[..., SudoActuator]) -> N
         sudo(GREETING, "exec sleep 600", answer=0.2).cancel(JobId(1), SOMEBODY)
 
 
+def test_helpers_that_their_user_keeps_are_few(sudo: Callable[..., SudoActuator], tmp_path: Path) -> None:
+    """Where sudo is root's the daemon cannot end it: here one that no signal ends in time."""
+    actuator = sudo(GREETING, "exec sleep 600", answer=0.2)
+    actuator._left[SOMEBODY] = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    left = list(actuator._left[SOMEBODY])
+    with pytest.raises(NotPermitted, match=str(left[0].pid)):
+        actuator.cancel(JobId(1), SOMEBODY)
+    assert not (tmp_path / "arguments").exists()
+    left[0].kill()
+    left[0].wait()
+    with pytest.raises(ClusterUnavailable):
+        actuator.cancel(JobId(1), SOMEBODY)
+    left[1].kill()
+    left[1].wait()
+
+
+def test_a_helper_starts_no_more_processes_than_its_bound(
+    sudo: Callable[..., SudoActuator], tmp_path: Path
+) -> None:
+    sudo(f"cat /proc/self/limits >{tmp_path}/limits", GREETING, DONE).cancel(JobId(1), SOMEBODY)
+    line = next(line for line in (tmp_path / "limits").read_text().splitlines() if "processes" in line)
+    assert line.split()[2:4] == ["1024", "1024"]
+
+
+STOPPED = """
+import ctypes, os, signal
+from mirage.cli.act import _close_off
+_close_off()
+print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), flush=True)  # PR_GET_DUMPABLE
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_helper_that_its_user_stops_ends_with_sudo() -> None:
+    """And can be traced by nobody but root."""
+    around = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STOPPED!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", around], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "0\n"
+    (helper,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.kill()
+    parent.wait()
+    assert parent.stdout.read() == "", "its end closes the pipe"
+    parent.stdout.close()
+    assert not Path(f"/proc/{helper}/exe").exists()
+
+
 def test_no_sudo_no_act(tmp_path: Path) -> None:
-    with pytest.raises(NotPermitted, match="cannot be run"):
+    with pytest.raises(NotPermitted, match="cannot act"):
         SudoActuator(Helper("/opt/mirage-act", sudo=str(tmp_path / "none"))).cancel(JobId(1), SOMEBODY)
 
 

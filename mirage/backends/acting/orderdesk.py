@@ -1,0 +1,202 @@
+"""The desk where the loop leaves orders, and where users' agents fetch and answer them."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from threading import Condition
+from typing import TYPE_CHECKING
+
+from mirage.backends.acting.orders import Order, describe
+from mirage.domain.errors import ClusterUnavailable, NotPermitted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.backends.acting.orders import Act, Answer
+
+_MOST_LATE = 1_000
+"""Orders whose answers were given up and may still come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the desk waits, in seconds.
+
+    ``start`` and the agent's own time limit for ``sbatch`` together stay below the loop's ``settle``: an order
+    that the loop has given up must not be begun after it has given a second one.
+    """
+
+    start: float = 10.0
+    """An order not begun after so long is withdrawn."""
+    answer: float = 60.0
+    """An order not answered after so long has an unknown outcome."""
+    presence: float = 15.0
+    """An agent that has not been heard of for so long is gone."""
+
+
+@dataclass(slots=True)
+class _Slip:
+    """One order on its way."""
+
+    order: Order
+    taken: bool = False
+    answer: Answer | None = None
+
+
+@dataclass(slots=True)
+class _Counter:
+    """What the desk knows of one user's agents."""
+
+    waiting: int = 0
+    """Agents that wait for an order now."""
+    heard: float = float("-inf")
+    """When one was last heard of, on the desk's stopwatch."""
+    slips: list[_Slip] = field(default_factory=list)
+    """Not taken yet, oldest first."""
+
+
+_PATIENCE = Patience()
+
+
+class OrderDesk:
+    """Where the loop leaves orders and users' agents fetch them. Safe to use from any thread.
+
+    An order is handed out at most once, and only to its owner's agents. ``record`` gets every order whose answer
+    came when it was not awaited any more, once, with that answer: it is kept for the journal and changes nothing.
+    """
+
+    def __init__(
+        self,
+        record: Callable[[str, str, Answer], None],
+        patience: Patience = _PATIENCE,
+        stopwatch: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._record = record
+        self._patience = patience
+        self._stopwatch = stopwatch
+        self._now = now
+        self._changed = Condition()
+        self._counters: defaultdict[str, _Counter] = defaultdict(_Counter)
+        self._out: dict[str, _Slip] = {}
+        self._late: dict[str, tuple[str, int]] = {}
+        """Orders given up and not answered yet: owners, and how many files the answers may tell of."""
+
+    # The agents' side.
+
+    def attach(self, user: str) -> None:
+        """An agent of ``user`` says that it is there."""
+        with self._changed:
+            self._counters[user].heard = self._stopwatch()
+
+    def next_order(self, user: str, timeout: float) -> Order | None:
+        """The oldest order for ``user``, waiting for one for up to ``timeout`` seconds; ``None``: there is none.
+
+        The caller delivers it: one that gets lost on the way is lost, so wait in short turns and look in between
+        whether the agent is still connected.
+        """
+        with self._changed:
+            counter = self._counters[user]
+            counter.waiting += 1
+            try:
+                self._changed.wait_for(lambda: counter.slips, timeout)
+            finally:
+                counter.waiting -= 1
+                counter.heard = self._stopwatch()
+            if not counter.slips:
+                return None
+            slip = counter.slips.pop(0)
+            slip.taken = True
+            self._changed.notify_all()
+            return slip.order
+
+    def find_unanswered(self, user: str, order_id: str) -> int | None:
+        """Return of how many files the answer to an order may tell; ``None``: ``user`` has no such order.
+
+        Raises ``NotPermitted`` where the order is another user's.
+        """
+        with self._changed:
+            self._counters[user].heard = self._stopwatch()
+            slip = self._out.get(order_id)
+            owner, files = (slip.order.owner, slip.order.files) if slip else self._late.get(order_id, (user, None))
+            if owner != user:
+                raise NotPermitted(f"order {order_id} is not for {user}")
+            if slip is not None and (slip.answer is not None or not slip.taken):
+                return None
+            return files
+
+    def answer(self, user: str, order_id: str, answer: Answer) -> bool:
+        """Leave the answer to an order; ``False``: nobody waits for it any more."""
+        with self._changed:
+            if self.find_unanswered(user, order_id) is None:
+                return False
+            if (slip := self._out.get(order_id)) is not None:
+                slip.answer = answer
+                self._changed.notify_all()
+                return True
+            del self._late[order_id]
+        self._record(user, order_id, answer)
+        return False
+
+    # The loop's side.
+
+    def attached(self, user: str) -> bool:
+        """Whether an agent of ``user`` waits for orders, or did a moment ago."""
+        with self._changed:
+            return self._present(user)
+
+    def ask(self, owner: str, act: Act) -> Answer:
+        """Have an agent of ``owner`` do it, and wait for the answer.
+
+        Raises ``NotPermitted`` when there is no agent, or none took the order: then nothing has happened.
+        Raises ``ClusterUnavailable`` when an agent took it and did not answer: then it may have happened.
+        """
+        with self._changed:
+            if not self._present(owner):
+                raise NotPermitted(_nobody(owner))
+            slip = _Slip(Order.of(act, owner, int(self._now() + self._patience.start)))
+            self._out[slip.order.order_id] = slip
+            self._counters[owner].slips.append(slip)
+            self._changed.notify_all()
+            try:
+                return self._await(slip)
+            finally:
+                del self._out[slip.order.order_id]
+                if slip.taken and slip.answer is None:
+                    self._late[slip.order.order_id] = owner, slip.order.files
+                    if len(self._late) > _MOST_LATE:
+                        del self._late[next(iter(self._late))]
+
+    def withdraw(self, owner: str) -> bool:
+        """Take back the orders that no agent of ``owner`` has taken, if any: ``ask`` raises ``NotPermitted``."""
+        with self._changed:
+            slips = self._counters[owner].slips
+            found = bool(slips)
+            slips.clear()
+            self._changed.notify_all()
+        return found
+
+    def _await(self, slip: _Slip) -> Answer:
+        owner, patience = slip.order.owner, self._patience
+        slips = self._counters[owner].slips
+        self._changed.wait_for(lambda: slip not in slips, patience.start)
+        if not slip.taken:
+            slips[:] = [other for other in slips if other is not slip]
+            raise NotPermitted(_nobody(owner))
+        if not self._changed.wait_for(lambda: slip.answer is not None, patience.answer):
+            raise ClusterUnavailable(
+                f"the agent of {owner} was told to {describe(slip.order.act)} "
+                f"and has not answered for {patience.answer:g} s"
+            )
+        assert slip.answer is not None
+        return slip.answer
+
+    def _present(self, user: str) -> bool:
+        counter = self._counters[user]
+        return counter.waiting > 0 or self._stopwatch() - counter.heard < self._patience.presence
+
+
+def _nobody(owner: str) -> str:
+    return f"nobody can act for {owner}: {owner} must have `mirage agent` running"

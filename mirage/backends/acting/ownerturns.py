@@ -1,0 +1,241 @@
+"""Acts that take long hold up their owner alone: the loop waits for each owner, and for all, only so long."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+from mirage.backends.acting.orders import Answer, CheckFiles, describe
+from mirage.domain.errors import ClusterUnavailable, NotPermitted
+from mirage.domain.job import JobRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.backends.acting.orders import Act
+
+_LOG = logging.getLogger(__name__)
+_WITHDRAWAL = 1.0
+"""Seconds until an act that was withdrawn before it began has ended."""
+_TAKEN_WITHIN = 1.0
+"""Seconds in which an act begins where there is anybody to begin it; one that had less is not withdrawn."""
+_KEPT, _MOST_KEPT = 600.0, 64
+"""Seconds for which a result is kept that came late, and of how many acts of one owner."""
+_MOST_IDLE = 1_000
+"""Owners of whom something is remembered though nothing is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """Real seconds."""
+
+    share: float = 10.0
+    """So long all acts of one owner together hold up the caller, ..."""
+    every: float = 60.0
+    """... in so long."""
+    together: float = 5.0
+    """So long the acts of all owners together hold up the caller, each for half of what is left at most, ..."""
+    together_every: float = 30.0
+    """... in so long."""
+    pause: float = 60.0
+    """So long an owner waits after an act that took longer and had no answer; each time twice as long, ..."""
+    longest_pause: float = 3_600.0
+    """... up to this."""
+    under_way: int = 64
+    """Acts that have not ended, of all owners."""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """What is known of one owner's acts."""
+
+    running: str = ""
+    """The act that has not ended."""
+    used: float = 0.0
+    """Seconds that the caller has waited, less what time has given back by ``at``."""
+    at: float = float("-inf")
+    unanswered: int = 0
+    """In a row."""
+    not_before: float = float("-inf")
+    late: dict[_Key, _Turn] = field(default_factory=dict)
+    """What became of acts that the caller did not wait for to the end."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One act and how it ended."""
+
+    act: Act
+    answer: Answer | None = None
+    error: Exception | None = None
+    over: bool = False
+    awaited: bool = True
+    at: float = 0.0
+    """When it ended."""
+
+
+_Key = tuple[type, object]
+_LIMITS = TurnLimits()
+
+
+class OwnerTurns:
+    """``ask`` of ``ByOrder`` with a bound on how long one owner's process can hold up the caller.
+
+    An act that takes longer goes on in a thread of its own and is not waited for: the next snapshot tells what
+    became of it, and the same act asked for again gets its result instead of being done twice. Until it ends
+    nothing else is begun for its owner; acts of other owners are not touched. All owners together hold up the
+    caller only so long as well: slow ones use that up, and less is left for each. Safe to use from any thread.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str, Act], Answer],
+        limits: TurnLimits = _LIMITS,
+        stopwatch: Callable[[], float] = time.monotonic,
+        withdraw: Callable[[str], bool] | None = None,
+    ) -> None:
+        """``withdraw`` takes back what has not begun for an owner, so that its ``ask`` raises ``NotPermitted``.
+
+        It returns whether there was any.
+        """
+        self._ask, self._withdraw, self._limits, self._stopwatch = ask, withdraw, limits, stopwatch
+        self._changed = Condition()
+        self._owners: defaultdict[str, _Turns] = defaultdict(_Turns)
+        self._under_way = 0
+        self._used, self._used_at = 0.0, stopwatch()
+        """Seconds that the caller has waited for all owners, less what time has given back since."""
+
+    def __call__(self, owner: str, act: Act) -> Answer:
+        """Have it done and wait for the answer as long as the shares of the owner and of all last.
+
+        Raises ``NotPermitted`` where nothing was begun, ``ClusterUnavailable`` where the act is still under way,
+        and what ``ask`` raises.
+        """
+        turn = _Turn(act)
+        with self._changed:
+            turns = self._owners[owner]
+            began = self._stopwatch()
+            if (late := _result_of(turns, act, began)) is not None:
+                return _outcome(owner, late)
+            left = self._begin(owner, turns, act, began)
+            try:
+                Thread(target=self._run, args=(owner, act, turn), name=f"act-{owner}", daemon=True).start()
+            except RuntimeError:
+                self._end(turns)
+                raise NotPermitted(f"{owner}: not started: the system has no thread left for it") from None
+            self._wait(owner, turn, left, turns.used + left >= self._limits.share)
+            waited = self._stopwatch() - began
+            turns.used += waited
+            self._used += waited
+            turn.awaited = turn.over
+        return _outcome(owner, turn)
+
+    def _wait(self, owner: str, turn: _Turn, seconds: float, whole: bool) -> None:
+        """``whole``: it is all that the owner has."""
+        if self._changed.wait_for(lambda: turn.over, seconds) or self._withdraw is None:
+            return
+        if (whole or seconds >= _TAKEN_WITHIN) and self._withdraw(owner):
+            self._changed.wait_for(lambda: turn.over, _WITHDRAWAL)
+
+    def _begin(self, owner: str, turns: _Turns, act: Act, now: float) -> float:
+        """Seconds to wait for it. Raises ``NotPermitted``."""
+        limits = self._limits
+        turns.used = max(0.0, turns.used - (now - turns.at) * limits.share / limits.every)
+        turns.at = now
+        if turns.running:
+            raise NotPermitted(f"{owner}: not started: an earlier operation is still running: {turns.running}")
+        if now < turns.not_before:
+            raise NotPermitted(
+                f"{owner}: not started: {turns.unanswered} operations in a row timed out; check the agent or "
+                f"helper process of {owner}"
+            )
+        if turns.used >= limits.share:
+            text = (
+                f"operations of this user took {limits.share:g} s within {limits.every:g} s; a later cycle retries"
+            )
+            raise NotPermitted(f"{owner}: not started: {text}")
+        if self._under_way >= limits.under_way:
+            raise NotPermitted(
+                f"{owner}: not started: {self._under_way} operations of all users are still running"
+            )
+        turns.running = describe(act)
+        self._under_way += 1
+        self._used = max(0.0, self._used - (now - self._used_at) * limits.together / limits.together_every)
+        self._used_at = now
+        return min(limits.share - turns.used, max(0.0, limits.together - self._used) / 2)
+
+    def _run(self, owner: str, act: Act, turn: _Turn) -> None:
+        try:
+            turn.answer = self._ask(owner, act)
+        except Exception as error:
+            turn.error = error
+        with self._changed:
+            turns = self._owners[owner]
+            self._end(turns)
+            late = not turn.awaited
+            if late and isinstance(turn.error, ClusterUnavailable):
+                turns.unanswered += 1
+                pause = self._limits.pause * 2 ** min(turns.unanswered - 1, 30)
+                turns.not_before = self._stopwatch() + min(pause, self._limits.longest_pause)
+            else:
+                turns.unanswered = 0
+                if late:
+                    _keep(turns, turn, self._stopwatch())
+            turn.over = True
+            self._forget()
+            self._changed.notify_all()
+        if late:
+            _LOG.warning(
+                "event=act_ended_late user=%s act=%r error=%r", owner, describe(act), str(turn.error or "")
+            )
+
+    def _end(self, turns: _Turns) -> None:
+        turns.running = ""
+        self._under_way -= 1
+
+    def _forget(self) -> None:
+        """Owners are as many as accounts; of most of them nothing need be known."""
+        now = self._stopwatch()
+        if len(self._owners) > _MOST_IDLE:
+            for owner in [o for o, turns in self._owners.items() if self._is_idle(turns, now)]:
+                del self._owners[owner]
+
+    def _is_idle(self, turns: _Turns, now: float) -> bool:
+        busy = turns.running or any(now - turn.at < _KEPT for turn in turns.late.values())
+        return not busy and now >= turns.not_before and now - turns.at > self._limits.every
+
+
+def _key(act: Act) -> _Key:
+    """The same for two acts of which the later replaces the earlier."""
+    if isinstance(act, JobRequest):
+        return JobRequest, act.tag
+    return type(act), act.paths if isinstance(act, CheckFiles) else act.job_id
+
+
+def _keep(turns: _Turns, turn: _Turn, now: float) -> None:
+    turn.at = now
+    turns.late[_key(turn.act)] = turn
+    if len(turns.late) > _MOST_KEPT:
+        del turns.late[next(iter(turns.late))]
+
+
+def _result_of(turns: _Turns, act: Act, now: float) -> _Turn | None:
+    """What came late of this very act, told once; a link that is submitted is the same whatever it waits for."""
+    found = turns.late.pop(_key(act), None)
+    if found is None or now - found.at > _KEPT or not (isinstance(act, JobRequest) or found.act == act):
+        return None
+    return found
+
+
+def _outcome(owner: str, turn: _Turn) -> Answer:
+    if turn.error is not None:
+        raise turn.error
+    if turn.answer is None:
+        raise ClusterUnavailable(
+            f"{owner}: no result yet of: {describe(turn.act)}; the next query of the queue shows the outcome"
+        )
+    return turn.answer

@@ -1,0 +1,224 @@
+"""Files watched from threads beside the caller's: a file system that hangs stops nothing but its own checks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, TypeAlias
+
+from mirage.backends.filecheck import Viewer, check_files
+from mirage.backends.mountprobes import MountPoints, MountProbes, probe_mount
+from mirage.domain.files import NOT_CHECKED, FileState, Presence, WatchedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    Check: TypeAlias = Callable[[str, tuple[str, ...]], tuple[FileState, ...]]
+    """The states of some files of one owner, in order; may take long, and never raises for a file's sake."""
+
+_LOG = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 64
+"""Files in one check."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLimits:
+    """Bounds of the checks; seconds."""
+
+    threads: int = 8
+    timeout: float = 5.0
+    """A check that takes longer counts as hanging."""
+    at_once: float = 0.25
+    """So long ``refresh`` waits for results."""
+    every: float = 0.0
+    """A file is not checked again sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some files of one owner on one file system."""
+
+    owner: str
+    place: str
+    files: tuple[WatchedFile, ...]
+
+
+_LIMITS = CheckLimits()
+
+
+class BackgroundFiles:
+    """The port ``Files`` over a check that may hang; safe to use from any thread.
+
+    At most one check per owner is running. While it hangs, that owner's other files have to wait; those of others
+    wait only for a file system that itself does not answer. Hanging checks are few, since each keeps its thread.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        place_of: Callable[[str], str] = lambda path: "",
+        limits: CheckLimits = _LIMITS,
+        stopwatch: Callable[[], float] = time.monotonic,
+        probe: Callable[[str], None] = probe_mount,
+    ) -> None:
+        self._check, self._place_of, self._limits, self._stopwatch = check, place_of, limits, stopwatch
+        self._changed = Condition()
+        self._wanted: frozenset[WatchedFile] = frozenset()
+        self._asked: Counter[WatchedFile] = Counter()
+        self._known: dict[WatchedFile, tuple[float, FileState]] = {}
+        self._pending: list[_Batch] = []
+        self._running: dict[str, tuple[float, _Batch]] = {}
+        self._threads = 0
+        self._probes = MountProbes(probe, self._changed, self._go_on, limits.timeout, stopwatch)
+
+    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+        """Start to check these files and forget all others; wait a moment for results that come immediately."""
+        with self._changed:
+            self._wanted = frozenset(wanted)
+            self._forget()
+            now = self._stopwatch()
+            due = [
+                f
+                for f in dict.fromkeys(wanted)
+                if f not in self._known or now - self._known[f][0] >= self._limits.every
+            ]
+            asked = [file for batch in self._pending for file in batch.files if file in self._asked]
+            self._pending = _batches([*asked, *due], self._place_of)
+            self._start()
+            self._changed.wait_for(self._is_settled, self._limits.at_once)
+
+    def state(self, file: WatchedFile) -> FileState:
+        """What the last check found."""
+        with self._changed:
+            if hanging := self._hanging_for(file):
+                return FileState(Presence.UNKNOWN, hanging)
+            return self._known.get(file, (0.0, NOT_CHECKED))[1]
+
+    def ask(self, files: Collection[WatchedFile], patience: float) -> tuple[FileState, ...]:
+        """The states of these files by a new check, as far as it is over within ``patience`` seconds."""
+        with self._changed:
+            began = self._stopwatch()
+            self._asked.update(files)
+            self._pending += _batches(files, self._place_of)
+            self._start()
+            self._changed.wait_for(lambda: all(self._known.get(f, (-1.0,))[0] >= began for f in files), patience)
+            states = tuple(self.state(file) for file in files)
+            self._asked -= Counter(files)
+            self._forget()
+            return states
+
+    def hanging(self) -> int:
+        """Checks, and questions to file systems, that are overdue."""
+        with self._changed:
+            return len(self._overdue()) + len(self._probes.hanging())
+
+    # All below hold the lock, but for the work itself.
+
+    def _forget(self) -> None:
+        self._known = {f: seen for f, seen in self._known.items() if f in self._wanted or f in self._asked}
+
+    def _overdue(self) -> list[_Batch]:
+        now = self._stopwatch()
+        return [batch for began, batch in self._running.values() if now - began > self._limits.timeout]
+
+    def _hanging_for(self, file: WatchedFile) -> str:
+        """Why the file cannot be checked now; empty: it can. Names no other owner's file."""
+        overdue, seconds = self._overdue(), f"{self._limits.timeout:g} s"
+        if hung := self._probes.hanging():
+            place = self._place_of(file.path)
+            if place in hung:
+                return f"{file.path}: the file system on {place} hangs: no answer within {seconds}"
+        for batch in overdue:
+            if batch.owner == file.owner:
+                return f"{batch.files[0].path}: no result within {seconds}; its file system may hang"
+        if len(overdue) >= self._limits.threads:
+            return f"{file.path}: not checked while {len(overdue)} other checks hang; see mirage doctor"
+        return ""
+
+    def _is_settled(self) -> bool:
+        """Whether nothing is left for which waiting a moment helps."""
+        now, at_once = self._stopwatch(), self._limits.at_once
+        if any(now - began <= at_once for began, _ in self._running.values()):
+            return False
+        if self._threads >= self._limits.threads or not self._pending:
+            return True
+        return self._startable() is None and not any(self._probes.waits(b.place, at_once) for b in self._pending)
+
+    def _startable(self) -> _Batch | None:
+        ready = (b for b in self._pending if b.owner not in self._running and self._probes.allows(b.place))
+        return next(ready, None)
+
+    def _take(self) -> _Batch | None:
+        batch = self._startable()
+        if batch is not None:
+            self._pending.remove(batch)
+            self._running[batch.owner] = (self._stopwatch(), batch)
+        return batch
+
+    def _start(self) -> None:
+        for place in dict.fromkeys(batch.place for batch in self._pending if batch.owner not in self._running):
+            self._probes.ask(place)
+        while self._threads < self._limits.threads and (batch := self._take()) is not None:
+            self._threads += 1
+            Thread(target=self._work, args=(batch,), name="files", daemon=True).start()
+
+    def _work(self, batch: _Batch) -> None:
+        following: _Batch | None = batch
+        while following is not None:
+            states = self._checked(following)
+            with self._changed:
+                following = self._note(following, states)
+
+    def _checked(self, batch: _Batch) -> tuple[FileState, ...]:
+        try:
+            return self._check(batch.owner, tuple(file.path for file in batch.files))
+        except Exception:
+            _LOG.exception("the files of %s could not be checked", batch.owner)
+            bug = FileState(Presence.UNKNOWN, "internal error (bug in Mirage); the daemon's log has the traceback")
+            return (bug,) * len(batch.files)
+
+    def _note(self, batch: _Batch, states: tuple[FileState, ...]) -> _Batch | None:
+        """Keep the results; what this thread checks next."""
+        now = self._stopwatch()
+        for file, state in zip(batch.files, states, strict=True):
+            if file in self._wanted or file in self._asked:
+                self._known[file] = (now, state)
+        del self._running[batch.owner]
+        following = self._take()
+        if following is None:
+            self._threads -= 1
+        self._go_on()  # its end may have freed more than one
+        return following
+
+    def _go_on(self) -> None:
+        self._start()
+        self._changed.notify_all()
+
+
+def local_files(limits: CheckLimits = _LIMITS) -> BackgroundFiles:
+    """Files as this process sees them, each for its owner's eyes."""
+    return BackgroundFiles(_check_here, MountPoints(), limits)
+
+
+def _check_here(owner: str, paths: tuple[str, ...]) -> tuple[FileState, ...]:
+    try:
+        viewer = Viewer.of(owner)
+    except (KeyError, ValueError):
+        unknown = FileState(Presence.UNKNOWN, f"{owner}: no user of this machine, so no file can be theirs")
+        return (unknown,) * len(paths)
+    return check_files(paths, viewer)
+
+
+def _batches(files: Iterable[WatchedFile], place_of: Callable[[str], str]) -> list[_Batch]:
+    groups: defaultdict[tuple[str, str], list[WatchedFile]] = defaultdict(list)
+    for file in files:
+        groups[file.owner, place_of(file.path)].append(file)
+    return [
+        _Batch(owner, place, tuple(group[first : first + MOST_AT_ONCE]))
+        for (owner, place), group in groups.items()
+        for first in range(0, len(group), MOST_AT_ONCE)
+    ]
