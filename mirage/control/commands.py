@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from mirage.domain.command import Command
+
+MOST_OF_ONE = 8
+"""Commands of one user that one cycle applies; each takes a transaction of the database."""
 
 
 class CommandQueue:
@@ -30,10 +33,27 @@ class CommandQueue:
         return asked.answer
 
     def take(self) -> tuple[Asked, ...]:
-        """All that was asked since the last call, in order."""
+        """The oldest command of each user; applied before the chains are decided."""
+        return self._taken(1)
+
+    def take_more(self) -> tuple[Asked, ...]:
+        """The next commands of each user, so that one cycle applies ``MOST_OF_ONE`` at most; users by turns."""
+        return self._taken(MOST_OF_ONE - 1)
+
+    def take_all(self) -> tuple[Asked, ...]:
+        """All that was asked and not taken, in order."""
         self._woken = False
         self._awake.clear()
         return tuple(self._asked.popleft() for _ in range(len(self._asked)))
+
+    def _taken(self, most_of_one: int) -> tuple[Asked, ...]:
+        seen: Counter[str] = Counter()
+        turns: list[tuple[int, Asked]] = []
+        for asked in self.take_all():
+            turns.append((seen[asked.command.by], asked))
+            seen[asked.command.by] += 1
+        self._asked.extendleft(asked for turn, asked in reversed(turns) if turn >= most_of_one)
+        return tuple(asked for turn, asked in sorted(turns, key=lambda one: one[0]) if turn < most_of_one)
 
     def wake(self) -> None:
         """End the loop's wait without a command (a signal came in)."""
@@ -58,5 +78,9 @@ class NoCommands:
     """A world in which nobody asks for anything."""
 
     def take(self) -> tuple[Asked, ...]:
+        """Never any."""
+        return ()
+
+    def take_more(self) -> tuple[Asked, ...]:
         """Never any."""
         return ()

@@ -14,8 +14,22 @@ from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.errors import PluginNotFound
 
 if TYPE_CHECKING:
+    from mirage.control.named import NamedGuards
+    from mirage.control.workers import PredictorThreads, Workers
     from mirage.domain.decision import Observation, Prediction, Wants
     from mirage.ports import Predictor
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """For whom a predictor is kept."""
+
+    user: str
+    question: bool = False
+    """Not for a chain of that user: chains go first."""
+
+
+NOBODY = Asker("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +58,8 @@ class Guard:
     """Asks ``predictor``; where it raises, or is still busy after ``budget`` seconds, asks ``fallback``.
 
     A fallback that may fail as well, or take long, is a guard itself. Without a budget the predictor runs in the
-    caller's thread. With one it runs in a thread of its own; while a late answer is still being worked on the
-    fallback answers at once, so a predictor that hangs costs one budget, not one a cycle.
+    caller's thread. With one it runs in a thread of its own, or of ``workers``; while a late answer is still being
+    worked on the fallback answers at once, so a predictor that hangs costs one budget, not one a cycle.
     """
 
     def __init__(
@@ -54,13 +68,15 @@ class Guard:
         fallback: Predictor | Guard,
         budget: float | None = None,
         took: Took = unheard,
+        workers: Workers | None = None,
     ) -> None:
         self.predictor = predictor
+        self.fallback = fallback
         self._took = took
-        self._fallback = fallback
         self._budget = budget
         self._late: Future[Prediction] | None = None
-        self._thread = ThreadPoolExecutor(1, "predictor") if budget is not None else None
+        self._own = ThreadPoolExecutor(1, "predictor") if budget is not None and workers is None else None
+        self._thread = (workers or self._own) if budget is not None else None
 
     def predict(self, observation: Observation) -> Answer:
         """A prediction in any case; the fallback's when the predictor has none."""
@@ -73,21 +89,21 @@ class Guard:
     @property
     def wants(self) -> Wants:
         """What an observation must bring, for the fallback too."""
-        return self.predictor.wants | self._fallback.wants
+        return self.predictor.wants | self.fallback.wants
 
     def close(self) -> None:
         """Let go of the thread; a predictor that hangs is not waited for."""
-        if isinstance(self._fallback, Guard):
-            self._fallback.close()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        if isinstance(self.fallback, Guard):
+            self.fallback.close()
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
 
     def _instead(self, observation: Observation, trouble: str) -> Answer:
-        if not isinstance(self._fallback, Guard):
-            name = self._fallback.name
-            return Answer(self._fallback.predict(observation), name, f"{trouble}; {name} answered")
-        answer = self._fallback.predict(observation)
-        next_ = f"{self._fallback.predictor.name}: {answer.trouble}" if answer.trouble else f"{answer.by} answered"
+        if not isinstance(self.fallback, Guard):
+            name = self.fallback.name
+            return Answer(self.fallback.predict(observation), name, f"{trouble}; {name} answered")
+        answer = self.fallback.predict(observation)
+        next_ = f"{self.fallback.predictor.name}: {answer.trouble}" if answer.trouble else f"{answer.by} answered"
         return replace(answer, trouble=f"{trouble}; {next_}")
 
     def _timed(self, observation: Observation) -> Prediction:
@@ -110,35 +126,45 @@ class Guard:
 
 
 class Guards:
-    """The guarded predictors of all chains: the default, and those that chains name, built when first wanted.
+    """The guarded predictors of all chains: the default, and those that chains name.
 
     ``shadows`` are asked at every decision as well; what they say is written down and decides nothing.
     """
 
-    def __init__(
-        self, default: Guard, build: Callable[[str], Guard] | None = None, shadows: tuple[Guard, ...] = ()
-    ) -> None:
+    def __init__(self, default: Guard, named: NamedGuards | None = None, shadows: tuple[Guard, ...] = ()) -> None:
         self._default = default
-        self._build = build
-        self._named: dict[str, Guard] = {}
+        self._named = named
         self.shadows = shadows
 
-    def of(self, name: str) -> Guard:
-        """The guard of the predictor so named; empty: the default. Raises ``PluginNotFound``, ``ConfigError``."""
+    def of(self, name: str, asker: Asker = NOBODY) -> Guard:
+        """The guard of the predictor so named; empty: the default. Never waits.
+
+        Raises ``PluginNotFound`` where chains cannot name predictors.
+        """
+        return self._at_work(name) or self._others(name).of(name, asker)
+
+    def check(self, name: str) -> None:
+        """Raise what is known to be wrong with the name: ``PluginNotFound``, ``ConfigError``. Never waits."""
+        if self._at_work(name) is None:
+            self._others(name).check(name)
+
+    def prepare(self, name: str, seconds: float, asker: Asker = NOBODY) -> Guard:
+        """As ``of``, once the predictor is built or so many seconds are over. Raises why it cannot be built."""
+        return self._at_work(name) or self._others(name).prepare(name, seconds, asker)
+
+    def _at_work(self, name: str) -> Guard | None:
         if not name or name == self._default.predictor.name:
             return self._default
-        shadow = next((each for each in self.shadows if each.predictor.name == name), None)
-        if shadow is not None:
-            return shadow
-        if name not in self._named:
-            if self._build is None:
-                raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")
-            self._named[name] = self._build(name)
-        return self._named[name]
+        return next((each for each in self.shadows if each.predictor.name == name), None)
 
-    def wants_of(self, name: str) -> Wants:
-        """What an observation must bring for a chain that names this predictor, and for the shadows."""
-        return reduce(or_, (shadow.wants for shadow in self.shadows), self.of(name).wants)
+    def _others(self, name: str) -> NamedGuards:
+        if self._named is None:
+            raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")
+        return self._named
+
+    def wants_of(self, guard: Guard) -> Wants:
+        """What an observation must bring for a chain that this predictor decides, and for the shadows."""
+        return reduce(or_, (shadow.wants for shadow in self.shadows), guard.wants)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,14 +174,22 @@ class Guards:
     @property
     def wants(self) -> Wants:
         """What any of them wants."""
-        return reduce(or_, (guard.wants for guard in self._all()))
+        known = reduce(or_, (guard.wants for guard in (self._default, *self.shadows)))
+        return known | self._named.wants if self._named is not None else known
 
-    def _all(self) -> tuple[Guard, ...]:
-        return (self._default, *self._named.values(), *self.shadows)
+    @property
+    def stuck(self) -> int:
+        """Threads of predictors that will hardly end. Any thread."""
+        return self.threads.stuck if self.threads is not None else 0
+
+    @property
+    def threads(self) -> PredictorThreads | None:
+        """For the guards that follow these at a reload; ``None``: they have no threads in common."""
+        return self._named.threads if self._named is not None else None
 
     def close(self) -> None:
-        """Let go of all threads."""
-        for guard in self._all():
+        """Let go of the threads of those that the daemon itself names; others end with their work."""
+        for guard in (self._default, *self.shadows):
             guard.close()
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, HandoverPolicy
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.chain import NO_JOB, ChainStatus, Steering
+from mirage.domain.errors import BackEndLost, ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.instants import spell_instant
+from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
-from mirage.provisioner import handover, machine, steering
-from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted
+from mirage.provisioner import handover, machine, rivals, steering
+from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
+from mirage.provisioner.pending import attempt
+from mirage.provisioner.quotas import without_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from mirage.control.filewatch import FileWatch
+    from mirage.control.journal import ChangedEntries
     from mirage.control.permits import Permits
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Job, JobId, Seconds
-    from mirage.ports import Actuator, ChainStore, Files, Journal
+    from mirage.ports import Actuator, ChainStore
+    from mirage.provisioner.pending import Attempt
 
+_FORGOTTEN_AFTER = 3_600
+_LONGEST_TEXT = 4_000
 _REFUSED = (ClusterUnavailable, NotPermitted, UnknownJob)
 
 
@@ -36,9 +45,11 @@ class Hands:
 
     actuator: Actuator
     store: ChainStore
-    journal: Journal
-    files: Files
+    journal: ChangedEntries
+    files: FileWatch
     permits: Permits
+    attempts: dict[JobId, Attempt] = field(default_factory=dict)
+    """Changes asked for that no snapshot has shown yet."""
 
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
@@ -46,16 +57,22 @@ class Hands:
         ``behind``: it goes into the queue held back, to be let go as this predecessor's end comes near.
         """
         record = record.with_link(replace(link, planned=now))
+        request = self.store.with_script(record.chain.link_request(link.index, _previous_job(record, link)))
         self.store.save(record)
-        request = record.chain.link_request(link.index, _previous_job(record, link))
         if behind is not None:
             request = steering.bid(request, record.chain.steering, behind)
+        if record.chain.one_writer and (behind is None or record.chain.steering is not Steering.PIN):
+            request = replace(request, dependencies=handover.awaited(record, link))
         try:
             job_id = self.actuator.submit(request)
         except SubmissionRejected as error:
-            return self._refused(record, link, str(error), now)
+            if error.reason == "InvalidDependency":  # on a job that is just leaving: the next cycle knows
+                return self._unable(record, link, str(error), now)
+            return self._refused(record, link, error, now)
         except NotPermitted as error:
             return self._unable(record, link, str(error), now)
+        except BackEndLost as error:
+            return self._back_end_lost(record, link, error, now)
         except ClusterUnavailable as error:
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
         held = ", held back" if behind is not None else ""
@@ -66,20 +83,48 @@ class Hands:
 
     def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> None:
         """Cancel what has no business on the cluster any more; asked again until a snapshot shows it gone."""
-        for link in machine.to_cancel(record):
+        for link in handover.to_cancel(record):
             self._cancel(record, link, now)
 
     def cancel_stock(self, record: ChainRecord, stock: Iterable[Job], now: Seconds) -> None:
         """Cancel what a chain that is over will never ask for; asked again until a snapshot shows it gone."""
         for job in stock:
             if record.chain.bears(job.tag) and job.user == record.chain.owner:
-                self._cancel_job(record, job, now)
+                self._cancel_job(record, job, now, "the held job", "the chain is over")
 
-    def make_way(self, record: ChainRecord, now: Seconds) -> ChainRecord:
-        """Tell predecessors to end, and end those whose grace is over; the record with what was told."""
-        for link in handover.surplus(record):
-            record = self._retire(record, link, "it was requeued after a later link", now)
-        for link in handover.to_retire(record, self._is_ready(record), now):
+    def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds) -> ChainRecord:
+        """What becomes of a chain some of whose jobs its record does not know.
+
+        One whose submission was repeated is a copy of ours and is cancelled. Beside any other no link of ours may
+        start, and none is submitted until the owner says so; the others' jobs are left alone.
+        """
+        for job in [job for job in unknown if rivals.sent_twice(record, job)]:
+            self._cancel_job(record, job, now, "job", "its link was submitted again")
+        foreign = [job for job in unknown if not rivals.sent_twice(record, job)]
+        if not foreign or record.over:
+            return record
+        if record.status is ChainStatus.ACTIVE:
+            record = machine.apply(record, PauseAsked(rivals.why_pause(foreign)), now)
+            self.store.save(record, told(record, now, EntryKind.TROUBLE, record.reason))
+        for link in rivals.to_withdraw(record, foreign):
+            record = self._retire(record, link, "it may not run beside a job that was not submitted here", now)
+            self._cancel(record, link, now)
+        return record
+
+    def drop_script(self, record: ChainRecord) -> None:
+        """Store a chain that is over without its script and environment, which nothing will need again."""
+        emptied = without_script(record)
+        if emptied is not record:
+            self.store.save(emptied)
+
+    def make_way(self, record: ChainRecord, waiting: Job | None, now: Seconds) -> ChainRecord:
+        """Tell predecessors to end, and end those whose grace is over; the record with what was told.
+
+        A link that waits for ever, as the job ``waiting`` shows, is given up: the next one takes its place.
+        """
+        if link := handover.stuck(record, waiting):
+            record = self._retire(record, link, f"Slurm will never start it: {handover.NEVER_SATISFIED}", now)
+        for link in handover.to_retire(record, self.files.ready(record), now):
             record = self._tell(record, link, now)
         for link in handover.to_end(record, now):
             if link.job_id != NO_JOB:
@@ -87,15 +132,23 @@ class Hands:
         return record
 
     def steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds, *, back: bool) -> Act:
-        """Hold a pending link back or let it go."""
-        chain = record.chain
-        change = steering.change(chain, predecessor, back=back)
+        """Ask Slurm to hold a pending link back or to let it go; the next snapshot shows whether it did."""
+        change = steering.change(record.chain, predecessor, back=back)
         verb = "held back" if back else "let go"
+        earlier = self.attempts.get(job.job_id)
+        if earlier is not None and earlier.change == change and now < earlier.next_try:
+            next_try = f"asked {earlier.count} times, next try at {spell_instant(earlier.next_try)}"
+            return Act(f"job {job.job_id} is not {verb} yet: {next_try}", done=False)
+        for other in [key for key, past in self.attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:
+            del self.attempts[other]
+        self.attempts[job.job_id] = attempt(change, earlier, now)
         try:
-            self.actuator.update(job.job_id, chain.owner, change)
-        except _REFUSED as error:
+            self.actuator.update(job.job_id, record.chain.owner, change)
+        except UnknownJob:
+            return Act(f"job {job.job_id} is pending no longer", done=False)
+        except (ClusterUnavailable, NotPermitted) as error:
             return self._trouble(record, now, f"job {job.job_id} could not be {verb}: {error}")
-        text = f"job {job.job_id} {verb}"
+        text = f"asked Slurm that job {job.job_id} be {verb}"
         self.write(record, now, EntryKind.ACTION, text)
         return Act(text, done=True)
 
@@ -103,25 +156,33 @@ class Hands:
         """One line of the journal."""
         self.journal.write(told(record, now, kind, text, link))
 
-    def _is_ready(self, record: ChainRecord) -> bool:
-        heir = handover.successor(record)
-        if heir is None or record.chain.handover.policy is not HandoverPolicy.WHEN_READY:
-            return False
-        path = record.chain.handover_file(heir.index)
-        return bool(path) and self.files.exists(path)
-
     def _tell(self, record: ChainRecord, link: Link, now: Seconds) -> ChainRecord:
-        """Signal a predecessor, then store it: a checkpoint asked for twice beats one never asked for."""
-        signal = record.chain.handover.signal
+        """Signal a predecessor; its grace begins where the signal is known to have come, else it is told again.
+
+        The intent is stored first: whatever ends a link that may have been told is no word on its work.
+        """
+        signal, untold = record.chain.handover.signal, record
+        if link.telling == ABSENT:
+            record = record.with_link(replace(link, telling=now))
+            self.store.save(record)
         try:
             self.actuator.signal(link.job_id, record.chain.owner, signal.name, batch_only=signal.batch_only)
         except UnknownJob:
-            return record
-        except (ClusterUnavailable, NotPermitted) as error:
+            return self._untold(untold, link)
+        except NotPermitted as error:
             self._trouble(record, now, f"link {link.index} could not be told to make way: {error}")
+            return self._untold(untold, link)
+        except ClusterUnavailable as error:
+            self._trouble(record, now, f"link {link.index} may not have been told to make way: {error}")
             return record
         text = f"its successor has taken over; {signal.name} sent, {signal.lead} s of grace"
         return self._retire(record, link, text, now)
+
+    def _untold(self, record: ChainRecord, link: Link) -> ChainRecord:
+        """The record as before an attempt that certainly failed, stored unless an earlier one may have come."""
+        if link.telling == ABSENT:
+            self.store.save(record)
+        return record
 
     def _retire(self, record: ChainRecord, link: Link, reason: str, now: Seconds) -> ChainRecord:
         event = LinkRetired(link.index, reason)
@@ -137,20 +198,26 @@ class Hands:
         else:
             self.write(record, now, EntryKind.ACTION, f"cancelled link {link.index}", link.index)
 
-    def _cancel_job(self, record: ChainRecord, job: Job, now: Seconds) -> None:
+    def _cancel_job(self, record: ChainRecord, job: Job, now: Seconds, what: str, why: str) -> None:
         try:
             self.actuator.cancel(job.job_id, job.user)
         except _REFUSED as error:
-            self._trouble(record, now, f"could not cancel the held job {job.job_id}: {error}")
+            self._trouble(record, now, f"could not cancel {what} {job.job_id}: {error}")
         else:
-            self.write(record, now, EntryKind.ACTION, f"cancelled the held job {job.job_id}: the chain is over")
+            self.write(record, now, EntryKind.ACTION, f"cancelled {what} {job.job_id}: {why}")
 
-    def _refused(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
-        """A try in protected mode is for all chains: its refusal is not the chain's own."""
-        pause = self.permits.pause_after(record.refusals + 1)
-        own = self.permits.protection() is None
-        refused = LinkRefused(link.index, error, pause, counts=own)
-        return self._taken_back(record, refused, now, f"link {link.index} was refused: {error}")
+    def _refused(self, record: ChainRecord, link: Link, error: SubmissionRejected, now: Seconds) -> Act:
+        refused = self.permits.rejected(record, link.index, error)
+        next_try = f"next try at {spell_instant(now + refused.pause)}"
+        after = "the chain is paused" if refused.pauses else next_try
+        return self._taken_back(record, refused, now, f"Slurm rejected link {link.index}: {error}; {after}")
+
+    def _back_end_lost(self, record: ChainRecord, link: Link, error: BackEndLost, now: Seconds) -> Act:
+        text = f"link {link.index} may not have reached the cluster: {error}"
+        record = self.permits.back_end_lost(record, record.links[link.index - 1], str(error), now)
+        text = record.reason if record.status is ChainStatus.PAUSED else text
+        self.store.save(record, *self.journal.new(told(record, now, EntryKind.TROUBLE, text)))
+        return Act(text, done=False)
 
     def _unable(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
         """Nothing is wrong with the link: the intent is taken back and the next cycle tries again."""
@@ -159,7 +226,7 @@ class Hands:
 
     def _taken_back(self, record: ChainRecord, event: LinkRefused, now: Seconds, text: str) -> Act:
         record = machine.apply(record, event, now)
-        self.store.save(record, told(record, now, EntryKind.TROUBLE, text))
+        self.store.save(record, *self.journal.new(told(record, now, EntryKind.TROUBLE, text)))
         return Act(text, done=False)
 
     def _trouble(self, record: ChainRecord, now: Seconds, text: str) -> Act:
@@ -168,8 +235,8 @@ class Hands:
 
 
 def told(record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> Entry:
-    """One entry, about a chain or the whole service."""
-    return Entry(now, record.chain.chain_id if record else None, kind, text, link)
+    """One entry, about a chain or the whole service; parts of it may be words of others, however long."""
+    return Entry(now, record.chain.chain_id if record else None, kind, text[:_LONGEST_TEXT], link)
 
 
 def _previous_job(record: ChainRecord, link: Link) -> JobId:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import Hold
+from mirage.control.faults import error_text
+from mirage.control.guard import Asker
+from mirage.domain.decision import Hold, Wants
+from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.decide import forced, weigh
 
 if TYPE_CHECKING:
     from mirage.control.guard import Guard, Guards
+    from mirage.control.journal import ChangedEntries
     from mirage.control.observing import Observer
     from mirage.domain.chain import ChainRecord
     from mirage.domain.decision import Decision, Observation
     from mirage.domain.job import Job
     from mirage.domain.snapshot import Snapshot
-    from mirage.ports import Journal
     from mirage.provisioner.decide import DecisionRule
+
+
+_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +33,52 @@ class Judge:
     observer: Observer
     guards: Guards
     rule: DecisionRule
-    journal: Journal
+    journal: ChangedEntries
 
     def decide(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot) -> Decision:
-        """The decision, written down with the prediction that led to it."""
-        observation = self._observe(record, predecessor, snapshot)
-        if (decision := forced(observation)) is not None:
-            self._write(record, observation, EntryKind.DECISION, _said(decision), record.next_index)
+        """The decision, written down with the prediction that led to it.
+
+        Where the chain's predictor cannot be built, or what it is to see cannot be had, the daemon's own decides.
+        """
+        bare = self._observe(record, predecessor, snapshot, Wants())
+        if (decision := forced(bare)) is not None:
+            self._write(record, bare, EntryKind.DECISION, _said(decision), record.next_index)
             return decision
-        guard = self.guards.of(record.chain.predictor)
+        name = record.chain.predictor
+        try:
+            return self._decide(record, predecessor, snapshot, name)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if not name:
+                raise
+            text = f"{name[:_LONGEST_NAME]}: no prediction: {error_text(error)}; the daemon's predictor answers"
+            self._write(record, bare, EntryKind.TROUBLE, text)
+        return self._decide(record, predecessor, snapshot, "")
+
+    def _decide(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot, name: str) -> Decision:
+        guard = self.guards.of(name, Asker(record.chain.owner))
+        observation = self._observe(record, predecessor, snapshot, self.guards.wants_of(guard))
         decision = self._weigh(record, observation, guard, EntryKind.DECISION)
         for shadow in self.guards.shadows:
             if shadow is not guard:
-                self._weigh(record, observation, shadow, EntryKind.SHADOW)
+                self._weigh_in_shadow(record, observation, shadow)
         return decision
 
-    def _observe(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot) -> Observation:
-        request = record.chain.link_request(record.next_index)
-        wants = self.guards.wants_of(record.chain.predictor)
-        return self.observer.observe(snapshot, predecessor, request, wants)
+    def _weigh_in_shadow(self, record: ChainRecord, observation: Observation, shadow: Guard) -> None:
+        """What only watches never changes what was decided, not by an error either."""
+        try:
+            self._weigh(record, observation, shadow, EntryKind.SHADOW)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            text = f"{shadow.predictor.name}, in shadow: {error_text(error)}"
+            self._write(record, observation, EntryKind.TROUBLE, text)
+
+    def _observe(
+        self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot, wants: Wants
+    ) -> Observation:
+        return self.observer.observe(snapshot, predecessor, record.chain.link_request(record.next_index), wants)
 
     def _weigh(self, record: ChainRecord, observation: Observation, guard: Guard, kind: EntryKind) -> Decision:
         answer = guard.predict(observation)
@@ -54,6 +87,8 @@ class Judge:
             text = answer.trouble if kind is EntryKind.DECISION else f"{name}, in shadow: {answer.trouble}"
             self._write(record, observation, EntryKind.TROUBLE, text)
         decision = weigh(observation, answer.prediction, self.rule.of(record.chain))
+        if answer.trouble:
+            decision = replace(decision, reason=f"{decision.reason}; {name}: {answer.trouble}")
         entry = Entry(
             observation.time,
             record.chain.chain_id,

@@ -5,26 +5,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mirage.control.applying import CommandApplier
 from mirage.control.commands import NoCommands
+from mirage.control.counted import CountedChains
+from mirage.control.cycle import Cycle, faultless, joined
+from mirage.control.faults import Fault
+from mirage.control.filewatch import FileWatch
 from mirage.control.hands import Hands, told
+from mirage.control.journal import ChangedEntries
 from mirage.control.judge import Judge
 from mirage.control.observing import Observer
 from mirage.control.permits import Permits
+from mirage.control.pinning import Pins
 from mirage.control.questions import Foreteller
+from mirage.control.startplans import ScriptedEstimator
 from mirage.control.status import Status
-from mirage.domain.chain import ChainStatus, LinkState, Steering
-from mirage.domain.command import AddChain, LiftProtection
+from mirage.control.turns import Turns
+from mirage.domain.chain import LinkState, Steering
 from mirage.domain.decision import Hold
-from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.features.window import QueueWindows
-from mirage.provisioner import handover, machine, requests, steering
+from mirage.provisioner import handover, heldlinks, machine, pending, rejections, steering
 from mirage.provisioner.decide import DecisionRule
-from mirage.provisioner.events import PauseAsked, sightings
+from mirage.provisioner.events import sightings
 from mirage.provisioner.limits import Limits, Permit
+from mirage.provisioner.quotas import Quotas
+from mirage.provisioner.rivals import TaggedJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +42,8 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.hands import Act
     from mirage.control.questions import Foresight, Question
+    from mirage.control.startplans import PlanBudget
     from mirage.domain.chain import ChainId, ChainRecord, Link
-    from mirage.domain.command import Asked
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import (
         Actuator,
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
         Files,
         JobHistory,
         Journal,
+        NodeSharing,
         Standings,
         StartEstimator,
         Ticks,
@@ -67,6 +78,7 @@ class Outside:
     commands: Commands = field(default_factory=NoCommands)
     history: JobHistory | None = None
     standings: Standings | None = None
+    sharing: NodeSharing | None = None
     windows: QueueWindows = field(default_factory=QueueWindows)
     """What is known of the queue's last day already."""
 
@@ -77,19 +89,14 @@ class Policy:
 
     rule: DecisionRule = field(default_factory=DecisionRule)
     limits: Limits = field(default_factory=Limits)
+    quotas: Quotas = field(default_factory=Quotas)
+    """What one user may have stored here."""
     settle: Seconds = 120
     """After so many seconds a link that was sent and that no snapshot shows is sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """What one cycle did."""
-
-    sentence: str
-    wake: Seconds
-    """When the next cycle must come at the latest; ``NEVER``: any time."""
-    deciding: bool
-    """Whether some chain awaits a decision."""
+    decision_seconds: float | None = None
+    """Real seconds of a cycle for the decisions of all owners; see ``Turns``. ``None``: no bound."""
+    plans: PlanBudget | None = None
+    """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
 
 
 class ControlLoop:
@@ -103,14 +110,21 @@ class ControlLoop:
         self._outside = outside
         self._guards = guards
         self._policy = policy
+        estimator = ScriptedEstimator(outside.estimator, outside.store)
         self._observer = Observer(
-            outside.waits, outside.estimator, outside.history, outside.standings, outside.windows
+            outside.waits, estimator, outside.history, outside.standings, outside.windows, policy.plans
         )
         self._foreteller = Foreteller(self._observer)
-        self._judge = Judge(self._observer, guards, policy.rule, outside.journal)
-        self._permits = Permits(outside.store, policy.limits)
-        self._hands = Hands(outside.actuator, outside.store, outside.journal, outside.files, self._permits)
+        self._journal = ChangedEntries(outside.journal)
+        self._judge = Judge(self._observer, guards, policy.rule, self._journal)
+        self._pins = Pins(outside.sharing)
+        self._turns = Turns(policy.decision_seconds)
         now = outside.clock.now()
+        self._chains = CountedChains(outside.store, now)
+        self._applier = CommandApplier(outside.commands, self._chains, self._journal, guards, policy.quotas)
+        self._permits = Permits(self._chains, policy.limits)
+        self._files = FileWatch(outside.files, self._journal)
+        self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits)
         self._last = Snapshot.unseen(now)
         self._contact = now
         # The first look may hang, and people ask for their chains meanwhile.
@@ -121,20 +135,24 @@ class ControlLoop:
         self.status = self._as_stored(sentence)
 
     def _as_stored(self, sentence: str) -> Status:
-        chains, protected = self._outside.store.load(), self._permits.protection()
-        return Status(self._outside.clock.now(), sentence, self._last, chains, protection=protected)
+        now = self._outside.clock.now()
+        self._chains.recount(now)
+        protected = self._permits.protection()
+        return Status(now, sentence, self._last, self._chains.load(), protection=protected)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
-        """Cycle until ``ticks`` ends or ``finished()``."""
-        cycle = self.cycle()
+        """Cycle until ``ticks`` ends or ``finished()``; for replays, where an error of one chain ends it all."""
+        cycle = faultless(self.cycle())
         while not finished() and ticks.wait(cycle.wake, cycle.deciding):
-            cycle = self.cycle()
+            cycle = faultless(self.cycle())
 
     def reconfigure(self, guards: Guards, policy: Policy) -> None:
         """Decide otherwise from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
+        self._turns = Turns(policy.decision_seconds)
         self._judge = replace(self._judge, guards=guards, rule=policy.rule)
-        self._permits = replace(self._permits, limits=policy.limits)
+        self._applier = replace(self._applier, guards=guards, quotas=policy.quotas)
+        self._permits = Permits(self._chains, policy.limits)
         self._hands = replace(self._hands, permits=self._permits)
 
     def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
@@ -151,59 +169,100 @@ class ControlLoop:
         2. freeze the world        5. observe            8. obtain a permit, store the intent, submit
         3. note what happened      6. predict            9. write it down
 
-        5 to 7 are the ``Judge``'s. What goes wrong with one chain keeps no other from its turn; it is raised when
-        all have had theirs.
+        5 to 7 are the ``Judge``'s. An error in one chain, or in one command, ends that turn alone. A store that
+        is away concerns all of them: it is raised when all have had their turn.
         """
         now = self._outside.clock.now()
-        self._obey(now)
+        self._journal.begin_cycle()
+        self._turns.begin_cycle()
+        self._chains.recount(now)
+        faults = self._applier.apply_first(now)
         snapshot = self._freeze(now)
-        attended, faults = self._attend_all(snapshot, now)
-        cycle = _joined(list(attended.values()))
+        self._files.refresh(self._chains.load(), now)
+        attended, unsaved = self._attend_all(snapshot, now)
+        later, wake = self._applier.apply_more(now)
+        cycle = joined(list(attended.values()), [*faults, *later])
+        cycle = replace(cycle, wake=min(cycle.wake, wake))
         explained = {chain_id: each.sentence for chain_id, each in attended.items()}
-        chains, cycles, protected = self._outside.store.load(), self.status.cycles + 1, self._protected(now)
-        self.status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected)
-        if faults:
-            raise faults[0]
+        chains, cycles, protected = self._chains.load(), self.status.cycles + 1, self._protected(now)
+        files = self._files.unknown
+        self.status = Status(
+            now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, self._turns.decided
+        )
+        if unsaved:
+            raise unsaved[0]
         return cycle
 
-    def _attend_all(self, snapshot: Snapshot, now: Seconds) -> tuple[dict[ChainId, Cycle], list[Exception]]:
-        """Every chain gets its turn, also after one that failed."""
+    def _attend_all(self, snapshot: Snapshot, now: Seconds) -> tuple[dict[ChainId, Cycle], list[StoreUnavailable]]:
+        """Every chain gets its turn, also after one that failed; and what keeps all of them from being stored."""
         attended: dict[ChainId, Cycle] = {}
-        faults: list[Exception] = []
-        for record in self._outside.store.load():
+        unsaved: list[StoreUnavailable] = []
+        tagged = TaggedJobs(snapshot)
+        for record, granted in self._turns.attend(self._chains.load()):
+            chain_id = record.chain.chain_id
+            if not granted:
+                if record.live or not record.over:
+                    attended[chain_id] = self._left_out(record, now)
+                continue
             try:
                 if record.over and not snapshot.stale:
-                    self._hands.cancel_stock(record, snapshot.stock, now)
+                    self._hands.cancel_stock(record, snapshot.stock or (), now)
                 if record.over and not record.live:
+                    self._hands.drop_script(record)
                     continue
-                attended[record.chain.chain_id] = self._attend(record, snapshot, now)
-            except Exception as fault:
-                faults.append(fault)
-                attended[record.chain.chain_id] = Cycle(f"hold: {fault}", NEVER, deciding=True)
-        return attended, faults
+                attended[chain_id] = self._attend(record, snapshot, tagged, now)
+            except StoreUnavailable as error:
+                unsaved.append(error)
+                attended[chain_id] = Cycle(f"hold: {error}", NEVER, deciding=True)
+            except Exception as error:
+                attended[chain_id] = self._failed(record, Fault(chain_id, error), now)
+        return attended, unsaved
 
-    def _attend(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
+    def _left_out(self, record: ChainRecord, now: Seconds) -> Cycle:
+        self._journal.skip(record.chain.chain_id)
+        owner = record.chain.owner
+        sentence = f"hold: decided in a later cycle; other chains of {owner} used the decision time of one user"
+        return Cycle(sentence, self._wake(record, now), deciding=True)
+
+    def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:
+        """The turn of a chain that ended in an error; the journal says it once."""
+        sentence = f"hold: {fault.text}"
+        self._hands.write(record, now, EntryKind.TROUBLE, fault.text)
+        return Cycle(sentence, NEVER, deciding=True, faults=(fault,))
+
+    def _attend(self, record: ChainRecord, snapshot: Snapshot, tagged: TaggedJobs, now: Seconds) -> Cycle:
         if snapshot.stale:
             text = f"hold: the cluster has not answered since {spell_instant(snapshot.stale_since)}"
             return self._explain(record, now, text, deciding=True)
         record = self._catch_up(record, snapshot, now)
         self._hands.cancel_leftovers(record, now)
+        record = self._hands.face(record, tagged.unknown_to(record), now)
         if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
             text = f"hold: link {unknown[0]} has left the queue and accounting cannot tell how it ended"
             return self._explain(record, now, text, deciding=True)
         if not record.over:
-            record = self._hands.make_way(record, now)
+            record = self._hands.make_way(record, _job(record, record.waiting, snapshot), now)
+        cycle = self._supply(record, snapshot, now)
+        if not (few := heldlinks.shortage(record, snapshot.stock)):
+            return cycle
+        self._hands.write(record, now, EntryKind.TROUBLE, few)
+        return replace(cycle, sentence=f"{cycle.sentence}; {few}")
+
+    def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
+            case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, snapshot.stock):
+                text = f"hold: link {record.next_index} has no held job that could be released"
+                return self._explain(record, now, text, deciding=True)
             case machine.Rest(reason):
-                return self._explain(record, now, reason, deciding=False)
+                waiting = _job(record, record.waiting, snapshot)
+                return self._explain(record, now, pending.with_reason(reason, waiting), deciding=False)
             case machine.Resubmit(link) if now < self._permits.next_try():
                 text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
                 return self._explain(record, now, text, deciding=True)
             case machine.Resubmit(link):
-                behind = _job(record, record.head, snapshot) if record.chain.steering is not Steering.OFF else None
-                return self._sent(self._hands.send(record, link, now, behind), now)
+                return self._resubmit(record, link, snapshot, now)
             case machine.Bid(predecessor):
-                return self._plan(record, "held back until it is wanted", now, _job(record, predecessor, snapshot))
+                return self._bid(record, predecessor, snapshot, now)
             case machine.Steer(link, predecessor):
                 job, before = _job(record, link, snapshot), _job(record, predecessor, snapshot)
                 assert job is not None, "a pending link is one that the snapshot shows"
@@ -211,62 +270,63 @@ class ControlLoop:
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 
-    def _consider(self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds) -> Cycle:
+    def _consider(
+        self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds, loose: str = ""
+    ) -> Cycle:
+        """Submit when the predictor says so; ``loose``: why no pin would keep the link back."""
         decision = self._judge.decide(record, _job(record, predecessor, snapshot), snapshot)
+        instead = f"; no pin would keep it back: {loose}" if loose else ""
         if isinstance(decision, Hold):
-            return Cycle(f"hold: {decision.reason}", self._wake(record, now), deciding=True)
-        return self._plan(record, decision.reason, now)
+            return Cycle(f"hold: {decision.reason}{instead}", self._wake(record, now), deciding=True)
+        return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
-    def _plan(self, record: ChainRecord, reason: str, now: Seconds, behind: Job | None = None) -> Cycle:
+    def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
+        """Submit the successor held back; where a pin would not do that, by a dependency, or when it is time."""
+        job = _job(record, predecessor, snapshot)
+        loose = self._pins.why_not(record, predecessor, job)
+        if not loose:
+            return self._plan(record, "held back until it is wanted", now, job)
+        if record.chain.one_writer:
+            reason = f"it waits for the end of link {predecessor.index}; no pin would keep it back: {loose}"
+            return self._plan(record, reason, now, unpinned=True)
+        return self._consider(record, predecessor, snapshot, now, loose)
+
+    def _resubmit(self, record: ChainRecord, link: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
+        behind = record.head if record.chain.steering is not Steering.OFF and not link.unpinned else None
+        job = _job(record, behind, snapshot)
+        if behind is not None and self._pins.why_not(record, behind, job):
+            link, job = replace(link, unpinned=True), None
+        return self._sent(self._hands.send(replace(record, resent=link.index), link, now, job), now)
+
+    def _plan(
+        self, record: ChainRecord, reason: str, now: Seconds, behind: Job | None = None, *, unpinned: bool = False
+    ) -> Cycle:
         granted = self._permits.obtain(record, now)
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
-        return self._sent(self._hands.send(record, link, now, behind), now)
+        return self._sent(self._hands.send(record, replace(link, unpinned=unpinned), now, behind), now)
 
     def _steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds) -> Cycle:
         """Hold the successor ``job`` back or let it go, where it is not as it should be."""
+        if pending.held_by_admin(job):
+            text = pending.with_reason(f"job {job.job_id} waits until it is released", job)
+            return self._explain(record, now, text, deciding=True)
         is_back = steering.held_back(job, record.chain)
-        back = steering.wanted_back(record.chain, predecessor, now)
+        back = steering.wanted_back(job, record.chain, predecessor, now)
         if back is not is_back:
             act = self._hands.steer(record, job, predecessor, now, back=back)
             return Cycle(act.text, self._wake(record, now), deciding=True)
-        state = "held back" if is_back else "let go"
-        return self._explain(record, now, f"job {job.job_id} is {state}", deciding=True)
-
-    # 1. obey commands
-
-    def _obey(self, now: Seconds) -> None:
-        for asked in self._outside.commands.take():
-            try:
-                asked.answer.set_result(self._carry_out(asked, now))
-            except MirageError as error:
-                asked.answer.set_exception(error)
-
-    def _carry_out(self, asked: Asked, now: Seconds) -> str:
-        """Raises what the command deserves: ``UnknownChain``, ``ConfigError``, ``PluginNotFound``."""
-        command = asked.command
-        if isinstance(command, LiftProtection):
-            return self._lift(command, now)
-        if isinstance(command, AddChain):
-            self._guards.of(command.chain.predictor)
-        record, text = requests.obey(self._outside.store.load(), command, now), requests.sentence(command)
-        self._outside.store.save(record, told(record, now, EntryKind.COMMAND, text))
-        return text
-
-    def _lift(self, command: LiftProtection, now: Seconds) -> str:
-        for record in requests.forgiven(self._outside.store.load(), now):
-            self._outside.store.save(record)
-        text = requests.sentence(command)
-        self._hands.write(None, now, EntryKind.COMMAND, text)
-        return text
+        self._hands.attempts.pop(job.job_id, None)
+        text = f"job {job.job_id} is {'held back' if is_back else 'let go'}"
+        return self._explain(record, now, pending.with_reason(text, job), deciding=True)
 
     # 2. freeze the world
 
     def _freeze(self, now: Seconds) -> Snapshot:
         """The snapshot of this cycle; when the cluster does not answer the last one, marked stale."""
         expected: dict[str, JobId] = {
-            link.tag: link.job_id for record in self._outside.store.load() for link in record.live
+            link.tag: link.job_id for record in self._chains.load() for link in record.live
         }
         last, wants = self._last, self._guards.wants
         try:
@@ -284,8 +344,7 @@ class ControlLoop:
 
     def _catch_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> ChainRecord:
         """The record brought up to the snapshot, stored when it changed."""
-        file = record.chain.done.file
-        events = sightings(record, snapshot, bool(file) and self._outside.files.exists(file))
+        events = sightings(record, snapshot, self._files.done(record))
         if not events:
             return record
         known = len(record.handovers())
@@ -295,17 +354,15 @@ class ControlLoop:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
             entry = told(record, now, EntryKind.OUTCOME, text, link.index)
             entries.append(replace(entry, outcome=outcome))
-        self._outside.store.save(record, *entries)
+        self._chains.save(record, *entries)
         return record
 
     # 8. obtain a permit
 
     def _refrain(self, record: ChainRecord, granted: Permit, now: Seconds) -> Cycle:
-        if granted.pause:
-            record = machine.apply(record, PauseAsked(granted.reason), now)
-            self._outside.store.save(record)
-        text = f"hold: {granted.reason}"
-        return self._explain(record, now, text, deciding=record.status is ChainStatus.ACTIVE)
+        rejected = rejections.rejection_text(record)
+        text = f"hold: {rejected}; {granted.reason}" if rejected else f"hold: {granted.reason}"
+        return self._explain(record, now, text, deciding=True)
 
     # 9. write it down
 
@@ -336,12 +393,3 @@ class ControlLoop:
 
 def _job(record: ChainRecord, link: Link | None, snapshot: Snapshot) -> Job | None:
     return snapshot.link(link.tag, record.chain.owner) if link is not None else None
-
-
-def _joined(cycles: list[Cycle]) -> Cycle:
-    """One cycle out of those of each chain."""
-    return Cycle(
-        "; ".join(cycle.sentence for cycle in cycles) or "no chain needs attention",
-        min((cycle.wake for cycle in cycles), default=NEVER),
-        any(cycle.deciding for cycle in cycles),
-    )

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.control.journal import MemoryJournal
+from mirage.domain.files import FileState, Presence
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.files import WatchedFile
+    from mirage.domain.job import JobRequest
     from mirage.domain.journal import Entry
     from mirage.ports import Journal
 
@@ -24,6 +29,10 @@ class MemoryStore:
         """Every chain, in order of creation."""
         return tuple(self._records.values())
 
+    def with_script(self, request: JobRequest) -> JobRequest:
+        """The same: nothing is left out here."""
+        return request
+
     def save(self, record: ChainRecord, *entries: Entry) -> None:
         """Add or replace the record of one chain."""
         self._records[record.chain.chain_id] = record
@@ -34,7 +43,11 @@ class MemoryStore:
 class NoFiles:
     """A world without done-files."""
 
-    def exists(self, path: str) -> bool:
-        """Never."""
-        del path
-        return False
+    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+        """Nothing is to be checked."""
+        del wanted
+
+    def state(self, file: WatchedFile) -> FileState:
+        """Never there."""
+        del file
+        return FileState(Presence.ABSENT)

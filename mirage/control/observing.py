@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mirage.control.ownaccounts import LinkAccounts
+from mirage.control.startplans import StartPlans
 from mirage.domain.decision import Observation, RecentWaits, Standing, Wants
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
-from mirage.domain.job import ABSENT
+from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.plannedstart import NO_PLAN
+from mirage.features.waitclass import gres_of
 from mirage.features.window import QueueWindows
 
 if TYPE_CHECKING:
-    from mirage.domain.job import Job, JobRequest, Seconds
+    from mirage.control.startplans import PlanBudget
+    from mirage.domain.job import Job, JobRequest
+    from mirage.domain.plannedstart import PlannedStart
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import JobHistory, Standings, StartEstimator, WaitHistory
 
@@ -28,33 +33,57 @@ class Observer:
     history: JobHistory | None = None
     standings: Standings | None = None
     windows: QueueWindows = field(default_factory=QueueWindows)
+    budget: PlanBudget | None = None
+    """How often Slurm is asked for its plan; ``None``: at each observation that wants it."""
+    _plans: StartPlans = field(init=False)
+    _accounts: LinkAccounts = field(init=False, default_factory=LinkAccounts)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_plans", StartPlans(self.estimator, self.budget))
 
     def seen(self, snapshot: Snapshot, wants: Wants) -> None:
         """Take note of a cycle's snapshot."""
+        self._plans.next_cycle(snapshot.time)
         if wants.window:
             self.windows.add(snapshot)
 
     def observe(
         self, snapshot: Snapshot, predecessor: Job | None, successor: JobRequest, wants: Wants
     ) -> Observation:
-        """One hand-over, as it stands in ``snapshot``."""
+        """One hand-over, as it stands in ``snapshot``; the successor has the partition that it will run in."""
+        partition = successor.partition or self._default_partition(snapshot, predecessor)
+        where = replace(successor, partition=partition)
         return Observation(
             time=snapshot.time,
             snapshot=snapshot,
             predecessor=predecessor,
-            successor=successor,
-            waits=self.waits.recent_waits(wants.waits) if wants.waits else _NO_WAITS,
-            planned_start=self._planned_start(successor) if wants.plan else ABSENT,
-            window=self.windows.of(successor.partition) if wants.window else None,
+            successor=where,
+            waits=self._waits(snapshot, predecessor, where, wants.waits),
+            planned_start=self._planned_start(snapshot, predecessor, successor) if wants.plan else NO_PLAN,
+            window=self.windows.of(partition) if wants.window else None,
             history=self.history.jobs(wants.history) if wants.history and self.history else None,
-            standing=self._standing(successor) if wants.standing else _NO_STANDING,
+            standing=self._standing(where) if wants.standing else _NO_STANDING,
         )
 
-    def _planned_start(self, request: JobRequest) -> Seconds:
-        try:
-            return self.estimator.estimate_start(request)
-        except (ClusterUnavailable, NotPermitted, SubmissionRejected):
-            return ABSENT
+    def _default_partition(self, snapshot: Snapshot, predecessor: Job | None) -> str:
+        """Where a job goes that names no partition: there its predecessor runs; empty: that is not known."""
+        if predecessor is not None and predecessor.partition:
+            return predecessor.partition
+        if len(snapshot.partitions) == 1:
+            return snapshot.partitions[0].name
+        return self.standings.default_partition() if self.standings is not None else ""
+
+    def _waits(self, snapshot: Snapshot, before: Job | None, request: JobRequest, count: int) -> RecentWaits:
+        """None where it is not known which of several partitions it would be: one never speaks for another."""
+        if not count or (not request.partition and len(snapshot.partitions) > 1):
+            return _NO_WAITS
+        account, qos = self._accounts.of(snapshot, before) if before is not None else ("", "")
+        gres, _ = gres_of(request) or ("", 0)
+        found = self.waits.recent_waits(count, request.partition, gres, request.qos or qos)
+        return replace(found, usual_account=account, usual_qos=qos)
+
+    def _planned_start(self, snapshot: Snapshot, before: Job | None, request: JobRequest) -> PlannedStart:
+        return self._plans.of(request, snapshot.time, queued=before is not None)
 
     def _standing(self, request: JobRequest) -> Standing:
         if self.standings is None:

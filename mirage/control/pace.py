@@ -41,6 +41,11 @@ class Pace:
         """Whether it is slower than configured at present."""
         return self._doublings > 0
 
+    @property
+    def at_most(self) -> float:
+        """Slurm's seconds that the interval has now at most."""
+        return self._interval * (1 + self.pacing.jitter)
+
     def answered(self, seconds: float) -> None:
         """A cycle's questions took so long (real seconds)."""
         self._step(seconds > self.pacing.slow)
@@ -51,9 +56,12 @@ class Pace:
 
     def interval(self) -> float:
         """Slurm's seconds until the next cycle."""
+        return self._interval * (1 + self.pacing.jitter * float(self._rng.uniform(-1, 1)))
+
+    @property
+    def _interval(self) -> Seconds:
         longest = max(self.pacing.longest, self.pacing.interval)
-        interval = min(self.pacing.interval << self._doublings, longest)
-        return interval * (1 + self.pacing.jitter * float(self._rng.uniform(-1, 1)))
+        return min(self.pacing.interval << self._doublings, longest)
 
     def _step(self, slower: bool) -> None:
         most = max(0, (self.pacing.longest // self.pacing.interval - 1).bit_length())

@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from mirage.control.observing import Observer
     from mirage.domain.decision import Observation, WaitForecast
     from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.plannedstart import PlannedStart
     from mirage.domain.snapshot import Snapshot
 
 MOST_WAITING = 32
 """Questions; each may cost a budget for each predictor."""
+
+
+MOST_OF_ONE = 8
+"""Questions about jobs of one user; the rest of the places are for others."""
 
 
 class TooManyQuestions(MirageError):
@@ -72,9 +77,11 @@ class Foresight:
     time: Seconds
     """The snapshot's, on which all of it rests."""
     stale_since: Seconds
-    planned_start: Seconds
-    """Slurm's own plan for such a job, where a predictor wanted it; else ``ABSENT``."""
+    planned_start: PlannedStart
+    """Slurm's own plan for such a job, where a predictor wanted it, or why there is none."""
     said: tuple[Said, ...]
+    partition: str = ""
+    """Where such a job would run; empty: that is not known."""
 
 
 class QuestionDesk:
@@ -99,6 +106,11 @@ class QuestionDesk:
                 return known
             if len(self._waiting) >= MOST_WAITING:
                 raise TooManyQuestions(f"{len(self._waiting)} questions wait for the predictors; ask again later")
+            user = question.request.user
+            if sum(other.request.user == user for other in self._waiting) >= MOST_OF_ONE:
+                raise TooManyQuestions(
+                    f"{MOST_OF_ONE} questions of {user} wait for the predictors; ask again later"
+                )
             promise = self._waiting[question] = Future[Foresight]()
         self._nudge()
         return promise
@@ -162,7 +174,8 @@ class Foreteller:
         for guard, role in asked:
             alive()
             said.append(_said(guard, role, observation))
-        return Foresight(snapshot.time, _stale_since(snapshot), observation.planned_start, tuple(said))
+        where = observation.successor.partition
+        return Foresight(snapshot.time, _stale_since(snapshot), observation.planned_start, tuple(said), where)
 
 
 def _asked(question: Question, guards: Guards) -> Iterator[tuple[Guard, Role]]:

@@ -33,6 +33,10 @@ class Status:
     """Cycles completed since the process began."""
     protection: Protection | None = None
     """Protected mode, where it is on."""
+    files_unknown: Mapping[ChainId, str] = field(default_factory=dict)
+    """Of which chains the done-file or the handover file cannot be checked, and why."""
+    decided: Mapping[str, float] = field(default_factory=dict)
+    """By owner: real seconds from the start of the cycle until the last of the owner's chains was decided."""
 
     @property
     def stale_since(self) -> Seconds:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mirage.documenttext import parse_json
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ _FASTEST, _LATEST = 1_000_000, 253_402_300_799
 def read_clock(path: Path) -> AcceleratedClock:
     """The clock that a ``clock.json`` describes: ``{"t0": 1700000000.5, "rate": 60}``. Raises ``ConfigError``."""
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = parse_json(read_regular(path))
         t0, rate = float(document["t0"]), float(document["rate"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         problem = f'no clock such as {{"t0": 1700000000.5, "rate": 60}} can be read: {error!r}'

@@ -77,6 +77,11 @@ def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) 
     if isinstance(prediction, ActionScores) and (rule.is_plain or forecast is None):
         return _by_scores(prediction, rule)
     assert forecast is not None
+    decision = _by_forecast(forecast, now, end, rule)
+    return replace(decision, reason=f"{decision.reason}; from {forecast.basis}") if forecast.basis else decision
+
+
+def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
     match rule.aim.kind:
         case AimKind.NO_INTERRUPTION:
             return _by_chance(forecast, end, rule)

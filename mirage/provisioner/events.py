@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import LinkState
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner.requeues import end_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,12 +48,25 @@ class LinkSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class LinkQueued:
-    """The job was seen pending; a link that ran has been requeued."""
+    """The job was seen pending."""
 
     index: int
 
     def __str__(self) -> str:
         return f"link {self.index} is pending"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRequeued:
+    """A job that ran is in the queue again; that run is over."""
+
+    index: int
+    end: Seconds
+    submit: Seconds
+    """When it was put into the queue again."""
+
+    def __str__(self) -> str:
+        return f"link {self.index} ended at {spell_instant(self.end)}: its job was requeued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,8 @@ class LinkStarted:
     index: int
     start: Seconds
     end: Seconds
+    limit: Seconds = ABSENT
+    """The job's own time limit now."""
 
     def __str__(self) -> str:
         start, end = spell_instant(self.start), spell_instant(self.end)
@@ -88,6 +104,8 @@ class LinkEnded:
     end: Seconds
     state: JobState
     exit_code: int
+    limit: Seconds = ABSENT
+    """The job's own time limit at its end."""
 
     def __str__(self) -> str:
         return (
@@ -114,9 +132,13 @@ class LinkRefused:
     pause: Seconds
     """How long to wait before the next try."""
     counts: bool = True
-    """Whether it may be the chain's own fault: such refusals in a row pause it."""
+    """Whether it may be the chain's own fault: such refusals in a row lengthen its pauses."""
     by_slurm: bool = True
     """Whether Slurm refused it; else it could not be asked in the owner's name."""
+    permanent: bool = False
+    """Whether no retry can mend it."""
+    pauses: bool = False
+    """Whether the chain pauses now."""
 
     def __str__(self) -> str:
         return f"link {self.index} was refused: {self.reason}"
@@ -168,6 +190,7 @@ Event = (
     LinkPlanned
     | LinkSubmitted
     | LinkQueued
+    | LinkRequeued
     | LinkStarted
     | LinkRetired
     | LinkEnded
@@ -192,7 +215,7 @@ def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = Fa
     events: list[Event] = []
     for link in record.links:
         if not link.final and link.tag not in snapshot.unaccounted:
-            events += _of_link(link, snapshot.link(link.tag, record.chain.owner))
+            events += _of_link(link, snapshot.link(link.tag, record.chain.owner), snapshot.time)
             if record.over and _never_came(link, snapshot, record.chain.owner):
                 events.append(LinkLost(link.index))
     events += _adopted(record, snapshot)
@@ -201,14 +224,18 @@ def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = Fa
     return tuple(events)
 
 
-def _of_link(link: Link, job: Job | None) -> Iterator[Event]:
+def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
     if job is None:
         if link.state is not LinkState.PLANNED:
             yield LinkLost(link.index)
         return
     if link.state is LinkState.PLANNED:
         yield LinkSubmitted(link.index, job.job_id, job.submit)
-    yield from _progress(link.index, link, job)
+    end = end_of_run(link, job, now)
+    if end != ABSENT:
+        yield LinkRequeued(link.index, end, job.submit)  # what became of the job since is for the next snapshot
+    else:
+        yield from _progress(link.index, link, job)
 
 
 def _never_came(link: Link, snapshot: Snapshot, owner: str) -> bool:
@@ -219,12 +246,17 @@ def _never_came(link: Link, snapshot: Snapshot, owner: str) -> bool:
 def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
     if job.state.finished:
         end = job.end if job.end != ABSENT else max(job.start, job.submit)
-        yield LinkEnded(index, job.start, end, job.state, job.exit_code)
+        yield LinkEnded(index, job.start, end, job.state, job.exit_code, job.limit)
     elif job.state is JobState.PENDING:
         if link is None or link.state is not LinkState.PENDING:
             yield LinkQueued(index)
-    elif link is None or not link.running or link.end != job.end:
-        yield LinkStarted(index, job.start, job.end)
+    elif link is None or not link.running or (link.end != job.end and not _is_being_requeued(link, job)):
+        yield LinkStarted(index, job.start, job.end, job.limit)
+
+
+def _is_being_requeued(link: Link, job: Job) -> bool:
+    """Whether the run is over: a job that leaves its nodes for the queue is shown with another start and end."""
+    return link.requeued or job.start > link.start
 
 
 def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:

@@ -4,12 +4,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import HandoverPolicy
-from mirage.domain.job import NEVER
+from mirage.domain.chain import NO_JOB, HandoverPolicy
+from mirage.domain.job import ABSENT, NEVER, Dependency, DependencyKind, JobState
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import Job, Seconds
+
+NEVER_SATISFIED = "DependencyNeverSatisfied"
+"""Slurm's reason of a job whose dependency has failed."""
+
+
+def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
+    """The jobs that must be over, by Slurm's own account, before a link of one writer may start.
+
+    The last one is among them although it has ended: its nodes may still be cleaned up, and whoever can requeue it
+    may do so. Slurm takes a job that it does not know any more for one that is over.
+
+    Where a predecessor's exit with 0 can only mean that the work is done, the link never starts after it, however
+    late Mirage sees that end.
+    """
+    others = [other for other in record.links if other.index != link.index and other.job_id != NO_JOB]
+    chain = record.chain
+    ends_chain = chain.done.exit_code == 0 and chain.request.warn is None
+    live = DependencyKind.AFTERNOTOK if ends_chain else DependencyKind.AFTERANY
+    return tuple(
+        Dependency(DependencyKind.AFTERANY if other.final else live, other.job_id)
+        for other in others
+        if not other.final or other is others[-1]
+    )
+
+
+def stuck(record: ChainRecord, job: Job | None) -> Link | None:
+    """The waiting link that Slurm will never start although the chain goes on.
+
+    A predecessor that was given up after a requeue may have run again meanwhile, and ended with 0.
+    """
+    link = record.waiting
+    if link is None or job is None or job.reason != NEVER_SATISFIED or record.over:
+        return None
+    return link if all(other.final for other in record.links if other is not link) else None
+
+
+def before(record: ChainRecord, link: Link) -> Link | None:
+    """The link that a waiting one follows: the last that is not over yet, else the last that ran."""
+    earlier = [other for other in record.links if other.index < link.index]
+    live = [other for other in earlier if not other.final]
+    candidates = live or [other for other in earlier if other.started]
+    return candidates[-1] if candidates else None
+
+
+def why_loose(record: ChainRecord, predecessor: Link, job: Job | None) -> str:
+    """Why the successor of a link that runs as ``job`` cannot be bound to its nodes now; empty: it can."""
+    if job is None or job.state is not JobState.RUNNING or not job.node_list:
+        return f"link {predecessor.index} holds no nodes now"
+    others = [other.index for other in record.live if other.index != predecessor.index]
+    return f"link {others[0]} is not over either" if record.chain.one_writer and others else ""
 
 
 def successor(record: ChainRecord) -> Link | None:
@@ -30,17 +80,29 @@ def to_retire(record: ChainRecord, ready: bool, now: Seconds) -> tuple[Link, ...
 
 
 def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
-    """Links told to make way that are still there when their grace is over, and those that wait to no end."""
+    """Links told to make way that are still there when their grace is over, and those requeued to no end."""
     grace = record.chain.handover.signal.lead
     return tuple(
-        link for link in record.live if link.is_retired and (not link.running or now >= link.retired + grace)
+        link
+        for link in record.live
+        if link.is_retired and (link.requeued or not link.running or now >= link.retired + grace)
     )
 
 
-def surplus(record: ChainRecord) -> tuple[Link, ...]:
-    """Links that were requeued while a later one waits or runs already: the chain has moved on without them."""
-    later = max((link.index for link in record.links if link.waiting or link.running), default=0)
-    return tuple(link for link in record.links if link.waiting and link.index < later)
+def told_to_leave(link: Link) -> bool:
+    """Whether Mirage has told the link to make way, or may have: what ends it is no word on its work."""
+    return link.is_retired or link.telling != ABSENT
+
+
+def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
+    """Links of a chain that is over whose jobs have no business on the cluster any more."""
+    if not record.over:
+        return ()
+    return tuple(
+        link
+        for link in record.live
+        if link.job_id != NO_JOB and (not link.running or record.cancel_running or _in_vain(record, link))
+    )
 
 
 def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
@@ -50,6 +112,13 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
     if heir is not None and handover.max_overlap:
         due.append(heir.start + handover.max_overlap)
     return min((instant for instant in due if instant > now), default=NEVER)
+
+
+def _in_vain(record: ChainRecord, link: Link) -> bool:
+    """Whether it began after the end of the link that ended the chain: it waited, and nobody had looked yet."""
+    if link.index <= record.ended_by or not record.ended_by:
+        return False
+    return record.chain.one_writer or link.start >= record.links[record.ended_by - 1].end
 
 
 def _due(record: ChainRecord, heir: Link, ready: bool, now: Seconds) -> bool:

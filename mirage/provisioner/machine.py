@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus, FailureKind, Link, LinkState, Recovery, Steering
-from mirage.domain.job import ABSENT, JobState, Seconds
+from mirage.domain.chain import ChainRecord, ChainStatus, FailureKind, Link, LinkState, Recovery, Steering
+from mirage.domain.job import ABSENT, WARNED_EARLY, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,
@@ -17,6 +17,7 @@ from mirage.provisioner.events import (
     LinkPlanned,
     LinkQueued,
     LinkRefused,
+    LinkRequeued,
     LinkRetired,
     LinkStarted,
     LinkSubmitted,
@@ -24,6 +25,10 @@ from mirage.provisioner.events import (
     RefusalsForgiven,
     ResumeAsked,
 )
+from mirage.provisioner.failures import fails_to_start, links_have_run, made_progress, warned_at_once
+from mirage.provisioner.handover import before, told_to_leave
+from mirage.provisioner.rejections import forgive_lost, lost_pause
+from mirage.provisioner.requeues import requeued
 from mirage.provisioner.steering import steerable
 
 if TYPE_CHECKING:
@@ -37,12 +42,7 @@ _FAILURES = {
     JobState.PREEMPTED: FailureKind.NODE,
     JobState.CANCELLED: FailureKind.CANCELLED,
 }
-_BROKEN = (JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.NODE_FAIL, JobState.BOOT_FAIL)
-"""Ends that will come again; who is preempted or cancelled may have better luck."""
-
-_WARNED_EARLY = 60
-_AT_ONCE = 60
-_FAILED_STARTS = 3
+_CLOCK_BEHIND = 1_800  # seconds by which the clock of this machine may be behind Slurm's
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,10 @@ def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> Cha
 
 def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     """The record after one event. ``TypeError`` for something that is not an event."""
-    return _apply(event, record, now)
+    after = _apply(event, record, now)
+    if after.over and not record.over and isinstance(event, LinkEnded | LinkLost | LinkRequeued):
+        return replace(after, ended_by=event.index)
+    return after
 
 
 def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:
@@ -107,7 +110,7 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         return Rest(f"{record.status}: {record.reason}")
     if waiting := record.waiting:
         if steerable(record, waiting):
-            return Steer(waiting, record.head)
+            return Steer(waiting, before(record, waiting) if record.chain.one_writer else record.head)
         return _await(waiting, now, settle, contact)
     if last := _suffices(record):
         return Rest(last)
@@ -119,15 +122,6 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
     return Successor(record.head or (started[-1] if started else None))
 
 
-def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
-    """Links of a chain that is over whose jobs have no business on the cluster any more."""
-    if not record.over:
-        return ()
-    return tuple(
-        link for link in record.live if link.job_id != NO_JOB and (not link.running or record.cancel_running)
-    )
-
-
 def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, Link]:
     """The record with the next link planned, and that link. ``AssertionError`` when one already waits."""
     record = apply(record, LinkPlanned(reason), now)
@@ -136,8 +130,8 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
 
 def _await(link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
-        return Rest(f"link {link.index} is {link.state}")
-    if now - max(link.planned, contact) >= settle:
+        return Rest(f"link {link.index} is {link.state}" + (f": {link.reason}" if link.unpinned else ""))
+    if now - max(link.planned, contact) >= lost_pause(link, settle):
         return Resubmit(link)
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")
 
@@ -177,7 +171,7 @@ def _(event: LinkSubmitted, record: ChainRecord, now: Seconds) -> ChainRecord:
     else:
         link = record.links[event.index - 1]
     link = replace(link, state=LinkState.SUBMITTED, job_id=event.job_id, submit=event.submit)
-    return replace(record.with_link(link), refusals=0, refused_since=ABSENT, refused=ABSENT)
+    return _forgiven(record.with_link(link))
 
 
 @_apply.register
@@ -187,9 +181,22 @@ def _(event: LinkQueued, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 @_apply.register
+def _(event: LinkRequeued, record: ChainRecord, now: Seconds) -> ChainRecord:
+    record = requeued(record, event, now)
+    link = record.links[event.index - 1]
+    if record.over or not link.final:
+        return record
+    lasted = _was_warned(record, link) or made_progress(record, link)
+    return _go_on(record) if lasted else _failed(record, link, FailureKind.NODE, now)
+
+
+@_apply.register
 def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
-    running = replace(link, state=LinkState.RUNNING, start=event.start, end=event.end, job_state=JobState.RUNNING)
+    if link.requeued:  # its own run is over; its job has no business to run again
+        return record.with_link(replace(link, state=LinkState.RUNNING))
+    limited = _with_limit(record, event, max(_limit_end(record, event), event.end), now)
+    running = replace(limited, state=LinkState.RUNNING, end=event.end, job_state=JobState.RUNNING)
     return record.with_link(running)
 
 
@@ -200,24 +207,24 @@ def _(event: LinkRetired, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 @_apply.register
 def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
-    link = replace(
-        record.links[event.index - 1],
-        state=LinkState.ENDED,
-        start=event.start,
-        end=event.end,
-        job_state=event.state,
-        exit_code=event.exit_code,
-    )
+    link = _ended(record, event)
     record = record.with_link(link)
     if record.over:
         return record
-    if link.is_retired:
+    if told_to_leave(link):
         return _go_on(record) if link.started else record
     if _completes(record, link):
         text = f"link {link.index} ended with exit code {link.exit_code}"
         return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
     kind = _FAILURES.get(event.state)
-    return _go_on(record) if kind is None else _failed(record, link, kind, now)
+    if kind is None or (kind is FailureKind.EXIT and _was_warned(record, link)):
+        record = _go_on(record)
+        why = warned_at_once(record) if _was_warned(record, link) and not record.over else ""
+        return replace(record, status=ChainStatus.PAUSED, reason=why) if why else record
+    policy = record.chain.failures.of(kind)
+    if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:
+        return _cancelled_pending(record, link)
+    return _failed(record, link, kind, now)
 
 
 @_apply.register
@@ -226,9 +233,10 @@ def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
     if link.running and link.end <= now:
         ended = LinkEnded(link.index, link.start, link.end, JobState.TIMEOUT, 0)
         return apply(record, ended, now)
-    end = now if link.started else ABSENT
-    record = record.with_link(replace(link, state=LinkState.LOST, end=end))
-    return record if record.over or link.is_retired else _failed(record, link, FailureKind.NODE, now)
+    end = link.end if link.requeued else now if link.started else ABSENT
+    link = replace(link, state=LinkState.LOST, end=end)
+    record = record.with_link(link)
+    return record if record.over or told_to_leave(link) else _failed(record, link, FailureKind.NODE, now)
 
 
 @_apply.register
@@ -240,7 +248,13 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     record = replace(record, links=record.links[:-1], refusals=refusals, not_before=now + event.pause)
     if not event.by_slurm:
         return record
-    return replace(record, refused_since=now if record.refused == ABSENT else record.refused_since, refused=now)
+    since = now if record.refused == ABSENT else record.refused_since
+    permanent = record.permanent + (event.permanent and event.counts)
+    record = replace(record, refused_since=since, refused=now, rejection=event.reason, permanent=permanent)
+    if not event.pauses:
+        return record
+    text = f"Slurm rejects link {event.index}: {event.reason}; correct the cause, then `mirage chain resume`"
+    return replace(record, status=ChainStatus.PAUSED, reason=text)
 
 
 @_apply.register
@@ -260,7 +274,7 @@ def _(event: ResumeAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     if record.status is not ChainStatus.PAUSED:
         return record
     record = replace(record, status=ChainStatus.ACTIVE, reason="", failures=0, not_before=now)
-    return _forgiven(record)
+    return _forgiven(forgive_lost(record))
 
 
 @_apply.register
@@ -273,26 +287,76 @@ def _(event: CancelAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     return replace(record, status=ChainStatus.STOPPED, reason="cancelled by its owner", cancel_running=True)
 
 
+def _ended(record: ChainRecord, event: LinkEnded) -> Link:
+    link = record.links[event.index - 1]
+    if link.requeued:
+        return replace(link, state=LinkState.ENDED)
+    return replace(
+        _with_limit(record, event, _limit_end(record, event), event.end),
+        state=LinkState.ENDED,
+        end=event.end,
+        job_state=event.state,
+        exit_code=event.exit_code,
+    )
+
+
 def _forgiven(record: ChainRecord) -> ChainRecord:
-    return replace(record, refusals=0, refused_since=ABSENT, refused=ABSENT)
+    return replace(record, refusals=0, refused_since=ABSENT, refused=ABSENT, rejection="", permanent=0)
 
 
 def _completes(record: ChainRecord, link: Link) -> bool:
     """Whether the link's exit code is the one that ends the chain.
 
-    A link that ends after Slurm has warned it of its limit has obeyed the warning; that is no word on whether
-    the work is done.
+    A link that ends with 0 after Slurm has warned it of its limit has obeyed the warning; that is no word on
+    whether the work is done. Another code that its owner has named is.
     """
     exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
-    return exited and link.exit_code == record.chain.done.exit_code and not _was_warned(record, link)
+    says_done = exited and link.exit_code == record.chain.done.exit_code
+    return says_done and (link.exit_code != 0 or not _was_warned(record, link))
 
 
 def _was_warned(record: ChainRecord, link: Link) -> bool:
-    """Whether ``--signal`` had come; Slurm sends it up to a minute early (man sbatch)."""
+    """Whether ``--signal`` had come, by the job's own limit; Slurm sends it up to a minute early (man sbatch)."""
     request = record.chain.request
     if request.warn is None or not link.started:
         return False
-    return link.end >= link.start + request.limit - request.warn.lead - _WARNED_EARLY
+    limit_end = link.start + request.limit if link.limit_end == ABSENT else link.limit_end
+    return link.end >= _warning(record, limit_end) or link.warned_from <= link.end <= link.warned_until
+
+
+def _warning(record: ChainRecord, limit_end: Seconds) -> Seconds:
+    """When Slurm warns of a limit at the earliest."""
+    warn = record.chain.request.warn
+    return limit_end - (warn.lead if warn else 0) - WARNED_EARLY
+
+
+def _limit_end(record: ChainRecord, event: LinkStarted | LinkEnded) -> Seconds:
+    """When the limit ends the job, or would have; ``ABSENT`` where it never ran or nothing is known.
+
+    A job that was suspended ends by so much later than its start and limit say: a known end is moved on.
+    """
+    link = record.links[event.index - 1]
+    if link.limit_end != ABSENT and link.start == event.start:
+        known = ABSENT not in (link.limit, event.limit)
+        return link.limit_end + (event.limit - link.limit if known else 0)
+    return event.start + event.limit if ABSENT not in (event.start, event.limit) else ABSENT
+
+
+def _with_limit(record: ChainRecord, event: LinkStarted | LinkEnded, limit_end: Seconds, at: Seconds) -> Link:
+    """The link with what Slurm says of its limit ``at`` an instant; a warning of a former limit is kept."""
+    link = record.links[event.index - 1]
+    begin, warned = link.warned_from, link.warned_until
+    if link.start != event.start:
+        begin = warned = ABSENT
+    elif link.limit_end not in (ABSENT, limit_end) and at + _CLOCK_BEHIND >= _warning(record, link.limit_end):
+        earliest = _warning(record, link.limit_end)
+        begin = earliest if warned == ABSENT else min(begin, earliest)
+        warn = record.chain.request.warn
+        # Saving may take all of the lead, and as long again where that is why the limit was raised.
+        warned = max(warned, link.limit_end + (warn.lead if warn else 0))
+    limit = link.limit if event.limit == ABSENT else event.limit
+    changed = replace(link, start=event.start, limit=limit, limit_end=limit_end)
+    return replace(changed, warned_from=begin, warned_until=warned)
 
 
 def _go_on(record: ChainRecord) -> ChainRecord:
@@ -305,31 +369,28 @@ def _done_if_enough(record: ChainRecord) -> ChainRecord:
     final = [link for link in record.links if link.started and link.final]
     done = record.chain.done
     if done.links and len(final) >= done.links:
-        return replace(record, status=ChainStatus.DONE, reason=f"{done.links} links have run")
+        return replace(record, status=ChainStatus.DONE, reason=links_have_run(final))
     if done.total_time and _running_time(final) >= done.total_time:
         return replace(record, status=ChainStatus.DONE, reason=f"ran for {_running_time(final)} s in all")
     return record
 
 
 def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) -> ChainRecord:
-    failures, policy = record.failures + 1, record.chain.failures.of(kind)
+    """After a link that failed; one that had made progress begins the count anew, with one failure's pause."""
+    policy = record.chain.failures.of(kind)
+    if made_progress(record, link) and policy.recovery is not Recovery.STOP:
+        return _done_if_enough(replace(record, failures=0, not_before=now + policy.pause(1)))
+    failures = record.failures + 1
     if policy.gives_up(failures):
-        text = f"link {link.index} failed ({kind}), failure {failures} in a row"
-        return replace(record, status=ChainStatus.STOPPED, reason=text, failures=failures)
+        how = "was cancelled" if kind is FailureKind.CANCELLED else f"failed ({kind}), failure {failures} in a row"
+        return replace(record, status=ChainStatus.STOPPED, reason=f"link {link.index} {how}", failures=failures)
     record = _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
-    if record.over or policy.recovery is not Recovery.CONTINUE or not _fails_to_start(record):
+    if record.over or policy.recovery is not Recovery.CONTINUE or not (why := fails_to_start(record)):
         return record
-    text = (
-        f"{_FAILED_STARTS} links in a row failed within {_AT_ONCE} s of their start; resume it once that is mended"
-    )
+    return replace(record, status=ChainStatus.PAUSED, reason=why)
+
+
+def _cancelled_pending(record: ChainRecord, link: Link) -> ChainRecord:
+    """Somebody wanted this job gone, and not the link that runs: the next one waits for a word of the owner."""
+    text = f"job {link.job_id} was cancelled while pending; `mirage chain resume` to continue"
     return replace(record, status=ChainStatus.PAUSED, reason=text)
-
-
-def _fails_to_start(record: ChainRecord) -> bool:
-    """Whether going on at once would only burn one link after another."""
-    last = [link for link in record.links if link.final][-_FAILED_STARTS:]
-    return record.failures >= _FAILED_STARTS and all(_failed_at_once(link) for link in last)
-
-
-def _failed_at_once(link: Link) -> bool:
-    return link.started and link.job_state in _BROKEN and link.end - link.start <= _AT_ONCE

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, LinkState
-from mirage.domain.job import ABSENT
+from mirage.slurm.rejections import concerns_others
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from mirage.domain.chain import ChainRecord
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
     from mirage.provisioner.limits import Limits
+    from mirage.provisioner.tally import Tally
 
 FIRST_TRY = 300
 """Seconds from the refusal that begins it to the first try; after that they grow with the trouble's age."""
@@ -33,45 +33,44 @@ class Protection:
     chains: int
     """How many were refused."""
     next_try: Seconds
-    """From this instant on one submission may go out; the next ones wait for what becomes of it."""
+    """From this instant on one of these chains may try; the next one waits for what becomes of it."""
+    held: frozenset[ChainId] = frozenset()
+    """The chains that were refused. Others are free: the first that is accepted ends it all."""
+
+    def next_try_of(self, record: ChainRecord) -> Seconds:
+        """From when on this chain may try; 0: at any time."""
+        return self.next_try if record.chain.chain_id in self.held else 0
 
     def __str__(self) -> str:
         """For the journal."""
         return f"Slurm has refused {self.chains} chains in a row, which it had accepted before"
 
 
-def protection(records: Sequence[ChainRecord], limits: Limits) -> Protection | None:
+def protection(tally: Tally, limits: Limits) -> Protection | None:
     """Protected mode, where these chains give cause for it; ``None``: all is well.
 
     A chain counts that Slurm had accepted before and refuses now: one that it never took is its owner's mistake.
-    So is, most likely, what befalls one owner alone while others are served here too.
+    So is, most likely, what befalls one owner alone while others are served here too; and a limit, or what a
+    partition does not give, concerns the chains alone that come up against it.
     """
-    suspects = [record for record in records if _had_worked(record)]
+    suspects = tally.suspects.values()
     if not limits.protect_after or len(suspects) < limits.protect_after:
         return None
-    accepted = max(link.planned for record in records for link in record.links if link.job_id != NO_JOB)
-    refused = [record for record in suspects if record.refused > accepted]
-    if len(refused) < limits.protect_after or not _of_several(refused, records):
+    accepted = tally.last_accepted()
+    refused = [record for record in suspects if record.refused > accepted and _may_lie_with_slurm(record)]
+    if len(refused) < limits.protect_after or not _of_several(refused, tally):
         return None
     since = max(accepted, min(record.refused_since for record in refused))
-    last = _last_attempt(records)
-    return Protection(since, len(refused), last + min(max(last - since, FIRST_TRY), LONGEST_WAIT))
+    last = tally.last_attempt()
+    next_try = last + min(max(last - since, FIRST_TRY), LONGEST_WAIT)
+    return Protection(since, len(refused), next_try, frozenset(record.chain.chain_id for record in refused))
 
 
-def _had_worked(record: ChainRecord) -> bool:
-    return not record.over and record.refused != ABSENT and any(link.job_id != NO_JOB for link in record.links)
+def _may_lie_with_slurm(record: ChainRecord) -> bool:
+    return concerns_others(record.rejection.partition(":")[0])
 
 
-def _of_several(refused: Iterable[ChainRecord], records: Iterable[ChainRecord]) -> bool:
+def _of_several(refused: Iterable[ChainRecord], tally: Tally) -> bool:
     """Whether several owners are concerned, or there is but one."""
-    served = {record.chain.owner for record in records if not record.over}
-    return len({record.chain.owner for record in refused}) >= min(2, len(served))
-
-
-def _last_attempt(records: Iterable[ChainRecord]) -> Seconds:
-    """When something was last refused, or sent and not answered."""
-    unanswered = LinkState.PLANNED
-    return max(
-        max(record.refused, *(link.planned for link in record.links[-1:] if link.state is unanswered), ABSENT)
-        for record in records
-    )
+    served = sum(totals.not_over > 0 for totals in tally.owners.values())
+    return len({record.chain.owner for record in refused}) >= min(2, served)

@@ -14,33 +14,37 @@ from mirage.domain.command import (
     PauseChain,
     ResumeChain,
 )
-from mirage.domain.errors import ConfigError, UnknownChain
+from mirage.domain.errors import ChainOver, ConfigError, UnknownChain
 from mirage.domain.job import ABSENT
 from mirage.provisioner import machine
 from mirage.provisioner.events import CancelAsked, PauseAsked, RefusalsForgiven, ResumeAsked
+from mirage.provisioner.quotas import NO_QUOTAS, Quotas, check_quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mirage.domain.chain import ChainId
     from mirage.domain.job import Seconds
+    from mirage.provisioner.tally import Tally
 
 
-def obey(records: Iterable[ChainRecord], command: ChainCommand, now: Seconds) -> ChainRecord:
+def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_QUOTAS) -> ChainRecord:
     """The record that the command adds or changes.
 
-    Raises ``UnknownChain``, and ``ConfigError`` for a chain whose id is taken.
+    Raises ``UnknownChain``, ``ConfigError`` for a chain whose id is taken, ``ChainOver``, and ``QuotaExceeded``.
     """
     if isinstance(command, AddChain):
-        return _added(records, command)
-    record = _found(records, command.chain_id)
+        return _added(tally, command, quotas)
+    record = _found(tally, command.chain_id)
+    if record.over and not (isinstance(command, CancelChain) and record.live):
+        raise ChainOver(f"chain {command.chain_id} is over, {record.status}: {record.reason}; submit it anew")
     match command:
         case PauseChain(by=by):
             return machine.apply(record, PauseAsked(f"by {by}"), now)
         case ResumeChain():
             return machine.apply(record, ResumeAsked(), now)
         case CancelChain():
-            return record if record.over and not record.live else machine.apply(record, CancelAsked(), now)
+            return machine.apply(record, CancelAsked(), now)
 
 
 def forgiven(records: Iterable[ChainRecord], now: Seconds) -> tuple[ChainRecord, ...]:
@@ -63,15 +67,15 @@ def sentence(command: Command) -> str:
             return f"protected mode lifted by {by}: all chains may try again"
 
 
-def _added(records: Iterable[ChainRecord], command: AddChain) -> ChainRecord:
+def _added(tally: Tally, command: AddChain, quotas: Quotas) -> ChainRecord:
     chain = command.chain
-    if any(record.chain.chain_id == chain.chain_id for record in records):
+    if chain.chain_id in tally.shares:
         raise ConfigError("chain", f"there is a chain {chain.chain_id} already; give it another id")
+    check_quota(tally, chain, quotas)
     return ChainRecord(chain)
 
 
-def _found(records: Iterable[ChainRecord], chain_id: ChainId) -> ChainRecord:
-    for record in records:
-        if record.chain.chain_id == chain_id:
-            return record
-    raise UnknownChain(f"there is no chain {chain_id}; `mirage chains` lists them")
+def _found(tally: Tally, chain_id: ChainId) -> ChainRecord:
+    if chain_id not in tally.shares:
+        raise UnknownChain(f"there is no chain {chain_id}; `mirage chains` lists them")
+    return tally.shares[chain_id].record

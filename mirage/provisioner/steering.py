@@ -22,7 +22,7 @@ BACK = 1_000_000
 
 def steerable(record: ChainRecord, link: Link) -> bool:
     """Whether the link's start can still be influenced."""
-    return record.chain.steering is not Steering.OFF and link.state is LinkState.PENDING
+    return record.chain.steering is not Steering.OFF and link.state is LinkState.PENDING and not link.unpinned
 
 
 def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest:
@@ -31,7 +31,7 @@ def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest
         case Steering.HOLD:
             return replace(request, held=True)
         case Steering.NICE:
-            return replace(request, nice=request.nice + BACK)
+            return replace(request, nice=_own_nice(request) + BACK)
         case Steering.PIN:
             return replace(request, node_list=predecessor.node_list)
     return request
@@ -43,19 +43,25 @@ def held_back(job: Job, chain: Chain) -> bool:
         case Steering.HOLD:
             return job.held
         case Steering.NICE:
-            return job.nice > chain.request.nice
+            return job.nice > _own_nice(chain.request)
         case Steering.PIN:
             return job.node_list != chain.request.node_list
     return False
 
 
-def wanted_back(chain: Chain, predecessor: Job | None, now: Seconds) -> bool:
-    """Whether the successor is to be held back at ``now``.
+def wanted_back(job: Job, chain: Chain, predecessor: Job | None, now: Seconds) -> bool:
+    """Whether the successor ``job`` is to be held back at ``now``.
 
-    A pinned one without lead stays where it is for as long as its predecessor runs: it cannot start before the
-    nodes are free, and then it does.
+    A pinned one without lead, or of one writer, stays where it is for as long as its predecessor runs: it cannot
+    start before the nodes are free, and then it does. Nothing else keeps a link of one writer back, so that its
+    binding outlasts whatever is not certainly over.
     """
-    if predecessor is None or predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
+    if predecessor is None:
+        return False
+    over = predecessor.state.finished and not predecessor.completing
+    if chain.steering is Steering.PIN and chain.one_writer:
+        return predecessor.state is JobState.RUNNING or (not over and held_back(job, chain))
+    if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
         return False
     if chain.steering is Steering.PIN and not chain.lead:
         return True
@@ -71,4 +77,9 @@ def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:
         case Steering.PIN:
             nodes = predecessor.node_list if predecessor is not None else ""
             return JobChange(node_list=nodes if back else request.node_list)
-    return JobChange(nice=request.nice + BACK if back else request.nice)
+    return JobChange(nice=_own_nice(request) + BACK if back else _own_nice(request))
+
+
+def _own_nice(request: JobRequest) -> int:
+    """What its owner gave the chain; a negative value, which Slurm grants operators only, counts as 0."""
+    return max(request.nice, 0)

@@ -40,7 +40,7 @@ class Service:
         self.journal = self.store.journal = MemoryJournal()
         self.commands = CommandQueue()
         c = self.cluster
-        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands)
+        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands, sharing=c)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), self.policy)
 

@@ -8,10 +8,21 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.chain import (
+    ChainRecord,
+    ChainStatus,
+    DoneCondition,
+    Handover,
+    HandoverPolicy,
+    LinkState,
+    Steering,
+)
+from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import JobState, WarnSignal
+from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
+    from mirage.domain.job import JobId
     from mirage.domain.journal import Entry
 
 FOREVER = DoneCondition(links=3)
@@ -28,8 +39,8 @@ def overlaps(record: ChainRecord) -> list[int]:
     return [outcome.overlap for outcome in record.outcomes()]
 
 
-def test_without_a_policy_both_run_until_the_limit() -> None:
-    service = overlapping(Handover(HandoverPolicy.NONE))
+def test_with_overlap_both_run_until_the_limit() -> None:
+    service = overlapping(Handover(HandoverPolicy.OVERLAP))
     record = service.run(300 * HOUR)
     assert overlaps(record) == [2 * HOUR, 2 * HOUR]
     assert not service.cluster.signals
@@ -74,7 +85,7 @@ def test_the_largest_overlap_bounds_every_policy() -> None:
     for policy in HandoverPolicy:
         service = overlapping(Handover(policy, SIGNAL, max_overlap=40 * MIN), obeys=0)
         record = service.run(300 * HOUR, tick=MIN)
-        expected = 0 if policy is HandoverPolicy.ON_START else 40 * MIN
+        expected = 0 if policy in (HandoverPolicy.NONE, HandoverPolicy.ON_START) else 40 * MIN
         assert overlaps(record) == [expected] * 2, policy
 
 
@@ -105,6 +116,45 @@ def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> N
     assert record.reason == "3 links have run"
 
 
+class Died(BaseException):
+    """The daemon is killed."""
+
+
+@pytest.mark.parametrize("error", [Died("killed"), ClusterUnavailable("no answer")])
+def test_a_link_that_obeys_a_signal_of_unknown_fate_has_not_finished_the_work(error: BaseException) -> None:
+    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL), obeys=0)
+    signal = service.cluster.signal
+
+    def dying_signal(job_id: JobId, owner: str, name: str, *, batch_only: bool) -> None:
+        signal(job_id, owner, name, batch_only=batch_only)
+        service.cluster.signal = signal
+        raise error
+
+    service.cluster.signal = dying_signal
+    if isinstance(error, Died):
+        with pytest.raises(Died):
+            service.run(100 * HOUR, tick=MIN)
+        service.crash()
+        service.cluster.advance(service.cluster.time + MIN)
+    record = service.run(300 * HOUR, tick=MIN)
+    assert [link.job_state for link in record.links] == [JobState.COMPLETED] * 2 + [JobState.TIMEOUT]
+    assert record.reason == "3 links have run"
+
+
+def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR, runtime=47 * HOUR))
+    kind = chain(done=DoneCondition(links=3), handover=Handover(HandoverPolicy.ON_START, SIGNAL))
+    service = Service(cluster, "fixed:3h", chain_=kind)
+
+    def forbidden(job_id: JobId, owner: str, name: str, *, batch_only: bool) -> None:
+        raise NotPermitted(f"nobody can act for {owner}")
+
+    service.cluster.signal = forbidden
+    record = service.run(300 * HOUR, tick=MIN)
+    assert record.reason == "link 1 ended with exit code 0"
+    assert record.links[1].started, "its successor ran beside it, and would have told it to go"
+
+
 def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
     service = overlapping(Handover(), wait=4 * HOUR)
     service.run(50 * HOUR, tick=MIN)
@@ -113,16 +163,48 @@ def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
     service.cycle(50 * HOUR + MIN)
     service.cycle(50 * HOUR + 2 * MIN)
     first, second = service.record.links
-    assert first.state is LinkState.ENDED
+    assert (first.state, first.end, end_name(first)) == (LinkState.ENDED, 50 * HOUR, "REQUEUED")
+    assert service.cluster.jobs[100].state is JobState.CANCELLED
     assert second.waiting
     assert service.record.status is ChainStatus.ACTIVE, "giving it up is no failure"
 
 
-def test_a_requeued_link_without_a_successor_is_waited_for() -> None:
+def test_a_requeued_link_without_a_successor_is_the_next_link() -> None:
     service = overlapping(Handover())
     service.run(10 * HOUR)
     service.cluster.requeue(100, wait=5 * HOUR)
     service.run(14 * HOUR)
-    assert [link.state for link in service.record.links] == [LinkState.PENDING]
+    first, second = service.record.links
+    assert (first.state, first.start, first.end) == (LinkState.ENDED, HOUR, 10 * HOUR)
+    assert (second.waiting, second.job_id, second.submit) == (True, first.job_id, 10 * HOUR)
     service.run(16 * HOUR)
-    assert [link.state for link in service.record.links] == [LinkState.RUNNING]
+    assert [link.state for link in service.record.links] == [LinkState.ENDED, LinkState.RUNNING]
+    assert service.record.outcomes()[0].interruption == 5 * HOUR
+
+
+@pytest.mark.parametrize("steering", [Steering.OFF, Steering.HOLD, Steering.PIN])
+@pytest.mark.parametrize("looks_every", [MIN, HOUR])
+def test_a_chain_that_requeues_itself_reaches_its_links(steering: Steering, looks_every: int) -> None:
+    """Each job requeues itself near its limit, and would do so for ever."""
+    kind = chain(limit=10 * HOUR, done=DoneCondition(exit_code=None, links=4), steering=steering, lead=0)
+    service = Service(FakeCluster(lambda request: Fate(wait=1)), "reactive", chain_=kind)
+    cluster, most = service.cluster, 0
+    for now in range(0, 200 * HOUR, looks_every):
+        cluster.advance(now)
+        for job in cluster.live():
+            if job.state is JobState.RUNNING and now >= job.start + 9 * HOUR + MIN:
+                cluster.requeue(job.job_id, wait=2 * MIN)
+        most = max(most, sum(job.state is JobState.RUNNING for job in cluster.live()))
+        service.loop.cycle()
+        if service.record.over:
+            break
+    record = service.record
+    ran = [link for link in record.links if link.started]
+    assert (record.status, len(ran), len(record.outcomes())) == (ChainStatus.DONE, 4, 3)
+    assert all(link.end - link.start >= 9 * HOUR for link in ran)
+    assert record.failures == 0
+    if looks_every < 2 * MIN:
+        assert most == 1, "never two writers"
+    service.loop.cycle()
+    service.loop.cycle()
+    assert not cluster.live(), "the job that was requeued last is cancelled"

@@ -36,7 +36,8 @@ from mirage.provisioner.limits import Limits
 def test_the_wait_less_the_lead_is_the_gap(predictor: str, x: int) -> None:
     cluster = waiting(5)
     cluster.waits = [3 * HOUR, 5 * HOUR]
-    record = Service(cluster, predictor).run(500 * HOUR)
+    both = chain(done=DoneCondition(links=2), handover=Handover(HandoverPolicy.OVERLAP))
+    record = Service(cluster, predictor, chain_=both).run(500 * HOUR)
     assert record.status is ChainStatus.DONE
     assert [o.x for o in record.outcomes()] == [x]
 
@@ -193,17 +194,33 @@ def test_jobs_of_a_lost_store_are_adopted() -> None:
     assert [link.state for link in service.record.links] == [LinkState.RUNNING, LinkState.PENDING]
 
 
-def test_refusals_back_off_and_then_pause_the_chain() -> None:
+def test_rejections_that_pass_are_retried_until_accepted() -> None:
     service = Service(FakeCluster(refuse="AssocMaxSubmitJobLimit"), limits=Limits(pause_after_refusals=3))
+    service.run(5 * HOUR, tick=MIN)
+    assert service.record.status is ChainStatus.ACTIVE
+    tries = [e.time for e in service.journal.entries if e.kind is EntryKind.TROUBLE]
+    assert [b - a for a, b in itertools.pairwise(tries)][:4] == [300, 600, 900, 900]
+    held = {e.text for e in service.journal.entries if e.kind is EntryKind.DECISION}
+    assert len(held) <= len(tries) + 1, "nothing new is told between two tries"
+    assert "AssocMaxSubmitJobLimit" in service.loop.status.explained[service.record.chain.chain_id]
+    service.cluster.refuse = ""
+    service.run(6 * HOUR, tick=MIN)
+    assert [link.submit <= 5 * HOUR + 15 * MIN for link in service.record.links] == [True]
+
+
+def test_permanent_rejection_pauses_a_chain_at_once() -> None:
+    service = Service(FakeCluster(refuse="PartitionInvalid"))
     service.run(24 * HOUR, tick=MIN)
     assert service.record.status is ChainStatus.PAUSED
-    assert "refused 3 times in a row" in service.record.reason
-    refused = [e for e in service.journal.entries if "AssocMaxSubmitJobLimit" in e.text]
-    assert [b.time - a.time for a, b in itertools.pairwise(refused)] == [300, 600]
+    assert "PartitionInvalid" in service.record.reason
+    entries = [e for e in service.journal.entries if "PartitionInvalid" in e.text]
+    assert len(entries) == 2, "the rejection, and once that the chain is paused"
 
 
 def test_the_limit_on_submissions_holds() -> None:
-    service = Service(FakeCluster(lambda r: Fate(runtime=60)), links=100, limits=Limits(submissions_per_hour=5))
+    service = Service(
+        FakeCluster(lambda r: Fate(runtime=60)), links=100, limits=Limits(submissions_per_hour_per_user=5)
+    )
     service.store.save(ChainRecord(chain(done=DoneCondition(exit_code=None))))
     service.run(10 * HOUR - 1, tick=MIN)
     submitted = [link.submit for link in service.record.links]
@@ -223,6 +240,9 @@ def test_a_broken_predictor_is_answered_for() -> None:
     service = Service(waiting(1))
     outside = Outside(*[service.cluster] * 5, service.store, service.journal, service.cluster)
     service.loop = ControlLoop(outside, Guards(Guard(Broken(), build_predictor("reactive"))), Policy())
+    service.cycle(2 * HOUR)
+    service.cycle(4 * HOUR)
+    assert "broken: no prediction: no weights; reactive answered" in service.cycle(5 * HOUR)
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
     assert "no prediction: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
@@ -266,7 +286,7 @@ def test_slurms_plan_is_asked_for_only_where_wanted() -> None:
     assert record.links[1].submit == 52 * HOUR, "a plan before the end never submits; the end does"
     service = Service(waiting(4), "slurm")
     assert service.run(500 * HOUR).status is ChainStatus.DONE
-    assert "Slurm gives no estimate" in service.journal.texts(EntryKind.TROUBLE)[0]
+    assert "Slurm plans no start" in service.journal.texts(EntryKind.TROUBLE)[0]
 
 
 def test_the_chain_ends_with_its_owner() -> None:
@@ -284,7 +304,7 @@ def test_a_last_link_that_fails_is_the_last_all_the_same() -> None:
     service = Service(cluster, chain_=chain(done=DoneCondition(links=2)))
     record = service.run(500 * HOUR)
     assert record.status is ChainStatus.DONE
-    assert record.reason == "2 links have run"
+    assert record.reason == "2 links have run, 2 of them failed"
 
 
 def test_a_stranger_who_copies_a_tag_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
@@ -18,7 +19,7 @@ from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 
 ON = FailurePolicy(Recovery.CONTINUE)
-LIMITS = Limits(protect_after=3, submissions_per_hour=0)
+LIMITS = Limits(protect_after=3, submissions_per_hour=0, submissions_per_hour_per_user=0)
 
 
 class Site:
@@ -68,11 +69,11 @@ def refusing(hours: float) -> Site:
 def test_slurm_is_asked_seldom_and_nobody_pays_for_the_tries() -> None:
     site = refusing(3)
     assert site.loop.status.protection is not None
-    assert 3 <= len(site.attempts) <= 14, "three refusals, four tries in the first hour, then two an hour"
+    assert 6 <= len(site.attempts) <= 17, "each chain once, five tries in the first hour, then two an hour"
     records = site.store.load()
     assert all(record.status is ChainStatus.ACTIVE for record in records), "not one has paused itself"
     (text,) = [text for text in site.journal.texts(EntryKind.TROUBLE) if text.startswith("protected mode")]
-    assert "refused 3 chains in a row" in text
+    assert "refused 6 chains in a row" in text
 
 
 def test_as_soon_as_one_is_accepted_all_go_on() -> None:
@@ -118,3 +119,29 @@ def test_an_unanswered_try_is_not_followed_by_another_of_each_chain() -> None:
     site.cluster.submit = lost
     site.run(site.cluster.time + HOUR)
     assert 1 <= len(site.attempts) <= 3
+
+
+def test_tries_go_round_and_a_healthy_chain_is_not_held_back() -> None:
+    site = refusing(0.2)
+    assert site.loop.status.protection is not None
+    site.attempts.clear()
+    tried: Counter[str] = Counter()
+    submit = site.cluster.submit
+
+    def counted(request):
+        tried[request.tag.split(":")[1]] += 1
+        return submit(request)
+
+    site.cluster.submit = counted
+    site.run(12 * HOUR)
+    assert site.loop.status.protection is not None
+    assert len(tried) == 6
+    assert max(tried.values()) - min(tried.values()) <= 1
+
+    def healed_for_one(request):
+        site.cluster.refuse = "" if ":svc5:" in request.tag else "AccountingStorageDown"
+        return submit(request)
+
+    site.cluster.submit = healed_for_one
+    site.run(16 * HOUR)
+    assert site.journal.texts(EntryKind.EVENT).count("protected mode is over") == 1, "the accepted one ends it"

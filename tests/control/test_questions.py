@@ -16,7 +16,15 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
 from mirage.control.pace import Pace, Pacing
-from mirage.control.questions import MOST_WAITING, Foresight, Question, QuestionDesk, Role, TooManyQuestions
+from mirage.control.questions import (
+    MOST_OF_ONE,
+    MOST_WAITING,
+    Foresight,
+    Question,
+    QuestionDesk,
+    Role,
+    TooManyQuestions,
+)
 from mirage.control.wallclock import WallClock, WallTicks
 from mirage.domain.chain import ChainId
 from mirage.domain.command import PauseChain
@@ -83,7 +91,7 @@ def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> 
     assert asked.answer()
     assert not asked.answer()
     found = promise.result(0)
-    assert (found.time, found.stale_since, found.planned_start) == (1_000, ABSENT, 5_000)
+    assert (found.time, found.stale_since, found.planned_start.start) == (1_000, ABSENT, 5_000)
     assert [(each.predictor, each.role) for each in found.said] == [
         ("counted", Role.IN_CHARGE),
         ("dqn", Role.SHADOW),
@@ -138,13 +146,23 @@ def test_a_question_that_fails_is_its_askers_alone(asked: Asked) -> None:
 
 
 def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
-    promises = [asked.desk.ask(Question(replace(JOB, nodes=n))) for n in range(1, MOST_WAITING + 1)]
+    users = [f"user{k % 8}" for k in range(MOST_WAITING)]
+    promises = [asked.desk.ask(Question(replace(JOB, user=user, nodes=k + 1))) for k, user in enumerate(users)]
     with pytest.raises(TooManyQuestions, match=str(MOST_WAITING)):
         asked.desk.ask(Question(replace(JOB, nodes=999)))
-    assert asked.desk.ask(Question(replace(JOB, nodes=1))) is promises[0]
+    assert asked.desk.ask(Question(replace(JOB, user="user0", nodes=1))) is promises[0]
     asked.desk.close()
     with pytest.raises(MirageError, match="the daemon ends"):
         promises[-1].result(0)
+
+
+def test_one_user_does_not_take_all_places(asked: Asked) -> None:
+    for nodes in range(1, MOST_OF_ONE + 1):
+        asked.desk.ask(Question(replace(JOB, user="mallory", nodes=nodes)))
+    with pytest.raises(TooManyQuestions, match="mallory"):
+        asked.desk.ask(Question(replace(JOB, user="mallory", nodes=999)))
+    asked.desk.ask(Question(replace(JOB, user="bob")))
+    asked.desk.close()
 
 
 def test_a_question_is_answered_while_the_loop_waits_and_brings_no_cycle(asked: Asked) -> None:

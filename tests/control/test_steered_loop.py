@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import DoneCondition, LinkState, Steering
+from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.job import JobChange
 from mirage.provisioner.steering import BACK
 
@@ -22,7 +23,8 @@ WAYS = pytest.mark.parametrize("steering", LET_GO)
 
 def steered(steering: Steering, lead: int = HOUR, wait: int = 5 * HOUR) -> Service:
     cluster = FakeCluster(lambda request: Fate(wait=wait))
-    asked = chain(done=DoneCondition(links=3), steering=steering, lead=lead)
+    both = Handover(HandoverPolicy.OVERLAP)
+    asked = chain(done=DoneCondition(links=3), steering=steering, lead=lead, handover=both)
     return Service(cluster, "reactive", chain_=asked)
 
 
@@ -102,3 +104,34 @@ def test_an_unreachable_controller_changes_nothing() -> None:
     service.cluster.down = False
     service.cycle(52 * HOUR + 31 * MIN)
     assert service.cluster.changes == [(101, JobChange(held=False))]
+
+
+def test_a_link_that_an_administrator_holds_is_left_alone() -> None:
+    service = steered(Steering.HOLD)
+    service.run(20 * HOUR)
+    job = service.cluster.jobs[101]
+    service.cluster.jobs[101] = replace(job, reason="JobHeldAdmin")
+    for now in (20 * HOUR + MIN, 52 * HOUR + 30 * MIN, 53 * HOUR + 30 * MIN):
+        assert "administrator" in service.cycle(now)
+    assert not service.cluster.changes
+    service.cluster.jobs[101] = replace(job, held=True, reason="JobHeldUser")
+    service.cycle(53 * HOUR + 40 * MIN)
+    assert service.cluster.changes == [(101, LET_GO[Steering.HOLD])]
+
+
+def test_a_release_without_effect_is_tried_less_and_less_and_not_told_as_done() -> None:
+    service = steered(Steering.HOLD)
+    service.run(20 * HOUR)
+    tries: list[int] = []
+    service.cluster.update = lambda *_: tries.append(service.cluster.time)
+    sentences = [service.cycle(52 * HOUR + minute * MIN) for minute in range(60)]
+    waits = [(after - before) // MIN for before, after in itertools.pairwise(tries)]
+    assert waits == [1, 2, 4, 8, 15, 15]
+    assert not any("is let go" in sentence for sentence in sentences)
+
+
+def test_a_pending_link_is_told_with_slurms_reason() -> None:
+    service = Service(FakeCluster(lambda request: Fate(wait=5 * HOUR)))
+    service.cycle()
+    service.cluster.jobs[100] = replace(service.cluster.jobs[100], reason="AssocMaxJobsLimit")
+    assert "AssocMaxJobsLimit" in service.cycle(MIN)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from fakes import HOUR, chain
+from fakes import HOUR, MIN, chain
 
 from mirage.domain.chain import (
     ChainRecord,
@@ -14,9 +16,9 @@ from mirage.domain.chain import (
     LinkState,
     Recovery,
 )
-from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.provisioner import machine
+from mirage.provisioner import handover, machine
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,
@@ -25,6 +27,7 @@ from mirage.provisioner.events import (
     LinkPlanned,
     LinkQueued,
     LinkRefused,
+    LinkRequeued,
     LinkStarted,
     LinkSubmitted,
     PauseAsked,
@@ -32,6 +35,7 @@ from mirage.provisioner.events import (
     sightings,
 )
 from mirage.provisioner.machine import Rest, Resubmit, Successor
+from mirage.provisioner.requeues import end_name
 
 LIMIT = 48 * HOUR
 SETTLE = 120
@@ -101,14 +105,32 @@ def test_the_exit_code_that_ends_a_chain(wanted, state, code, status) -> None:
     assert record.status is status
 
 
+@pytest.mark.parametrize(("code", "status"), [(0, ChainStatus.ACTIVE), (3, ChainStatus.DONE)])
+def test_only_zero_means_that_a_warning_was_obeyed(code: int, status: ChainStatus) -> None:
+    kind = chain(done=DoneCondition(exit_code=code))
+    warned = replace(kind, request=replace(kind.request, warn=WarnSignal("USR1", HOUR)))
+    state = JobState.FAILED if code else JobState.COMPLETED
+    assert ended(running(ChainRecord(warned)), LIMIT - MIN, state, code).status is status
+
+
+@pytest.mark.parametrize(("lasts", "status"), [(5, ChainStatus.PAUSED), (10 * MIN, ChainStatus.ACTIVE)])
+def test_links_that_are_warned_as_they_start_pause_the_chain(lasts: int, status: ChainStatus) -> None:
+    kind = chain()
+    record = ChainRecord(replace(kind, request=replace(kind.request, warn=WarnSignal("USR1", LIMIT))))
+    for start in (0, HOUR, 2 * HOUR):
+        assert record.status is ChainStatus.ACTIVE
+        record = ended(running(record, start), start + lasts, JobState.COMPLETED, 0)
+    assert record.status is status
+
+
 def test_done_cancels_what_waits_and_what_still_runs() -> None:
     record = submitted(running(fresh()), HOUR)
     record = after(record, LinkEnded(1, 0, HOUR, JobState.COMPLETED, 0), now=HOUR)
-    assert [link.index for link in machine.to_cancel(record)] == [2]
+    assert [link.index for link in handover.to_cancel(record)] == [2]
     record = after(submitted(running(fresh()), HOUR), CancelAsked())
-    assert [link.index for link in machine.to_cancel(record)] == [1, 2]
+    assert [link.index for link in handover.to_cancel(record)] == [1, 2]
     record = after(submitted(running(fresh(done=DoneCondition(file="x"))), HOUR), DoneFileSeen())
-    assert [link.index for link in machine.to_cancel(record)] == [2], "the link that wrote the file may finish"
+    assert [link.index for link in handover.to_cancel(record)] == [2], "the link that wrote the file may finish"
 
 
 def test_so_many_links_and_no_more() -> None:
@@ -144,15 +166,54 @@ def test_a_good_link_forgives_earlier_failures() -> None:
     assert ended(running(record, 100), 100 + LIMIT).failures == 0
 
 
+WARNED = WarnSignal("USR1", 10 * MIN)
+
+
+@pytest.mark.parametrize(("code", "recovery"), [(138, Recovery.RETRY), (1, Recovery.RETRY), (143, Recovery.STOP)])
+def test_failed_exit_after_the_warning_is_no_failure(code: int, recovery: Recovery) -> None:
+    policies = FailurePolicies(exit=FailurePolicy(recovery, retries=0))
+    request = replace(chain(limit=20 * MIN).request, warn=WARNED)
+    record = ChainRecord(replace(chain(failures=policies), request=request))
+    for _ in range(6):
+        start = record.links[-1].end if record.links else 0
+        record = submitted(record, start)
+        record = after(record, LinkStarted(len(record.links), start, start + 20 * MIN), now=start)
+        record = ended(record, start + 11 * MIN, JobState.FAILED, code)
+        assert (record.status, record.failures, record.not_before) == (ChainStatus.ACTIVE, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ran", "progress"),
+    [(LIMIT, HOUR, True), (LIMIT, HOUR - 1, False), (HOUR, HOUR // 2, True), (HOUR, HOUR // 2 - 1, False)],
+)
+def test_failure_after_progress_resets_the_count(limit: int, ran: int, progress: bool) -> None:
+    record = ChainRecord(chain(limit=limit))
+    for _ in range(2):
+        record = ended(running(record, record.not_before), record.not_before + 10, JobState.FAILED, 1)
+    assert record.failures == 2
+    start = record.not_before
+    record = ended(running(record, start), start + ran, JobState.FAILED, 1)
+    assert record.failures == (0 if progress else 3)
+    assert record.not_before == start + ran + (60 if progress else 240)
+
+
+def test_failure_after_progress_stops_a_chain_that_asks_for_it() -> None:
+    policies = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    assert ended(running(fresh(failures=policies)), 40 * HOUR, JobState.FAILED, 1).status is ChainStatus.STOPPED
+
+
 @pytest.mark.parametrize("state", [JobState.NODE_FAIL, JobState.BOOT_FAIL, JobState.PREEMPTED])
 def test_the_clusters_faults_are_followed_at_once(state: JobState) -> None:
     record = ended(running(fresh()), 10, state)
     assert (record.status, record.not_before) == (ChainStatus.ACTIVE, 10)
 
 
-def test_a_cancelled_pending_link_stops_the_chain_by_default_and_continues_if_asked() -> None:
+def test_cancelled_pending_link_pauses_the_chain_or_continues() -> None:
     cancelled = LinkEnded(2, ABSENT, HOUR, JobState.CANCELLED, 0)
-    assert after(submitted(running(fresh()), HOUR), cancelled).status is ChainStatus.STOPPED
+    paused = after(submitted(running(fresh()), HOUR), cancelled)
+    assert (paused.status, paused.failures) == (ChainStatus.PAUSED, 0)
+    assert handover.to_cancel(paused) == (), "the running link goes on"
+    assert machine.need(after(paused, ResumeAsked()), HOUR, SETTLE) == Successor(paused.links[0])
     policies = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
     record = after(submitted(running(fresh(failures=policies)), HOUR), cancelled)
     assert machine.need(record, HOUR, SETTLE) == Successor(record.links[0])
@@ -161,14 +222,78 @@ def test_a_cancelled_pending_link_stops_the_chain_by_default_and_continues_if_as
 def test_a_lost_link_ended_at_its_limit_if_that_has_passed() -> None:
     record = after(running(fresh()), LinkLost(1), now=LIMIT + 7 * HOUR)
     assert (record.links[0].state, record.links[0].end, record.failures) == (LinkState.ENDED, LIMIT, 0)
-    record = after(running(fresh()), LinkLost(1), now=HOUR)
+    record = after(running(fresh()), LinkLost(1), now=HOUR - 1)
     assert (record.links[0].state, record.failures) == (LinkState.LOST, 1)
 
 
-def test_a_requeued_link_waits_again() -> None:
-    record = after(running(fresh()), LinkQueued(1))
-    assert record.waiting is record.links[0]
-    assert not record.links[0].started
+def test_a_chain_that_is_done_by_links_that_failed_says_so() -> None:
+    policies = FailurePolicies(exit=FailurePolicy(Recovery.CONTINUE))
+    record = fresh(failures=policies, done=DoneCondition(links=2))
+    for start in (0, HOUR):
+        record = ended(running(record, start), start + 5, JobState.FAILED, 1)
+    assert record.status is ChainStatus.DONE
+    assert "2 of them failed" in record.reason
+
+
+def test_a_chain_whose_jobs_the_cluster_loses_one_by_one_waits_for_its_owner() -> None:
+    record = fresh(failures=FailurePolicies(node=FailurePolicy(Recovery.CONTINUE)))
+    for lost in range(3):
+        assert record.status is ChainStatus.ACTIVE
+        record = submitted(record, lost * HOUR)
+        event = LinkEnded(len(record.links), ABSENT, lost * HOUR, JobState.NODE_FAIL, 0)
+        record = after(record, event, now=lost * HOUR)
+    assert (record.status, record.failures) == (ChainStatus.PAUSED, 3)
+
+
+def test_submissions_whose_answer_is_lost_pause_no_chain() -> None:
+    record = fresh(failures=FailurePolicies(node=FailurePolicy(Recovery.CONTINUE)))
+    for lost in range(5):
+        record = after(record, LinkPlanned("test"), LinkLost(record.next_index), now=lost * HOUR)
+    assert record.status is ChainStatus.ACTIVE
+
+
+def test_requeued_run_is_a_link_and_its_job_the_next() -> None:
+    record = after(running(fresh()), LinkRequeued(1, HOUR, HOUR), now=HOUR)
+    first, second = record.links
+    assert (first.final, first.start, first.end, end_name(first)) == (True, 0, HOUR, "REQUEUED")
+    assert record.waiting is second
+    assert second.job_id == first.job_id
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_requeued_job_of_a_chain_with_a_successor_is_retired(ran: bool) -> None:
+    """Also where it runs again before it is cancelled: its one run is the link's."""
+    record = after(submitted(running(fresh()), HOUR), LinkRequeued(1, 2 * HOUR, 2 * HOUR), now=2 * HOUR)
+    assert record.waiting is record.links[1]
+    if ran:
+        record = after(record, LinkStarted(1, 3 * HOUR, 3 * HOUR + LIMIT), now=3 * HOUR)
+    assert handover.to_end(record, 3 * HOUR) == (record.links[0],)
+    record = after(record, LinkEnded(1, ABSENT, 3 * HOUR, JobState.CANCELLED, 0), now=3 * HOUR)
+    first = record.links[0]
+    assert (first.final, first.start, first.end, end_name(first)) == (True, 0, 2 * HOUR, "REQUEUED")
+    assert (record.status, record.failures) == (ChainStatus.ACTIVE, 0)
+
+
+def test_job_that_requeues_itself_at_its_start_pauses_the_chain() -> None:
+    record = running(fresh())
+    for index in (1, 2, 3):
+        at = record.links[-1].start + 10
+        record = after(record, LinkRequeued(index, at, at), now=at)
+        if index < 3:
+            record = after(record, LinkQueued(index + 1), LinkStarted(index + 1, at + 60, at + 60 + LIMIT), now=at)
+    assert record.status is ChainStatus.PAUSED
+
+
+def test_requeue_between_two_snapshots_is_seen_by_the_submit_time() -> None:
+    record = running(fresh())
+    again = replace(job(1, JobState.RUNNING, 3 * HOUR, 3 * HOUR + LIMIT), submit=2 * HOUR)
+    assert sightings(record, seen(4 * HOUR, again)) == (LinkRequeued(1, 2 * HOUR, 2 * HOUR),)
+
+
+def test_job_on_its_way_to_the_queue_keeps_its_start() -> None:
+    """Slurm shows it as completing, with a start and an end that it never had."""
+    leaving = job(1, JobState.RUNNING, 2 * HOUR, 2 * HOUR + LIMIT)
+    assert sightings(running(fresh()), seen(2 * HOUR, leaving)) == ()
 
 
 def test_a_refused_link_leaves_no_trace_but_the_count() -> None:
@@ -201,7 +326,7 @@ def job(index: int, state: JobState, start: int = ABSENT, end: int = ABSENT) -> 
 def test_a_job_that_came_and_went_between_two_looks_is_told_in_order() -> None:
     record = after(fresh(), LinkPlanned("test"))
     events = sightings(record, seen(500, job(1, JobState.FAILED, 100, 200)))
-    assert events == (LinkSubmitted(1, JobId(1), 0), LinkEnded(1, 100, 200, JobState.FAILED, 0))
+    assert events == (LinkSubmitted(1, JobId(1), 0), LinkEnded(1, 100, 200, JobState.FAILED, 0, LIMIT))
     assert after(record, *events, now=500).links[0].end == 200
 
 

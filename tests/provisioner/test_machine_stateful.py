@@ -67,9 +67,11 @@ class ChainUnderFire(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         c = self.cluster
-        outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c)
+        outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c, sharing=c)
         guard = Guard(FixedLead(self.lead, "fixed"), Reactive())
-        limits = Limits(submissions_per_hour=0, pause_after_refusals=0, refusal_backoff=10)
+        limits = Limits(
+            submissions_per_hour=0, submissions_per_hour_per_user=0, pause_after_refusals=0, refusal_backoff=10
+        )
         self.loop = ControlLoop(outside, Guards(guard), Policy(limits=limits, settle=SETTLE))
 
     @rule(wait=st.integers(0, 30), end=ENDS)
@@ -103,7 +105,10 @@ class ChainUnderFire(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5), wait=st.integers(0, 30))
     def a_running_job_is_requeued(self, which: int, wait: int) -> None:
-        running = [job for job in self.cluster.live() if job.state is JobState.RUNNING]
+        requests = {100 + at: request for at, request in enumerate(self.cluster.submissions)}
+        running = [
+            job for job in self.cluster.live() if job.state is JobState.RUNNING and requests[job.job_id].requeue
+        ]
         if running:
             job = running[which % len(running)]
             self.cluster.requeue(job.job_id, wait * HOUR)
@@ -134,6 +139,16 @@ class ChainUnderFire(RuleBasedStateMachine):
         tags = [request.tag for request in self.cluster.submissions]
         if self.cluster.forget_after is None:
             assert len(tags) == len(set(tags)), "a tag was used twice"
+
+    @invariant()
+    def one_writer_is_one(self) -> None:
+        (record,) = self.store.load()
+        running = [job.tag for job in self.cluster.live() if job.state is JobState.RUNNING]
+        assert not record.chain.one_writer or len(running) <= 1, running
+
+    @rule(why=st.sampled_from(["", "OverSubscribe=YES"]))
+    def nodes_are_shared_or_not(self, why: str) -> None:
+        self.cluster.sharing = why
 
     @invariant()
     def the_record_is_sound(self) -> None:

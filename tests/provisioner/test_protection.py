@@ -22,7 +22,8 @@ from mirage.provisioner.events import (
     ResumeAsked,
 )
 from mirage.provisioner.limits import Limits
-from mirage.provisioner.protection import FIRST_TRY, LONGEST_WAIT, protection
+from mirage.provisioner.protection import FIRST_TRY, LONGEST_WAIT, Protection, protection
+from mirage.provisioner.tally import Tally
 
 THREE = Limits(protect_after=3)
 
@@ -33,17 +34,21 @@ def worked(name: str, owner: str = "alice", at: int = 0) -> ChainRecord:
     return machine.apply_all(ChainRecord(replace(chain(name=name), owner=owner)), events, at)
 
 
-def refused(record: ChainRecord, *times: int) -> ChainRecord:
+def refused(record: ChainRecord, *times: int, reason: str = "no") -> ChainRecord:
     for time in times:
-        event = LinkRefused(record.next_index, "no", 60)
+        event = LinkRefused(record.next_index, reason, 60)
         record = machine.apply(machine.apply(record, LinkPlanned("next"), time), event, time)
     return record
 
 
+def protection_of(records: list[ChainRecord], limits: Limits) -> Protection | None:
+    return protection(Tally.of(records, 0), limits)
+
+
 def test_three_chains_of_two_owners_refused_in_a_row_are_cause_enough() -> None:
     records = [refused(worked("a"), 100), refused(worked("b", "bob"), 200), worked("c")]
-    assert protection(records, THREE) is None
-    protected = protection([*records[:2], refused(records[2], 300)], THREE)
+    assert protection_of(records, THREE) is None
+    protected = protection_of([*records[:2], refused(records[2], 300)], THREE)
     assert protected is not None
     assert (protected.since, protected.chains) == (100, 3)
     assert protected.next_try == 300 + FIRST_TRY
@@ -51,28 +56,28 @@ def test_three_chains_of_two_owners_refused_in_a_row_are_cause_enough() -> None:
 
 def test_one_submission_accepted_ends_it() -> None:
     records = [refused(worked(name, name), 100) for name in "abc"]
-    assert protection(records, THREE) is not None
+    assert protection_of(records, THREE) is not None
     taken = machine.apply_all(records[0], [LinkPlanned("a try"), LinkSubmitted(2, JobId(9), 500)], 500)
-    assert protection([taken, *records[1:]], THREE) is None
+    assert protection_of([taken, *records[1:]], THREE) is None
     assert taken.refused == taken.refused_since == ABSENT
 
 
 def test_chains_that_never_worked_are_their_owners_mistake() -> None:
     strangers = [refused(ChainRecord(replace(chain(name=name), owner=name)), 100, 200) for name in "abcd"]
-    assert protection([*strangers, worked("good")], THREE) is None
+    assert protection_of([*strangers, worked("good")], THREE) is None
 
 
 def test_what_befalls_one_owner_among_several_is_theirs() -> None:
     alices = [refused(worked(name), 100) for name in "abcd"]
-    assert protection([*alices, worked("bobs", "bob")], THREE) is None
-    assert protection(alices, THREE) is not None, "there is nobody else"
+    assert protection_of([*alices, worked("bobs", "bob")], THREE) is None
+    assert protection_of(alices, THREE) is not None, "there is nobody else"
 
 
 def test_the_longer_it_lasts_the_rarer_the_tries() -> None:
     records = [refused(worked(name, name), 100) for name in "abc"]
     waits = []
     for _ in range(8):
-        protected = protection(records, THREE)
+        protected = protection_of(records, THREE)
         assert protected is not None
         waits.append(protected.next_try - max(record.refused for record in records))
         records[0] = refused(records[0], protected.next_try)
@@ -83,7 +88,7 @@ def test_the_longer_it_lasts_the_rarer_the_tries() -> None:
 def test_a_try_without_an_answer_counts_as_one() -> None:
     records = [refused(worked(name, name), 100) for name in "abc"]
     records.append(machine.apply(worked("d", "d"), LinkPlanned("a try"), 400))
-    protected = protection(records, THREE)
+    protected = protection_of(records, THREE)
     assert protected is not None
     assert protected.next_try == 400 + FIRST_TRY
 
@@ -93,14 +98,14 @@ def test_who_could_not_be_asked_in_their_name_is_no_cause() -> None:
         event = LinkRefused(record.next_index, "no agent", 0, counts=False, by_slurm=False)
         return machine.apply(machine.apply(record, LinkPlanned("next"), 100), event, 100)
 
-    assert protection([unable(worked(name, name)) for name in "abcd"], THREE) is None
+    assert protection_of([unable(worked(name, name)) for name in "abcd"], THREE) is None
 
 
 def test_an_administrator_ends_it_and_chains_try_at_once() -> None:
     records = [refused(worked(name, name), 100) for name in "abc"] + [worked("fine")]
     free = requests.forgiven(records, 150)
     assert len(free) == 3
-    assert protection([*free, records[3]], THREE) is None
+    assert protection_of([*free, records[3]], THREE) is None
     assert {(record.refusals, record.not_before) for record in free} == {(0, 150)}
     assert machine.apply(records[3], RefusalsForgiven(), 150) == records[3]
 
@@ -118,7 +123,7 @@ several = st.lists(plain, max_size=8, unique_by=lambda record: record.chain.chai
 
 @given(several, st.integers(0, 4))
 def test_it_follows_from_refusals_after_the_last_acceptance(records: list[ChainRecord], count: int) -> None:
-    protected = protection(records, Limits(protect_after=count))
+    protected = protection_of(records, Limits(protect_after=count))
     accepted = max((link.planned for record in records for link in record.links), default=ABSENT)
     late = [record for record in records if record.refused > accepted]
     owners = {record.chain.owner for record in late}
@@ -132,10 +137,10 @@ def test_it_follows_from_refusals_after_the_last_acceptance(records: list[ChainR
 
 @given(several, plain)
 def test_a_further_refusal_never_ends_it(records: list[ChainRecord], further: ChainRecord) -> None:
-    if protection(records, THREE) is None or further.chain.chain_id in {r.chain.chain_id for r in records}:
+    if protection_of(records, THREE) is None or further.chain.chain_id in {r.chain.chain_id for r in records}:
         return
     last = max(record.refused for record in records)
-    assert protection([*records, refused(worked("zz", further.chain.owner), last + 1)], THREE) is not None
+    assert protection_of([*records, refused(worked("zz", further.chain.owner), last + 1)], THREE) is not None
 
 
 # Links that fail as they start
@@ -179,3 +184,26 @@ def test_a_chain_that_was_paused_so_gets_three_more_links() -> None:
     record = failing(failing(record, 5), 5)
     assert record.status is ChainStatus.ACTIVE
     assert failing(record, 5).status is ChainStatus.PAUSED
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "AssocMaxSubmitJobLimit",
+        "QOSMaxSubmitJobPerUserLimit: user",
+        "PartitionTimeLimit: too long",
+        "PartitionDown",
+    ],
+)
+def test_limits_and_partitions_concern_those_alone_who_ask_for_them(reason: str) -> None:
+    records = [refused(worked(name, name), 100, reason=reason) for name in "abcd"]
+    assert protection_of(records, THREE) is None
+    lost = [refused(worked(name, name), 100, reason="InvalidAccount: no such account") for name in "abcd"]
+    assert protection_of(lost, THREE) is not None, "Slurm may have lost its accounting"
+
+
+def test_only_chains_that_were_refused_are_held_back() -> None:
+    records = [*(refused(worked(name, name), 100) for name in "abc"), worked("d", "d")]
+    protected = protection_of(records, THREE)
+    assert protected is not None
+    assert [protected.next_try_of(record) for record in records] == [protected.next_try] * 3 + [0]

@@ -1,0 +1,72 @@
+"""Commands applied to the stored chains, at the start of a cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.control.faults import Fault
+from mirage.control.hands import told
+from mirage.domain.command import AddChain, LiftProtection
+from mirage.domain.errors import MirageError
+from mirage.domain.job import NEVER
+from mirage.domain.journal import EntryKind
+from mirage.provisioner import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.control.counted import CountedChains
+    from mirage.control.guard import Guards
+    from mirage.control.journal import ChangedEntries
+    from mirage.domain.command import Asked
+    from mirage.domain.job import Seconds
+    from mirage.ports import Commands
+    from mirage.provisioner.quotas import Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class CommandApplier:
+    """Stores what the users' commands make of their chains."""
+
+    commands: Commands
+    chains: CountedChains
+    journal: ChangedEntries
+    guards: Guards
+    quotas: Quotas
+
+    def apply_first(self, now: Seconds) -> list[Fault]:
+        """Before the decisions: the oldest command of each user; the errors that nobody raised on purpose."""
+        return self._apply_all(self.commands.take(), now)
+
+    def apply_more(self, now: Seconds) -> tuple[list[Fault], Seconds]:
+        """After the decisions: some more, and when the next cycle is to come, which acts on them."""
+        further = self.commands.take_more()
+        return self._apply_all(further, now), now + 1 if further else NEVER
+
+    def _apply_all(self, commands: Iterable[Asked], now: Seconds) -> list[Fault]:
+        """One by one, each with its own answer; the errors among them that nobody raised on purpose."""
+        faults = list[Fault]()
+        for asked in commands:
+            try:
+                asked.answer.set_result(self._apply(asked, now))
+            except MirageError as error:
+                asked.answer.set_exception(error)
+            except Exception as error:
+                asked.answer.set_exception(error)
+                faults.append(Fault(None, error))
+        return faults
+
+    def _apply(self, asked: Asked, now: Seconds) -> str:
+        """Raises what the command deserves: ``UnknownChain``, ``ConfigError``, ``PluginNotFound``."""
+        command, text = asked.command, requests.sentence(asked.command)
+        if isinstance(command, LiftProtection):
+            for record in requests.forgiven(self.chains.load(), now):
+                self.chains.save(record)
+            self.journal.write(told(None, now, EntryKind.COMMAND, text))
+            return text
+        if isinstance(command, AddChain):
+            self.guards.check(command.chain.predictor)
+        record = requests.obey(self.chains.tally, command, now, self.quotas)
+        self.chains.save(record, told(record, now, EntryKind.COMMAND, text))
+        return text

@@ -1,0 +1,60 @@
+"""Held links: jobs that an owner has submitted in advance for the daemon to release. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.domain.chain import Chain, ChainRecord
+    from mirage.domain.job import Job
+
+_FEW = 1
+"""Held links left at which the owner is asked for more: the last one has not started then."""
+
+
+def held_indices(chain: Chain, stock: Iterable[Job]) -> tuple[int, ...]:
+    """Return the indices of the chain's held links, ascending."""
+    numbers = (job.tag.rpartition(":")[2] for job in stock if chain.bears(job.tag) and job.user == chain.owner)
+    return tuple(sorted({int(number) for number in numbers if number.isascii() and number.isdecimal()}))
+
+
+def shortage(record: ChainRecord, stock: Iterable[Job] | None) -> str:
+    """Return what the owner has to do where the held links run out before the chain is done; empty: nothing.
+
+    ``stock``: all held links, or ``None`` where links are submitted instead of released.
+    """
+    if stock is None or record.over:
+        return ""
+    left = _left(record, stock)
+    if left > _FEW or _suffice(record, left):
+        return ""
+    last = record.next_index + left - 1
+    how = f"`mirage submit --held-links N --chain {record.chain.chain_id}` with the same options and script"
+    if left:
+        return f"link {last} is the last held link; add more before it starts: {how}"
+    return f"no held link is left after link {last}; add more: {how}" if last else f"no held link: {how} adds some"
+
+
+def has_next(record: ChainRecord, stock: Iterable[Job] | None) -> bool:
+    """Whether the next link can reach the queue: its held job is there, or none is needed."""
+    return stock is None or _left(record, stock) > 0
+
+
+def _left(record: ChainRecord, stock: Iterable[Job]) -> int:
+    """Held links that can follow without one missing between them."""
+    held, index = set(held_indices(record.chain, stock)), record.next_index
+    while index in held:
+        index += 1
+    return index - record.next_index
+
+
+def _suffice(record: ChainRecord, left: int) -> bool:
+    """Whether so many links more complete the chain, each of them taken to its limit."""
+    done, further = record.chain.done, left + (record.waiting is not None)
+    ran = [link for link in record.links if link.started]
+    if done.links and len(ran) + further >= done.links:
+        return True
+    seconds = sum(link.end - link.start for link in ran) + further * record.chain.request.limit
+    return bool(done.total_time) and seconds >= done.total_time

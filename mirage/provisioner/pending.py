@@ -1,0 +1,41 @@
+"""What Slurm says of a pending link, and how often an act on it is tried. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Job, JobChange, Seconds
+
+_HELD_BY_ADMIN = "JobHeldAdmin"
+_FIRST_PAUSE: Seconds = 60
+_LONGEST_PAUSE: Seconds = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A change that Slurm was asked for, which no snapshot shows yet."""
+
+    change: JobChange
+    count: int
+    next_try: Seconds
+
+
+def attempt(change: JobChange, earlier: Attempt | None, now: Seconds) -> Attempt:
+    """The attempt at ``now``: the same change is tried after longer and longer pauses."""
+    count = earlier.count + 1 if earlier is not None and earlier.change == change else 1
+    return Attempt(change, count, now + min(_FIRST_PAUSE << min(count - 1, 8), _LONGEST_PAUSE))
+
+
+def held_by_admin(job: Job) -> bool:
+    """Whether an administrator holds the job: its owner cannot release it."""
+    return job.reason == _HELD_BY_ADMIN
+
+
+def with_reason(text: str, job: Job | None) -> str:
+    """What is told of a pending job, with Slurm's reason for that where it has one."""
+    if job is None or not job.reason:
+        return text
+    who = ", held by an administrator" if held_by_admin(job) else ""
+    return f"{text}: {job.reason}{who}"

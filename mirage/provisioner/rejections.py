@@ -1,0 +1,75 @@
+"""What a chain does when Slurm rejects its link: try again for as long as it lives, or pause. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NO_JOB, ChainStatus
+from mirage.domain.instants import spell_instant
+from mirage.domain.job import ABSENT
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.job import Seconds
+    from mirage.provisioner.limits import Limits
+
+_MOST_LOST = 3  # submissions of a link that the back end did not survive
+_LONGEST_DOUBLING = 4
+
+LONGEST_PAUSE: Seconds = 900
+"""Between two tries at most; most limits pass when another job ends."""
+
+
+def retry_pause(rejections: int, limits: Limits) -> Seconds:
+    """Seconds until the next try after so many rejections in a row (1 or more)."""
+    longest = max(limits.refusal_backoff, LONGEST_PAUSE)
+    return min(limits.refusal_backoff << min(rejections - 1, 16), longest)
+
+
+def pauses(record: ChainRecord, limits: Limits) -> bool:
+    """Whether one more rejection that no retry can mend pauses the chain.
+
+    At once where Slurm has never accepted a link of it. Otherwise the cluster may have changed for a while only: a
+    partition that is configured anew, an account that accounting did not tell in time.
+    """
+    if not limits.pause_after_refusals:
+        return False
+    accepted = any(link.job_id != NO_JOB for link in record.links)
+    return not accepted or record.permanent + 1 >= limits.pause_after_refusals
+
+
+def lost_pause(link: Link, settle: Seconds) -> Seconds:
+    """Seconds until a link that no snapshot shows is sent again: longer the more often the back end was lost."""
+    return settle << min(len(link.lost), _LONGEST_DOUBLING)
+
+
+def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds, now: Seconds) -> ChainRecord:
+    """The record after one more submission of a planned link that the back end did not survive.
+
+    ``accepted``: when the last link that Slurm accepted was planned, of all chains. An outage concerns them
+    all; if others were accepted since the first loss, this link ends the back end, and its chain pauses.
+    """
+    link = replace(link, lost=(*link.lost, now))
+    record = record.with_link(link)
+    if len(link.lost) < _MOST_LOST or accepted <= link.lost[0]:
+        return record
+    text = f"link {link.index}: slurmrestd has ended {len(link.lost)} times when this link was submitted: {error}"
+    return replace(
+        record, status=ChainStatus.PAUSED, reason=f"{text}; correct the cause, then `mirage chain resume`"
+    )
+
+
+def forgive_lost(record: ChainRecord) -> ChainRecord:
+    """With as many submissions of the planned link as at first."""
+    waiting = record.waiting
+    return record.with_link(replace(waiting, lost=())) if waiting and waiting.lost else record
+
+
+def rejection_text(record: ChainRecord) -> str:
+    """Since when and how often Slurm rejects the next link, with Slurm's words; empty where it does not."""
+    if record.refused == ABSENT or not record.rejection:
+        return ""
+    times = "once" if record.refusals <= 1 else f"{record.refusals} times"
+    since = spell_instant(record.refused_since)
+    return f"Slurm has rejected link {record.next_index} {times} since {since}: {record.rejection}"

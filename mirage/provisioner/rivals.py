@@ -1,0 +1,57 @@
+"""Jobs with a chain's tag that its record does not know: somebody else may be submitting its links. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NO_JOB
+from mirage.domain.job import NEVER, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.job import Job
+    from mirage.domain.snapshot import Snapshot
+
+
+class TaggedJobs:
+    """The jobs of a snapshot that are not over, by the chain that their tag names."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._by_chain: defaultdict[str, list[Job]] = defaultdict(list)
+        for job in (*snapshot.links.values(), *snapshot.rivals):
+            if not job.state.finished:
+                self._by_chain[job.tag.rpartition(":")[0]].append(job)
+
+    def unknown_to(self, record: ChainRecord) -> tuple[Job, ...]:
+        """The owner's jobs with the chain's tag that are none of the record's links."""
+        known = {link.job_id for link in record.links}
+        jobs = self._by_chain.get(record.chain.tag(0).rpartition(":")[0], ())
+        return tuple(job for job in jobs if job.user == record.chain.owner and job.job_id not in known)
+
+
+def sent_twice(record: ChainRecord, job: Job) -> bool:
+    """Whether the job is one of ours: its link was submitted again because no answer had come."""
+    return bool(record.resent) and job.tag == record.chain.tag(record.resent)
+
+
+def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]:
+    """Links of ours that may not run beside jobs submitted elsewhere: where two run, the later one's owner yields.
+
+    Two daemons on copies of one store come to the same answer, so one job goes on.
+    """
+    if not record.chain.one_writer:
+        return ()
+    running = [job.job_id for job in foreign if job.state is not JobState.PENDING]
+    first = min(running, default=NEVER)
+    links = [link for link in record.live if link.job_id != NO_JOB and not link.is_retired]
+    return tuple(link for link in links if link.job_id > first or not link.running)
+
+
+def why_pause(rivals: Sequence[Job]) -> str:
+    """Why a chain is paused beside which such jobs are in the queue."""
+    shown = ", ".join(str(job.job_id) for job in rivals[:3]) + (", ..." if len(rivals) > 3 else "")
+    what = f"jobs with this chain's tag that were not submitted here: {shown}"
+    return f"{what}; another Mirage may work on a copy of this store: stop it, cancel them, then resume the chain"

@@ -1,0 +1,63 @@
+"""What cannot be checked of a chain's files: never taken for absent, and said once."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+from loops import Service
+
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.files import FileState, Presence
+from mirage.domain.job import WarnSignal
+from mirage.domain.journal import EntryKind
+
+DONE = "/home/alice/done"
+DENIED = FileState(Presence.UNKNOWN, "/home/alice: mirage has no search permission", denied=True)
+
+
+def service(files: dict[str, FileState], **more) -> Service:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR, obeys=0), unknown_files=files)
+    return Service(cluster, "fixed:3h", chain_=chain(**more))
+
+
+def troubles(service: Service) -> list[str]:
+    return [entry.text for entry in service.journal.entries if entry.kind is EntryKind.TROUBLE]
+
+
+def test_an_unknown_done_file_is_journalled_once_and_shown() -> None:
+    held = service({DONE: DENIED}, done=DoneCondition(exit_code=None, file=DONE))
+    for minute in range(5):
+        held.cycle(minute * MIN)
+        assert held.loop.status.files_unknown == {"svc": DENIED.reason}
+    assert len([text for text in troubles(held) if DENIED.reason in text]) == 1
+    held.cluster.unknown_files.clear()
+    held.cycle(6 * MIN)
+    assert held.loop.status.files_unknown == {}
+    assert held.record.status is ChainStatus.ACTIVE
+    held.cluster.files.add(DONE)
+    held.cycle(7 * MIN)
+    assert held.record.status is ChainStatus.DONE
+    assert held.record.reason == f"{DONE} exists"
+    assert len([text for text in troubles(held) if "file" in text]) == 1
+
+
+@pytest.mark.parametrize("reason", ["", "gone"])
+def test_a_file_that_is_not_checked_yet_is_no_trouble(reason: str) -> None:
+    held = service({DONE: FileState(Presence.UNKNOWN, reason)}, done=DoneCondition(file=DONE))
+    held.cycle(0)
+    assert held.record.status is ChainStatus.ACTIVE
+    assert bool(troubles(held)) is bool(reason)
+
+
+def test_a_handover_file_is_watched_before_its_link_runs() -> None:
+    handover = Handover(HandoverPolicy.WHEN_READY, WarnSignal("USR1", 10 * MIN))
+    held = service({"/home/alice/.mirage/svc.2.ready": DENIED}, done=DoneCondition(links=3), handover=handover)
+    held.run(46 * HOUR + 30 * MIN, tick=10 * MIN)
+    assert held.loop.status.files_unknown == {"svc": DENIED.reason}
+    assert not held.cluster.signals
+
+
+def test_chains_without_such_files_have_none_checked() -> None:
+    held = service({}, done=DoneCondition(links=3))
+    held.run(48 * HOUR)
+    assert held.cluster.watched == set()

@@ -1,0 +1,233 @@
+"""`--handover none`: no link starts before the one before it is over, whatever submits early."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+from loops import Service
+
+from mirage.domain.chain import (
+    ChainStatus,
+    DoneCondition,
+    FailurePolicies,
+    FailurePolicy,
+    Handover,
+    HandoverPolicy,
+    LinkState,
+    Recovery,
+    Steering,
+)
+from mirage.domain.errors import SubmissionRejected
+from mirage.domain.job import Dependency, DependencyKind, JobChange, JobState, WarnSignal
+from mirage.domain.journal import EntryKind
+from mirage.provisioner.handover import NEVER_SATISFIED
+
+LINKS = DoneCondition(links=3)
+SHARED = "OverSubscribe=YES"
+
+
+def writer(
+    steering: Steering = Steering.OFF,
+    predictor: str = "fixed:3h",
+    lead: int = 10 * MIN,
+    wait: int = HOUR,
+    sharing: str = "",
+) -> Service:
+    """Links that are submitted two hours too early, where steering does not submit them at once."""
+    cluster = FakeCluster(lambda request: Fate(wait=wait), sharing=sharing)
+    return Service(cluster, predictor, chain_=chain(done=LINKS, steering=steering, lead=lead))
+
+
+def after(*job_ids: int, kind: DependencyKind = DependencyKind.AFTERNOTOK) -> tuple[Dependency, ...]:
+    return tuple(Dependency(kind, job_id) for job_id in job_ids)
+
+
+@pytest.mark.parametrize("steering", Steering)
+@pytest.mark.parametrize("predictor", ["reactive", "fixed:3h"])
+def test_no_two_links_run_together(steering: Steering, predictor: str) -> None:
+    record = writer(steering, predictor).run(500 * HOUR, tick=MIN)
+    assert record.status is ChainStatus.DONE
+    assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]
+
+
+def test_early_submission_depends_on_the_predecessor() -> None:
+    service = writer()
+    service.run(500 * HOUR, tick=MIN)
+    assert [request.dependencies for request in service.cluster.submissions] == [(), after(100), after(101)]
+
+
+def test_predecessor_beyond_its_limit_is_depended_on() -> None:
+    """Slurm lets a job run on (OverTimeLimit), or has not got to ending it."""
+    service = writer(predictor="reactive", wait=0)
+    service.cycle()
+    service.cluster._fates[100] = Fate(runtime=49 * HOUR, state=JobState.TIMEOUT)
+    service.run(49 * HOUR + HOUR, tick=MIN)
+    first, second = service.record.links
+    assert second.submit == 48 * HOUR
+    assert second.start == first.end == 49 * HOUR
+
+
+def test_resubmitted_link_keeps_its_dependency() -> None:
+    service = writer()
+    service.cycle()
+    service.cycle(HOUR)
+    service.cluster.lose_question = True
+    service.run(47 * HOUR, tick=MIN)
+    assert [request.dependencies for request in service.cluster.submissions] == [(), after(100)]
+    assert service.record.links[1].state is LinkState.PENDING
+
+
+@pytest.mark.parametrize("lead", [0, 10 * MIN])
+def test_pin_is_not_released_while_the_predecessor_runs(lead: int) -> None:
+    service = writer(Steering.PIN, lead=lead)
+    service.run(48 * HOUR + 59 * MIN, tick=MIN)
+    assert not service.cluster.changes
+    service.run(49 * HOUR, tick=MIN)
+    assert service.cluster.submissions[1].dependencies == ()
+    assert service.cluster.submissions[1].node_list == "node-100"
+    assert service.record.links[1].start == service.record.links[0].end
+
+
+def test_pin_is_released_once_the_predecessor_is_over() -> None:
+    """Another job has taken a node at that moment: bound to it, the link would wait for that one."""
+    service = writer(Steering.PIN, wait=0)
+    service.cycle()
+    service.cycle(HOUR)
+    pinned = service.cluster.jobs[101]
+    service.cluster.jobs[100] = replace(
+        service.cluster.jobs[100], state=JobState.COMPLETED, end=2 * HOUR, exit_code=9
+    )
+    service.cluster.jobs[101] = replace(pinned, held=True)  # it does not start
+    service.cycle(2 * HOUR)
+    assert service.cluster.changes == [(101, JobChange(node_list=""))]
+
+
+def test_pin_outlasts_cleaning_up() -> None:
+    service = writer(Steering.PIN, wait=0)
+    service.cycle()
+    service.cycle(HOUR)
+    ended = replace(service.cluster.jobs[100], state=JobState.TIMEOUT, end=2 * HOUR, completing=True)
+    service.cluster.jobs[100] = ended
+    service.cluster.jobs[101] = replace(service.cluster.jobs[101], held=True)
+    service.cycle(2 * HOUR)
+    assert not service.cluster.changes
+    service.cluster.jobs[100] = replace(ended, completing=False)
+    service.cycle(2 * HOUR + MIN)
+    assert service.cluster.changes == [(101, JobChange(node_list=""))]
+
+
+def test_links_of_a_pinned_chain_are_not_requeued() -> None:
+    service = writer(Steering.PIN)
+    service.run(2 * HOUR, tick=MIN)
+    assert [request.requeue for request in service.cluster.submissions] == [False, False]
+
+
+def test_pin_on_shared_nodes_becomes_a_dependency() -> None:
+    service = writer(Steering.PIN, sharing=SHARED)
+    service.run(3 * HOUR, tick=MIN)
+    request = service.cluster.submissions[1]
+    assert (request.node_list, request.dependencies) == ("", after(100))
+    assert not service.cluster.changes, "nor is it pinned later"
+    assert SHARED in service.cycle(), "`mirage explain` says why"
+    (told,) = [text for text in service.journal.texts(EntryKind.ACTION) if SHARED in text]
+    assert "link 2" in told
+    record = service.run(500 * HOUR, tick=MIN)
+    assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]
+
+
+def test_sharing_is_asked_once_for_each_handover() -> None:
+    service = writer(Steering.PIN, sharing=SHARED)
+    asked = []
+    service.cluster.why_shared = lambda job: asked.append(job.job_id) or SHARED
+    service.run(500 * HOUR, tick=MIN)
+    assert asked == [100, 101]
+
+
+def test_rejected_dependency_is_tried_again_at_once() -> None:
+    service = writer()
+    service.cycle()
+    submit = service.cluster.submit
+
+    def refused(request):
+        raise SubmissionRejected("InvalidDependency", "Job dependency problem")
+
+    service.cluster.submit = refused
+    service.run(46 * HOUR + 30 * MIN, tick=MIN)
+    assert service.record.status is ChainStatus.ACTIVE
+    assert service.record.refusals == 0
+    service.cluster.submit = submit
+    service.cycle(47 * HOUR)
+    assert len(service.record.links) == 2
+
+
+FINISHES = Fate(wait=HOUR, runtime=46 * HOUR)
+
+
+def finishing(fate: Fate, **kind: object) -> Service:
+    """The first link ends by itself while its successor waits; both would be looked at ten minutes later."""
+    chain_ = chain(done=DoneCondition(), failures=FailurePolicies(exit=FailurePolicy(Recovery.STOP)), **kind)
+    service = Service(FakeCluster(lambda request: fate), "fixed:3h", chain_=chain_)
+    service.run(46 * HOUR + 50 * MIN)
+    assert service.record.links[1].waiting
+    return service
+
+
+@pytest.mark.parametrize("steering", [Steering.OFF, Steering.NICE, Steering.HOLD])
+def test_no_link_starts_once_the_work_is_done(steering: Steering) -> None:
+    service = finishing(FINISHES, steering=steering)
+    service.cluster.advance(60 * HOUR)
+    assert service.cluster.jobs[101].state is JobState.PENDING, "the daemon was down all the time"
+    service.cycle(60 * HOUR)
+    service.cycle(60 * HOUR + MIN)
+    assert service.record.status is ChainStatus.DONE
+    assert [link.started for link in service.record.links] == [True, False]
+
+
+def test_a_link_that_is_warned_of_its_limit_has_a_successor_whatever_its_exit_code() -> None:
+    request = chain().request
+    service = writer()
+    service.store.save(
+        replace(
+            service.record,
+            chain=replace(service.record.chain, request=replace(request, warn=WarnSignal("USR1", HOUR))),
+        )
+    )
+    service.run(500 * HOUR, tick=MIN)
+    asked = [request.dependencies for request in service.cluster.submissions]
+    assert asked == [(), after(100, kind=DependencyKind.AFTERANY), after(101, kind=DependencyKind.AFTERANY)]
+
+
+@pytest.mark.parametrize("steering", [Steering.OFF, Steering.PIN])
+def test_a_link_that_started_after_the_one_that_stopped_the_chain_is_cancelled(steering: Steering) -> None:
+    service = finishing(replace(FINISHES, state=JobState.FAILED, exit_code=3), steering=steering)
+    service.cycle(47 * HOUR + 10 * MIN)
+    assert service.record.status is ChainStatus.STOPPED
+    assert service.record.links[1].running, "it began before anybody had looked"
+    service.cycle(47 * HOUR + 11 * MIN)
+    assert service.record.links[1].job_state is JobState.CANCELLED
+
+
+def test_a_link_beside_the_one_that_stopped_the_chain_runs_on() -> None:
+    kind = {"handover": Handover(HandoverPolicy.OVERLAP)}
+    fate = Fate(wait=HOUR, runtime=47 * HOUR, state=JobState.FAILED, exit_code=3)
+    failures = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    service = Service(FakeCluster(lambda request: fate), "fixed:3h", chain_=chain(failures=failures, **kind))
+    service.run(49 * HOUR)
+    assert service.record.status is ChainStatus.STOPPED
+    assert service.record.links[1].running
+    service.cycle(50 * HOUR)
+    assert service.record.links[1].running
+
+
+def test_a_link_that_slurm_will_never_start_gives_its_place_to_the_next() -> None:
+    service = writer()
+    service.run(47 * HOUR, tick=MIN)
+    job = service.cluster.jobs[101]
+    service.cluster.jobs[100] = replace(service.cluster.jobs[100], state=JobState.TIMEOUT, end=47 * HOUR)
+    service.cluster.jobs[101] = replace(job, reason=NEVER_SATISFIED, held=True)
+    service.run(300 * HOUR, tick=MIN)
+    assert service.record.links[1].job_state is JobState.CANCELLED
+    assert not service.record.links[1].started
+    assert service.record.reason == "3 links have run"

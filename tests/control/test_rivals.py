@@ -1,0 +1,95 @@
+"""Jobs with a chain's tag that its record does not know: a second daemon's, a repeated submission's, others'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from fakes import HOUR, MIN, FakeCluster, Fate, chain
+from loops import Service
+
+from mirage.control.memory import MemoryStore
+from mirage.domain.chain import ChainStatus, DoneCondition
+from mirage.domain.job import Job, JobId, JobState
+
+
+def copied(service: Service) -> Service:
+    """A second daemon on a copy of the first one's store, on the same cluster."""
+    other = Service(service.cluster, chain_=service.record.chain)
+    other.store = MemoryStore(service.record)
+    other.crash()
+    return other
+
+
+def alive(cluster: FakeCluster, state: JobState) -> list[Job]:
+    return [job for job in cluster.jobs.values() if job.state is state]
+
+
+@pytest.mark.parametrize("wait", [0, HOUR])
+def test_two_daemons_on_copies_of_a_store_do_not_go_on_side_by_side(wait: int) -> None:
+    """Both submit the next link before either sees the other's job; where it starts at once, both have begun."""
+    cluster = FakeCluster(lambda request: Fate(wait=wait))
+    first = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(links=9)))
+    first.cycle(0)
+    first.cycle(wait + MIN)
+    second = copied(first)
+    running: list[int] = []
+    for time in range(wait + 2 * MIN, 40 * HOUR, 10 * MIN):
+        cluster.advance(time)
+        before = dict(cluster.jobs)
+        first.cycle(time)
+        after, cluster.jobs = cluster.jobs, dict(before)
+        second.cycle(time)
+        cluster.jobs = after | {key: job for key, job in cluster.jobs.items() if before.get(key) is not job}
+        running.append(len(alive(cluster, JobState.RUNNING)))
+    assert max(running) <= (1 if wait else 2)
+    assert all(before + after < 4 for before, after in pairwise(running)), "seen in the next cycle"
+    assert (first.record.status, second.record.status) == (ChainStatus.PAUSED, ChainStatus.PAUSED)
+
+
+def test_a_job_that_another_daemon_submitted_pauses_the_chain_and_takes_back_what_waits() -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR))
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(links=9)))
+    service.cycle(0)
+    service.cycle(MIN)
+    (mine,) = cluster.jobs.values()
+    cluster.jobs[900] = replace(mine, job_id=JobId(900))
+    cluster._fates[900] = Fate(wait=HOUR)
+    cluster._after[900] = ()
+    service.cycle(2 * MIN)
+    assert service.record.status is ChainStatus.PAUSED
+    assert "900" in service.record.reason
+    service.cycle(3 * MIN)
+    assert cluster.jobs[mine.job_id].state is JobState.CANCELLED, "it would run beside the other"
+    assert cluster.jobs[900].state is JobState.PENDING, "what was not submitted here is left alone"
+
+
+def test_a_stranger_may_write_any_comment() -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR))
+    service = Service(cluster)
+    service.cycle(0)
+    (mine,) = cluster.jobs.values()
+    cluster.jobs[900] = replace(mine, job_id=JobId(900), user="mallory")
+    cluster._fates[900] = Fate(wait=HOUR)
+    cluster._after[900] = ()
+    service.cycle(MIN)
+    assert service.record.status is ChainStatus.ACTIVE
+    assert cluster.jobs[900].state is JobState.PENDING
+
+
+def test_a_submission_that_was_repeated_leaves_one_job() -> None:
+    """The first try was still before the controller when the second was sent."""
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR))
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(links=9)))
+    cluster.lose_question = True
+    service.cycle(0)
+    service.cycle(10 * MIN)
+    (mine,) = cluster.jobs.values()
+    cluster.jobs[900] = replace(mine, job_id=JobId(900))
+    cluster._fates[900] = Fate(wait=HOUR)
+    cluster._after[900] = ()
+    service.cycle(20 * MIN)
+    assert service.record.status is ChainStatus.ACTIVE
+    assert cluster.jobs[900].state is JobState.CANCELLED
+    assert cluster.jobs[mine.job_id].state is JobState.PENDING
