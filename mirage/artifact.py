@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mirage.documentfaults import faults_of
 from mirage.documenttext import parse_json
 from mirage.domain.errors import ArtifactMismatch, ConfigError
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"
+LARGEST_MANIFEST, LARGEST_FILE = 1 << 20, 256 << 20
+"""Bytes of a manifest, and of each file that it lists."""
+_MOST_FILES = 32
 _ALWAYS = ("numpy", "onnx", "onnxruntime")
 
 
@@ -31,7 +35,7 @@ def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
     """The manifest as it is, of format ``newest`` at most. Raises ``ArtifactMismatch`` naming the file."""
     path = folder / MANIFEST
     try:
-        document = parse_json(path.read_bytes())
+        document = parse_json(read_regular(path, LARGEST_MANIFEST, follow_links=False))
     except FileNotFoundError:
         raise ArtifactMismatch(str(path), "there is no such file: name the folder of a trained model") from None
     except (OSError, ValueError) as error:
@@ -62,7 +66,10 @@ def refuse_other_schema(folder: Path, found: tuple[str, str], here: tuple[str, s
 
 def read_files(folder: Path, listed: Mapping[str, str], names: Iterable[str]) -> dict[str, bytes]:
     """Verified files by name; ``listed``: their digests. Raises ``ArtifactMismatch`` naming the file."""
-    return {name: _verified(folder, name, listed.get(name)) for name in names}
+    wanted = tuple(names)
+    if len(wanted) > _MOST_FILES:
+        raise ArtifactMismatch(str(folder / MANIFEST), f"lists {len(wanted)} files; an artifact has {_MOST_FILES}")
+    return {name: _verified(folder, name, listed.get(name)) for name in wanted}
 
 
 def _verified(folder: Path, name: str, digest: str | None) -> bytes:
@@ -70,7 +77,7 @@ def _verified(folder: Path, name: str, digest: str | None) -> bytes:
     if path.parent != folder:
         raise ArtifactMismatch(str(folder / MANIFEST), f"lists {name!r}, which is no file of the artifact")
     try:
-        content = path.read_bytes()
+        content = read_regular(path, LARGEST_FILE, follow_links=False)
     except OSError as error:
         told = f"cannot be read ({error.strerror}): copy the artifact again"
         raise ArtifactMismatch(str(path), told) from None

@@ -24,6 +24,7 @@ from mirage.domain.decision import (
 )
 from mirage.domain.errors import ArtifactMismatch, ConfigError, MirageError, MissingExtra
 from mirage.domain.objective import Weights, objective
+from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.features.schema import FeatureSchema, encode, schema
 from mirage.features.table import Origin, Table
 from mirage.ports import Predictor
@@ -49,6 +50,8 @@ __all__ = [
     "MissingExtra",
     "Observation",
     "Origin",
+    "PlanStatus",
+    "PlannedStart",
     "Prediction",
     "Predictor",
     "RecentWaits",

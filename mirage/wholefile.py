@@ -1,14 +1,44 @@
-"""Files that are written whole or not at all: whoever reads one finds what it held before or what it holds now."""
+"""Files written whole or not at all, and files read whole: regular ones, up to a size.
+
+A reader finds what the file held before or what it holds now. Whoever names a file cannot make the reader hang
+(a FIFO), run out of memory (``/dev/zero``) or follow a link where that is not wanted.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+LARGEST_TEXT = 16 << 20
+"""Bytes of a configuration file, key, token or manifest."""
+
+
+def read_regular(path: Path | str, at_most: int = LARGEST_TEXT, *, follow_links: bool = True) -> bytes:
+    """Return the content of a regular file of at most ``at_most`` bytes.
+
+    Raises ``OSError`` for anything else: FIFO, device, directory, larger file; with ``follow_links=False`` also
+    for a symbolic link as the last part of ``path``. Never waits for a writer.
+    """
+    link = 0 if follow_links else os.O_NOFOLLOW
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | link)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(at_most + 1)
+    finally:
+        os.close(handle)
+    if len(content) > at_most:
+        raise OSError(errno.EFBIG, f"larger than {at_most:,} bytes", str(path))
+    return content
 
 
 def write_anew(path: Path, content: bytes) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import pytest
 
-from mirage.wholefile import draft_of, write_anew
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from mirage.wholefile import draft_of, read_regular, write_anew
 
 
 def test_what_was_there_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -45,3 +43,35 @@ def test_writers_at_once_do_not_mix(tmp_path: Path) -> None:
         first.write_bytes(b"first")
     assert file.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_read_regular_returns_the_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    assert read_regular(tmp_path / "file", 5) == b"12345"
+    assert read_regular(tmp_path / "link", 5) == b"12345"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder", "large", "absent", "link"])
+def test_read_regular_anything_else_raises_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case "large":
+            path.write_bytes(b"123456")
+        case "link":
+            (tmp_path / "file").write_bytes(b"1")
+            path.symlink_to("file")
+    before = _open_files()
+    with pytest.raises(OSError, match=kind):
+        read_regular(path, 5, follow_links=kind != "link")
+    assert _open_files() == before
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

@@ -93,16 +93,21 @@ def _queue(
         state, reason = ("RUNNING", "None") if runs else ("PENDING", _REASONS[priority % len(_REASONS)])
         times = (submit, submit, start, end, _LIMITS[limit])
         on = f"c[{k + 1}-{k + nodes}]" if runs else ""
-        where = (nodes, f"part{partition}", "normal", priority, 0, 0, "", on, reason, f"run-{k}", "(null)")
-        rows.append(_row(1_000 + k, 1_000 + k, state, f"user{user}", f"group{user % 20}", *times, *where))
+        where = (nodes, f"part{partition}", "normal", priority, 0, 0, "", on, _tres(nodes))
+        who = (f"user{user}", f"group{user % 20}")
+        rows.append(_row(1_000 + k, 1_000 + k, state, *who, *times, *where, reason, f"run-{k}", "(null)"))
     return rows + [_link_row(record) for record in records]
 
 
 def _link_row(record: ChainRecord) -> str:
     link, chain = record.links[-1], record.chain
     times = (link.submit, link.submit, link.start, link.end, "2-00:00:00")
-    where = (1, "part0", "normal", 1_000, 0, 0, "", "c1", "None", chain.name, link.tag)
+    where = (1, "part0", "normal", 1_000, 0, 0, "", "c1", _tres(1), "None", chain.name, link.tag)
     return _row(link.job_id, link.job_id, "RUNNING", chain.owner, "group0", *times, *where)
+
+
+def _tres(nodes: int) -> str:
+    return f"cpu={56 * nodes},mem={180 * nodes}G,node={nodes},billing={56 * nodes},gres/gpu={4 * nodes}"
 
 
 def _nodes(size: Size) -> list[str]:

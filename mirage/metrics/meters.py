@@ -48,6 +48,7 @@ class Meters:
         )
         ProcessCollector(namespace="mirage", registry=registry)
         self._cycles = counter("cycles", "Cycles of the loop.", "result")
+        self._chain_failures = counter("chain_failures", "Errors in the turn of one chain, or in one command.")
         self._cycle_time = histogram("cycle_duration_seconds", "How long cycles took.", ANSWERS)
         self._poll_time = histogram("poll_duration_seconds", "How long looks at the cluster took.", ANSWERS)
         self._decisions = counter("decisions", "Decisions about successors.", "action", "predictor")
@@ -88,6 +89,10 @@ class Meters:
         """A cycle has ended."""
         self._cycles.labels("failed" if failed else "ok").inc()
         self._cycle_time.observe(seconds)
+
+    def chain_failed(self) -> None:
+        """An error ended the turn of one chain, or one command."""
+        self._chain_failures.inc()
 
     def polled(self, seconds: float) -> None:
         """The cluster was looked at, in vain or not."""

@@ -32,6 +32,12 @@ class Sources:
     """Lines of the journal that are not on disk yet."""
     impediment: Callable[[], str]
     """Why the daemon may not act; empty: it leads."""
+    checks_hanging: Callable[[], int] = int
+    """Checks of users' files that have no result after their timeout."""
+    stuck: Callable[[], int] = int
+    """Threads of predictors that will hardly end."""
+    outdated: Callable[[], int] = int
+    """Keys and policies of which an older version is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +101,27 @@ class Standing(Collector):
         )
         yield _gauge("leader", "1: this daemon leads and may act.", not self._sources.impediment())
         yield _gauge("store_unsaved_rows", "Lines of the journal not on disk yet.", self._sources.unsaved())
+        yield _gauge(
+            "predictor_threads_stuck",
+            "Threads in which a predictor has worked for more than a minute.",
+            self._sources.stuck(),
+        )
+        yield _gauge(
+            "access_files_outdated",
+            "Keys and policies that cannot be read or are wrong: an older version is in force.",
+            self._sources.outdated(),
+        )
         yield _family("chains", "Chains.", "status", {s: counts.chains.get(s, 0) for s in map(str, ChainStatus)})
         yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
         yield _gauge(
             "chains_interrupted", "Active chains that have run and of which no link runs now.", counts.interrupted
         )
+        yield _gauge(
+            "chains_files_unknown",
+            "Chains whose done-file or handover file cannot be checked.",
+            len(status.files_unknown),
+        )
+        yield _gauge("file_checks_hanging", "Checks of users' files that hang.", self._sources.checks_hanging())
 
 
 _LIVE = [str(state) for state in LinkState if state not in (LinkState.ENDED, LinkState.LOST)]

@@ -1,10 +1,11 @@
-"""The mean wait of the jobs started last, of any size and limit."""
+"""The mean wait of the partition's jobs started last, of any size and limit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import WaitForecast, Wants
+from mirage.features.waitclass import describe_waits, nothing_started
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -18,9 +19,10 @@ class AverageWait:
         self.wants = Wants(waits=count)
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """Now plus the mean wait. Raises ``ValueError`` while no job has started."""
+        """Now plus the mean wait. Raises ``ValueError`` while no job of the partition has started."""
         # More are at hand where another predictor wants more.
-        waits = observation.waits.wait[-self.wants.waits :]
-        if not len(waits):
-            raise ValueError("no job has started yet")
-        return WaitForecast.point(observation.time + float(waits.sum()) / len(waits))
+        recent = observation.waits.last(self.wants.waits)
+        if not len(recent):
+            raise ValueError(nothing_started(recent))
+        basis = describe_waits(len(recent), recent.partition, "any size", "any limit")
+        return WaitForecast.point(observation.time + float(recent.wait.sum()) / len(recent), basis)

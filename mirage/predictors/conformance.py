@@ -20,6 +20,7 @@ from mirage.domain.decision import (
 )
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.jobtable import job_table
+from mirage.domain.plannedstart import NO_PLAN, PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.features.summary import COLUMNS, summarise
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 HOUR = 3_600
 _NOW = 1_675_209_600
 """1 February 2023."""
+
+_WITHOUT_PLAN = tuple(status for status in PlanStatus if status is not PlanStatus.KNOWN)
 
 
 def check_predictor(predictor: Predictor, observations: Sequence[Observation] = ()) -> None:
@@ -80,10 +83,10 @@ def sample_observation(nodes: int = 1, limit: int = 48 * HOUR) -> Observation:
         predecessor=predecessor,
         successor=JobRequest("service", "alice", limit, nodes, "batch"),
         waits=_waits(rng),
-        planned_start=_NOW + 5 * HOUR,
+        planned_start=PlannedStart.known(_NOW + 5 * HOUR, _NOW),
         window=Window(times, rows),
         history=_history(rng),
-        standing=Standing(fair_share=0.4, jobs_left=6),
+        standing=Standing(fair_share=0.4, jobs_left=6, reserved_nodes=0),
     )
 
 
@@ -93,17 +96,14 @@ def only_wanted(observation: Observation, wants: Wants) -> Observation:
     if not wants.queue:
         none = JobColumns.none()
         snapshot = replace(snapshot, pending=none, running=none, partitions=())
-    waits = observation.waits
     history = observation.history if wants.history else None
     if history is not None:
         history = history.take(history.submit >= observation.time - wants.history)
     return replace(
         observation,
         snapshot=snapshot,
-        waits=RecentWaits(*(getattr(waits, f.name)[len(waits) - wants.waits :] for f in fields(waits)))
-        if wants.waits < len(waits)
-        else waits,
-        planned_start=observation.planned_start if wants.plan else ABSENT,
+        waits=observation.waits.last(wants.waits),
+        planned_start=observation.planned_start if wants.plan else NO_PLAN,
         window=observation.window if wants.window else None,
         history=history,
         standing=observation.standing if wants.standing else Standing(),
@@ -146,7 +146,12 @@ def _bare(observation: Observation) -> tuple[Observation, ...]:
         replace(observation, window=None),
         replace(observation, window=first),
         replace(observation, waits=none),
-        replace(observation, planned_start=ABSENT),
+        *(
+            replace(observation, planned_start=PlannedStart(status))
+            for status in PlanStatus
+            if status is not PlanStatus.KNOWN
+        ),
+        replace(observation, standing=Standing()),
         replace(observation, history=None),
         replace(observation, history=nothing),
         replace(observation, snapshot=empty),

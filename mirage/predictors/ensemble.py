@@ -40,6 +40,9 @@ MEMORY = 0.995
 """By how much a round counts less with each one after it: weights are made of some days."""
 
 
+_MOST_MEMBERS = 8
+
+
 @dataclass(slots=True)
 class _Learnt:
     """What is known of the members for one class of jobs."""
@@ -79,7 +82,7 @@ class Ensemble:
         self.name = name
         self.wants = reduce(or_, (member.wants for member in members), WANTED)
         self._members = tuple(members)
-        self._classes: dict[tuple[int, int], _Learnt] = {}
+        self._classes: dict[tuple[str, int, int], _Learnt] = {}
         self._left_out: dict[str, str] = {}
 
     def predict(self, observation: Observation) -> WaitForecast:
@@ -131,6 +134,8 @@ def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
 def members_of(parameter: str) -> tuple[str, ...]:
     """Names of the members. Raises ``ValueError`` where they make no ensemble."""
     names = tuple(name.strip() for name in parameter.split("+"))
+    if len(names) > _MOST_MEMBERS:
+        raise ValueError(f"has {len(names)} members; expected at most {_MOST_MEMBERS}")
     if len(names) < 2 or not all(names):
         raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
     if len(set(names)) < len(names):

@@ -1,8 +1,8 @@
 """What a predictor has foreseen, and what has come of it: jobs of the same class that were submitted then.
 
 Outcomes reach a predictor by its observations alone, live, in a replay and in training. A job of the successor's
-class of size and limit, whoever submitted it, answers what was foreseen as it was submitted: by its start, or by
-waiting still. Classes are taken at their word: how long small jobs wait says little about large ones.
+class of partition, size and limit, whoever submitted it, answers what was foreseen as it was submitted: by its
+start, or by waiting still. Classes are taken at their word: how long small jobs wait says little about large ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Wants
+from mirage.features.summary import within
 from mirage.features.waitclass import SEARCHED, alike, class_of
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class ClassExperience:
 
     def outcomes(self, observation: Observation) -> Outcomes:
         """Of all forecasts remembered that were made before now."""
-        now, pending = observation.time, observation.snapshot.pending
+        now, snapshot = observation.time, observation.snapshot
+        pending = within(snapshot.pending, snapshot, observation.waits.partition)
         waiting = alike(pending.nodes, pending.limit, observation.successor) & (pending.eligible <= now)
         submit = np.concatenate([self._submit, pending.submit[waiting]])
         wait = np.concatenate([self._wait, now - pending.submit[waiting]])
@@ -100,7 +102,7 @@ class Experience:
     """A predictor's experience, by class."""
 
     def __init__(self) -> None:
-        self._classes: dict[tuple[int, int], ClassExperience] = {}
+        self._classes: dict[tuple[str, int, int], ClassExperience] = {}
 
     def of(self, request: JobRequest) -> ClassExperience:
         """That with jobs like the request."""

@@ -1,4 +1,4 @@
-"""Quantiles of the waits of recent jobs of the successor's class (size and limit)."""
+"""Quantiles of the waits of recent jobs of the successor's class (partition, size and limit)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.decision import WaitForecast, Wants
-from mirage.features.waitclass import SEARCHED, waits_of_class
+from mirage.features.waitclass import SEARCHED, class_waits, nothing_started
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,14 +31,14 @@ class QuantileOfClass:
         self._level = level
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """Now plus the quantiles of the class. Raises ``ValueError`` while no job has started."""
-        waits = waits_of_class(observation.waits, observation.successor)
-        if not len(waits):
-            raise ValueError("no job has started yet")
+        """Now plus the quantiles of the class. Raises ``ValueError`` while no job of the partition has started."""
+        found = class_waits(observation.waits, observation.successor)
+        if not len(found.wait):
+            raise ValueError(nothing_started(observation.waits))
         now = observation.time
         if self._level is not None:
-            return WaitForecast.point(now + _quantiles(waits, (self._level,))[0])
-        return WaitForecast(LEVELS, tuple(now + wait for wait in _quantiles(waits, LEVELS)))
+            return WaitForecast.point(now + _quantiles(found.wait, (self._level,))[0], found.basis)
+        return WaitForecast(LEVELS, tuple(now + wait for wait in _quantiles(found.wait, LEVELS)), found.basis)
 
 
 def _quantiles(values: NDArray[np.int64], levels: tuple[float, ...]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.predictors.average import AverageWait
 from mirage.predictors.ensemble import ensemble_of
 from mirage.predictors.fixed import FixedLead
+from mirage.predictors.naming import SHOWN
 from mirage.predictors.quantile import QuantileOfClass
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.slurmplan import SlurmPlan
@@ -31,6 +33,13 @@ Factory = Callable[[str], "Predictor"]
 
 NONE: Mapping[str, Factory] = {}
 
+_LONGEST = 4_096
+"""Characters of a name with its parameter; the longest is the path of a model."""
+_LONGEST_LEAD = 366 * 86_400
+_MOST_WAITS = 10_000
+"""Jobs of the past that are read for every decision."""
+_COUNT = re.compile(r"[0-9]{1,6}")
+
 
 def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor:
     """The predictor that ``text`` names, such as ``fixed:6h``.
@@ -38,6 +47,8 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor
     ``extra`` offers further names for this call. Raises ``PluginNotFound`` for an unknown name and
     ``ConfigError`` for a parameter that the predictor does not take.
     """
+    if len(text) > _LONGEST or not text.isprintable():
+        raise PluginNotFound(f"predictor {text[:SHOWN]!r}: expected at most {_LONGEST} printable characters")
     name, _, parameter = text.strip().partition(":")
 
     def ensemble(members: str) -> Predictor:
@@ -46,11 +57,16 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor
     factory = extra.get(name) or (_BUILT_IN | {ENSEMBLE: ensemble}).get(name) or _installed(name)
     if factory is None:
         offered = ", ".join(sorted({*predictor_names(), *extra}))
-        raise PluginNotFound(f"no predictor {name!r} is installed; there are: {offered}")
+        raise PluginNotFound(f"no predictor {name[:SHOWN]!r} is installed; there are: {offered}")
     try:
         return factory(parameter.strip())
     except (ValueError, MirageError) as error:
-        raise ConfigError(f"predictor {text!r}", str(error)) from error
+        raise ConfigError(f"predictor {text[:SHOWN]!r}", str(error)) from error
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a predictor is part of Mirage and reads no file."""
+    return name in _BUILT_IN
 
 
 def predictor_names() -> tuple[str, ...]:
@@ -99,13 +115,18 @@ def _reactive(parameter: str) -> Predictor:
 def _fixed(parameter: str) -> Predictor:
     if not parameter:
         raise ValueError("needs a lead, such as fixed:6h")
-    return FixedLead(duration.parse_human(parameter), f"fixed:{parameter}")
+    lead = duration.parse_human(parameter)
+    if not 0 <= lead <= _LONGEST_LEAD:
+        raise ValueError("expected a lead of at most 366 days")
+    return FixedLead(lead, f"fixed:{parameter}")
 
 
 def _average(parameter: str) -> Predictor:
+    if parameter and not _COUNT.fullmatch(parameter):
+        raise ValueError(f"expected a number of jobs from 1 to {_MOST_WAITS:,}")
     count = int(parameter) if parameter else 100
-    if count < 1:
-        raise ValueError(f"needs a number of jobs from 1, not {count}")
+    if not 1 <= count <= _MOST_WAITS:
+        raise ValueError(f"expected a number of jobs from 1 to {_MOST_WAITS:,}")
     return AverageWait(count, f"average:{parameter}" if parameter else "average")
 
 

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirage.domain.decision import Observation
+    from mirage.domain.job import Seconds
+    from mirage.domain.plannedstart import PlannedStart
     from mirage.predictors.experience import ClassExperience
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+_AGED = 60
+"""Seconds from which on a plan's age is told."""
 
 TRUST = 5
 """The plan counts as so many jobs that started as planned: fewer outcomes than that do not overrule it."""
@@ -40,17 +45,24 @@ class SlurmPlan:
 
     def predict(self, observation: Observation) -> WaitForecast:
         """The corrected plan; without any experience the plan. Raises ``ValueError`` where Slurm gives none."""
-        if observation.planned_start == ABSENT:
-            raise ValueError("Slurm gives no estimate for such a job")
+        plan = observation.planned_start
+        if not plan.is_known:
+            raise ValueError(str(plan.status))
         now = observation.time
-        planned = np.array([max(observation.planned_start - now, 0)], dtype=np.float64)
+        planned = np.array([max(plan.start - now, 0)], dtype=np.float64)
         experience = self._experience.of(observation.successor)
         experience.observe(observation)
         errors = _errors(experience, observation, bool(planned[0] > KNEE))
         experience.foresee(now, planned)
         if errors is None:
-            return WaitForecast.point(now + float(planned[0]))
-        return WaitForecast(LEVELS, tuple((now + unscaled(scaled(planned) + errors)).tolist()))
+            return WaitForecast.point(now + float(planned[0]), _basis(plan, now))
+        starts = now + unscaled(scaled(planned) + errors)
+        return WaitForecast(LEVELS, tuple(starts.tolist()), _basis(plan, now))
+
+
+def _basis(plan: PlannedStart, now: Seconds) -> str:
+    age = now - plan.asked_at if plan.asked_at != ABSENT else 0
+    return f"Slurm's plan of {age} s ago" if age >= _AGED else "Slurm's plan of now"
 
 
 def _errors(experience: ClassExperience, observation: Observation, waits: bool) -> NDArray[np.float64] | None:

@@ -85,7 +85,8 @@ def replay(
 
     The result does not depend on ``workers`` (processes). Each time an episode is finished ``on_episode`` is told
     how many are, and of how many. Raises ``ConfigError`` for a plan that does not fit the trace,
-    ``PluginNotFound`` for an unknown policy and ``SubmissionRejected`` where the cluster refuses its job.
+    ``PluginNotFound`` for an unknown policy, ``SubmissionRejected`` where the cluster refuses its job and
+    ``TraceError`` where it refuses every job of the trace.
     """
     plan.check(trace)
     for policy in plan.policies:
@@ -99,8 +100,9 @@ def replay(
 
 def _episodes(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, workers: int) -> Iterator[Episode]:
     numbers = range(len(plan.episode_starts()))
+    stage = Stage(trace, cluster, plan)  # also with workers: what is wrong with the trace is raised here
     if workers <= 1:
-        yield from map(Stage(trace, cluster, plan).episode, numbers)
+        yield from map(stage.episode, numbers)
         return
     # Each process simulates the trace for itself: that costs less than sending its state around. Processes are
     # started afresh: forking one that has threads (a progress bar) is not safe.
@@ -144,7 +146,12 @@ def _result(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, episodes:
         tick=plan.tick,
         links=plan.links,
         overlap_price=plan.weights.overlap / plan.weights.interruption,
-        notes=(*trace.notes, *_arrivals_note(trace, plan, played), *_troubles(plan, episodes)),
+        notes=(
+            *trace.notes,
+            *_rejection_note(trace, cluster, episodes[-1].rejected),
+            *_arrivals_note(trace, plan, played),
+            *_troubles(plan, episodes),
+        ),
     )
 
 
@@ -152,6 +159,11 @@ def _history(episodes: list[Episode], nodes: int) -> QueueHistory:
     rows = np.array([row for episode in episodes for row in episode.queue], dtype=np.int64).reshape(-1, 4)
     time, jobs, wanted, busy = rows.T
     return QueueHistory(time, jobs, wanted, np.minimum(busy, nodes), nodes)
+
+
+def _rejection_note(trace: JobTable, cluster: ClusterConfig, rejected: int) -> Iterator[str]:
+    if rejected:
+        yield f"cluster {cluster.name} rejects {rejected:,} of {len(trace):,} jobs: the load is that much lighter"
 
 
 def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> tuple[str, ...]:

@@ -86,6 +86,7 @@ def keep_alive(
         NoFiles(),
         history=cluster,
         standings=cluster,
+        sharing=cluster,
         windows=opening.windows,
     )
     policy = Policy(DecisionRule(level=plan.weights.critical_level), Limits(), settle=plan.tick)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import Chain, ChainId, DoneCondition, Steering
+from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import JobRequest
@@ -70,7 +70,10 @@ class ReplayPlan:
         """The service: links that run to their limit."""
         request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition, exclusive=True)
         done = DoneCondition(exit_code=None, links=self.links)
-        return Chain(ChainId("replay"), "service", SERVICE_USER, request, done, steering=steering, lead=lead)
+        both = Handover(HandoverPolicy.OVERLAP)
+        return Chain(
+            ChainId("replay"), "service", SERVICE_USER, request, done, handover=both, steering=steering, lead=lead
+        )
 
 
 def split_policy(policy: str) -> tuple[str, Steering, Seconds]:

@@ -28,6 +28,7 @@ def objection_to(artifact: Path, measured: Iterable[Measured]) -> str:
         if name != manifest.plugin or not (Path(folder) / MANIFEST).is_file():
             continue
         if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
-            more = f"{-each.gain:.2f} h more a hand-over than the predictor in charge"
+            where = f" in partition {each.partition}" if each.partition else ""
+            more = f"{-each.gain:.2f} h more a hand-over{where} than the predictor in charge"
             return f"in shadow it would have cost {more} ({each.handovers} hand-overs, +-{each.gain_error:.2f} h)"
     return ""

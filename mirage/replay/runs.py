@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO
 
-from pydantic import TypeAdapter
-
-from mirage.backends.background import last_line, run_aside
-from mirage.documenttext import parse_json
+from mirage.backends.background import last_line, ran_out_of_memory, run_aside
+from mirage.documentfaults import reader_of
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import BadSpelling, MirageError
 from mirage.domain.job import ABSENT, Seconds
+from mirage.domain.shares import find_surplus
 from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
-_GENERATED = re.compile(r"generated:[a-z0-9_-]{1,40}(:[0-9]{1,9})?")
+_GENERATED = re.compile(r"generated:([a-z0-9_-]{1,40})(:[0-9]{1,9})?")
 _ID = re.compile(r"[0-9a-f]{12}")
 _KEPT = 50
-"""Runs that are over and kept; the oldest go."""
+"""Runs that are over and kept, of all users; beyond, the users with the most lose their oldest."""
 _RUN, _RESULT, _PROGRESS, _LOG = "run.json", "result.json", "progress.json", "replay.log"
+
+
+_MOST_OF_ONE = 2
+"""Of one user: one that runs, and one that waits."""
+LARGEST_RESULT = 8 << 20
+"""Bytes of a result."""
+_LONGEST = 3_600.0
+"""Seconds that a replay may take."""
 
 
 class TooManyRuns(MirageError):
@@ -92,20 +102,30 @@ class Run:
         return self.state in _OVER
 
 
-_STORED = TypeAdapter(Run)
+_STORED = reader_of(Run)
 
 Command = Callable[[Wish, Path], Sequence[str]]
 """The command that plays a wish in a folder, but for the files that it is to write."""
 
 
 class ReplayRuns:
-    """Any thread may ask; a thread of its own plays one after the other."""
+    """Any thread may ask; a thread of its own plays one after the other, the users by turns."""
 
     def __init__(
-        self, folder: Path, offered: Path | None, command: Command, now: Callable[[], Seconds], most: int
+        self,
+        folder: Path,
+        offered: Path | None,
+        command: Command,
+        now: Callable[[], Seconds],
+        most: int,
+        memory_mb: int = 0,
     ) -> None:
-        """``offered``: where traces and cluster files are; ``most`` runs may wait or play at once."""
+        """``offered``: where traces and cluster files are; ``most`` runs may wait or play at once.
+
+        ``memory_mb``: MiB that one may use; 0: no bound.
+        """
         self._folder, self._offered, self._command, self._now, self._most = folder, offered, command, now, most
+        self._memory_mb = memory_mb
         self._lock = threading.Lock()
         self._runs = {run.run_id: run for run in sorted(_read(folder), key=lambda run: run.created)}
         self._more = threading.Event()
@@ -128,6 +148,10 @@ class ReplayRuns:
             waiting = sum(not run.over for run in self._runs.values())
             if waiting >= self._most:
                 raise TooManyRuns(f"{waiting} replays wait or run already; ask again when one is over")
+            if sum(not run.over and run.by == by for run in self._runs.values()) >= _MOST_OF_ONE:
+                raise TooManyRuns(
+                    f"{_MOST_OF_ONE} replays of {by} wait or run already; ask again when one is over"
+                )
             run = Run(secrets.token_hex(6), by, wish, self._now())
             self._keep(run)
             self._forget_oldest()
@@ -149,13 +173,21 @@ class ReplayRuns:
             run = self._runs.get(run_id)
         return self._with_progress(run) if run is not None else None
 
-    def result(self, run: Run) -> dict[str, Any] | None:
-        """What ``mirage replay --json`` writes; ``None`` where there is none."""
-        try:
-            found = parse_json((self._folder / run.run_id / _RESULT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+    def open_result(self, run: Run) -> BinaryIO | None:
+        """The document that ``mirage replay --json`` wrote; ``None`` where there is none. The caller closes it.
+
+        It is for sending as it is: to make objects of it takes many times its size.
+        """
+        if run.state is not RunState.DONE:
             return None
-        return found if run.state is RunState.DONE and isinstance(found, dict) else None
+        try:
+            file = (self._folder / run.run_id / _RESULT).open("rb")
+        except OSError:
+            return None
+        if os.fstat(file.fileno()).st_size <= LARGEST_RESULT:
+            return file
+        file.close()
+        return None
 
     def remove(self, run_id: str) -> None:
         """Forget a run; one that plays is ended first."""
@@ -178,10 +210,15 @@ class ReplayRuns:
     def _check(self, wish: Wish) -> None:
         files = self.files()
         offered = f"there are {', '.join(files)}" if files else "no files are offered (replays.folder)"
-        if not _GENERATED.fullmatch(wish.trace) and wish.trace not in files:
-            raise BadSpelling(wish.trace, f"no such trace: {offered}, and generated:PRESET:SEED")
         from mirage.simulator.configuration.clusterfile import presets
+        from mirage.trace.generator import presets as trace_presets
 
+        generated = _GENERATED.fullmatch(wish.trace)
+        if generated and generated[1] not in trace_presets():
+            told = ", ".join(trace_presets())
+            raise BadSpelling(wish.trace, f"no such preset of generated traces; presets: {told}")
+        if not generated and wish.trace not in files:
+            raise BadSpelling(wish.trace, f"no such trace: {offered}, and generated:PRESET:SEED")
         if wish.cluster and wish.cluster not in (*files, *presets()):
             raise BadSpelling(wish.cluster, f"no such cluster: {offered}; presets: {', '.join(presets())}")
 
@@ -194,28 +231,50 @@ class ReplayRuns:
 
     def _next(self) -> Run | None:
         with self._lock:
-            return next((run for run in self._runs.values() if run.state is RunState.QUEUED), None)
+            last: dict[str, Seconds] = {}
+            for run in self._runs.values():
+                last[run.by] = max(last.get(run.by, ABSENT), run.started)
+            queued = [run for run in self._runs.values() if run.state is RunState.QUEUED]
+            return min(queued, key=lambda run: last[run.by], default=None)
 
     def _play(self, run: Run) -> None:
         folder = self._folder / run.run_id
         run = replace(run, state=RunState.RUNNING, started=self._now())
         self._change(run)
+        until = time.monotonic() + _LONGEST
         try:
             argv = [*self._command(self._placed(run.wish), folder), "--json", _RESULT, "--progress", _PROGRESS]
-            status = run_aside(argv, folder, folder / _LOG, lambda seconds: self._stops(run.run_id, seconds))
+            status = run_aside(
+                argv,
+                folder,
+                folder / _LOG,
+                lambda seconds: self._stops(run.run_id, seconds, until),
+                self._memory_mb << 20,
+            )
         except (MirageError, OSError) as error:
             self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=str(error)))
             return
-        if status is None:
+        if status is None and time.monotonic() >= until:
+            state, problem = (
+                RunState.FAILED,
+                f"it took longer than {_LONGEST:g} s; ask for fewer links or a shorter span",
+            )
+        elif status is None:
             state, problem = RunState.LOST, "the daemon ended"
         elif status:
-            state, problem = RunState.FAILED, last_line(folder / _LOG)
+            state, problem = RunState.FAILED, self._failure(status, folder / _LOG)
         else:
-            state, problem = RunState.DONE, ""
+            state, problem = _outcome(folder / _RESULT)
         self._change(replace(self._with_progress(run), state=state, ended=self._now(), problem=problem))
         if run.run_id in self._unwanted:
             self._unwanted.discard(run.run_id)
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _failure(self, status: int, log: Path) -> str:
+        if not ran_out_of_memory(status, log):
+            return last_line(log)
+        bound = f" (at most {self._memory_mb} MiB, replays.memory_mb)" if self._memory_mb else ""
+        return f"out of memory{bound}: ask for fewer links, fewer predictors or a shorter span"
 
     def _placed(self, wish: Wish) -> Wish:
         """With the files that are offered by their paths."""
@@ -226,8 +285,8 @@ class ReplayRuns:
         )
         return replace(wish, trace=trace, cluster=cluster)
 
-    def _stops(self, run_id: str, seconds: float) -> bool:
-        return self._ended.wait(seconds) or run_id in self._unwanted
+    def _stops(self, run_id: str, seconds: float, until: float) -> bool:
+        return self._ended.wait(seconds) or run_id in self._unwanted or time.monotonic() >= until
 
     def _change(self, run: Run) -> None:
         with self._lock:
@@ -242,7 +301,7 @@ class ReplayRuns:
 
     def _forget_oldest(self) -> None:
         over = [run for run in self._runs.values() if run.over]
-        for run in over[: max(0, len(over) - _KEPT)]:
+        for run in (over[place] for place in find_surplus([(run.by, 1) for run in over], _KEPT)):
             del self._runs[run.run_id]
             shutil.rmtree(self._folder / run.run_id, ignore_errors=True)
 
@@ -250,10 +309,22 @@ class ReplayRuns:
         if run.state is not RunState.RUNNING:
             return run
         try:
-            told = parse_json((self._folder / run.run_id / _PROGRESS).read_text(encoding="utf-8"))
+            told = parse_own_json((self._folder / run.run_id / _PROGRESS).read_text(encoding="utf-8"))
             return replace(run, done=int(told["done"]), total=int(told["total"]))
         except (OSError, ValueError, KeyError, TypeError):
             return run
+
+
+def _outcome(result: Path) -> tuple[RunState, str]:
+    """Of a run that has ended well: whether its result can be sent."""
+    try:
+        size = result.stat().st_size
+    except OSError as error:
+        return RunState.FAILED, f"the result cannot be read: {error.strerror}"
+    if size <= LARGEST_RESULT:
+        return RunState.DONE, ""
+    most = f"the result is larger than {LARGEST_RESULT >> 20} MiB"
+    return RunState.FAILED, f"{most}; ask for fewer predictors or links, or a shorter span"
 
 
 def _read(folder: Path) -> Iterator[Run]:

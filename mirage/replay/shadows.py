@@ -3,8 +3,9 @@
 What a shadow foresaw as the link was really submitted is compared with the link's real start. When it would itself
 have submitted is known up to that instant: the first time that it said so. One that had not said so by then is
 taken to submit when the wait that it last foresaw is what is left to the predecessor. When such a submission would
-have started nobody knows; estimated is the median wait of the jobs of the same class of size and limit that were
-submitted nearest to it. The predictor in charge is judged by the same estimate, so that its faults are shared.
+have started nobody knows; estimated is the median wait of the jobs of the same class of partition, size and limit
+that were submitted nearest to it. The predictor in charge is judged by the same estimate, so that its faults are
+shared.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _SAME_CYCLE: Seconds = 600
 class Watched:
     """One hand-over that is complete, with what was predicted before its link was submitted."""
 
+    partition: str
     nodes: int
     limit: Seconds
     submitted: Seconds
@@ -95,7 +97,7 @@ class Judged:
 
 
 def judge(watched: Watched, waits: RecentWaits) -> tuple[Judged, ...]:
-    """Every predictor that was asked before the submission."""
+    """Every predictor that was asked before the submission; ``waits`` are those of the hand-over's partition."""
     alike = Waited.like(waits, watched.nodes, watched.limit)
     charge = {entry.predictor for entry in watched.entries if entry.kind is EntryKind.DECISION}
     names = dict.fromkeys(entry.predictor for entry in watched.entries)
@@ -173,6 +175,8 @@ class Measured:
     """Standard error of the gain."""
     calibration: tuple[Calibrated, ...] = ()
     """At every level that a forecast gave, ascending."""
+    partition: str = ""
+    """Of whose hand-overs; empty: of all, or of those of which it is not known."""
 
 
 def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:

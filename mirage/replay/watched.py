@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ from mirage.domain.journal import EntryKind
 from mirage.replay.shadows import Judged, Measured, Watched, compared, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.decision import RecentWaits
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
     from mirage.domain.objective import Weights
@@ -29,16 +30,27 @@ _EVERY = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class JudgedHandover:
-    """What each predictor was worth at one hand-over, and of what size its links are."""
+    """What each predictor was worth at one hand-over, and of what class its links are."""
 
+    partition: str
+    """Where its successor ran; empty: that is not known."""
     nodes: int
     limit: Seconds
     judged: tuple[Judged, ...]
 
 
 def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Measured, ...]:
-    """Every predictor over the hand-overs since then. Raises ``StoreUnavailable``."""
-    return compared((each.judged for each in judged_handovers(store, since)), weights)
+    """Every predictor over each partition's hand-overs since then. Raises ``StoreUnavailable``."""
+    return compared_by_partition(tuple(judged_handovers(store, since)), weights)
+
+
+def compared_by_partition(handovers: Sequence[JudgedHandover], weights: Weights) -> tuple[Measured, ...]:
+    """All predictors, partition by partition: what is good in an idle one may be bad in a contended one."""
+    found: list[Measured] = []
+    for partition in sorted({each.partition for each in handovers}):
+        measured = compared((each.judged for each in handovers if each.partition == partition), weights)
+        found += (replace(each, partition=partition) for each in measured)
+    return tuple(found)
 
 
 def judged_handovers(
@@ -49,13 +61,16 @@ def judged_handovers(
     Only the ``latest`` of them, and of each no more than its last so many ``entries``: these have the forecasts as
     the link was submitted, but do not tell when a shadow first said submit.
     """
-    waits = store.waits.recent_waits(_WAITS)
     records = {record.chain.chain_id: record for record in store.chains.load()}
+    waits: dict[str, RecentWaits] = {}
     for handover in store.outcomes.read(since=since)[-latest:]:
         record = records.get(handover.chain)
         watched = _watched(store, record, handover, entries) if record is not None else None
         if watched is not None:
-            yield JudgedHandover(watched.nodes, watched.limit, judge(watched, waits))
+            where = watched.partition
+            if where not in waits:
+                waits[where] = store.waits.recent_waits(_WAITS, where)
+            yield JudgedHandover(where, watched.nodes, watched.limit, judge(watched, waits[where]))
 
 
 def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: int) -> Watched | None:
@@ -67,7 +82,10 @@ def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: 
     if not any(entry.kind is EntryKind.DECISION for entry in entries):
         return None
     request = record.chain.request
-    return Watched(request.nodes, request.limit, max(link.submit, link.planned), handover.outcome, entries)
+    partition = store.waits.partition_of(link.job_id) or request.partition
+    return Watched(
+        partition, request.nodes, request.limit, max(link.submit, link.planned), handover.outcome, entries
+    )
 
 
 def _entries(store: Store, chain: ChainId, link: int, page_size: int) -> Iterator[Entry]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.errors import SubmissionRejected
+from mirage.domain.errors import SubmissionRejected, TraceError
 from mirage.domain.job import ABSENT, JobState
 from mirage.simulator.encode import (
     Fit,
@@ -54,7 +54,10 @@ def no_arrivals(model: Model) -> Arrivals:
 
 
 def encode_trace(model: Model, accounts: Accounts, table: JobTable) -> Arrivals:
-    """Encode every job of ``table`` that the cluster can run; the others are counted by Slurm's reason."""
+    """Encode every job of ``table`` that the cluster can run; the others are counted by Slurm's reason.
+
+    Raises ``TraceError`` where the cluster can run none of them.
+    """
     shape_keys, shape_of = _distinct(_shape_columns(model, table))
     owner_keys, owner_of = _distinct(_owner_columns(model, table))
     fits, reasons = _fit_all(model, table, shape_keys)
@@ -69,7 +72,22 @@ def encode_trace(model: Model, accounts: Accounts, table: JobTable) -> Arrivals:
     jobs["tier"] = np.array([p.priority_tier for p in model.cluster.partitions])[jobs["partition"]]
     jobs["nodes"] = shape_keys[shape_of[kept], 1]
     counted = Counter(str(r) for r in refused if r)
+    if len(table) and not len(kept):
+        raise TraceError(table.source, 0, "", _all_rejected(model, table, counted))
     return Arrivals(jobs, needs, dict(counted.most_common()), _notes(table))
+
+
+def _all_rejected(model: Model, table: JobTable, counted: Counter[str]) -> str:
+    """A simulation without any job would look like an idle cluster."""
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in counted.most_common())
+    text = f"cluster {model.cluster.name} rejects all {len(table):,} jobs ({reasons})"
+    if counted.keys() <= {"PartitionInvalid"}:
+        wanted = ", ".join(table.partition.vocabulary[:5])
+        known = ", ".join(partition.name for partition in model.cluster.partitions[:5])
+        return (
+            f"{text}: the trace has partitions {wanted}, the cluster has {known}; rename them in the cluster file"
+        )
+    return f"{text}; choose a cluster file that fits the trace"
 
 
 def _distinct(columns: list[Int64]) -> tuple[Int64, Int64]:

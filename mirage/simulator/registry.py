@@ -122,7 +122,7 @@ class Registry:
         row["user"] = self.users.setdefault(request.user, len(self.users))
         row["name"] = self._name(request.name)
         row["held"], row["begin"], row["nice"] = int(request.held), request.begin, request.nice
-        row["requeue"] = int(request.requeue)
+        row["requeue"] = int(request.requeue is not False)  # JobRequeue is 1 unless a site says otherwise
         row["singleton"] = int(any(d.kind == DependencyKind.SINGLETON for d in request.dependencies))
 
 

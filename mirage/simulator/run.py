@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT
 from mirage.simulator.cluster import Scheduling
 from mirage.simulator.easy import mean_bounded_slowdown, simulate_pool
@@ -50,7 +50,10 @@ class Schedule:
 
 
 def simulate(table: JobTable, cluster: ClusterConfig, scheduling: Scheduling) -> Schedule:
-    """Schedule every job of ``table``. Raises ``ConfigError`` when the trace lacks what the mode needs."""
+    """Schedule every job of ``table``.
+
+    Raises ``ConfigError`` when the trace lacks what the mode needs, ``TraceError`` when no job can run.
+    """
     if scheduling == Scheduling.SLURM:
         return _simulate_slurm(table, cluster)
     return _simulate_pool(table, cluster, scheduling == Scheduling.EASY)
@@ -83,6 +86,11 @@ def _simulate_pool(table: JobTable, cluster: ClusterConfig, backfill: bool) -> S
     wanted = np.where(limit[ran] > 0, limit[ran], jobs.runtime)
     end = np.where(start == ABSENT, ABSENT, start + np.minimum(jobs.runtime, wanted))
     too_wide = int((start == ABSENT).sum())
+    if too_wide == len(jobs):
+        problem = f"none of {len(table):,} jobs ran and fits into {cluster.cpu_count:,} processors"
+        raise TraceError(
+            table.source, 0, "", f"{problem}; choose --processors or a cluster file that fits the trace"
+        )
     scheduled = replace(jobs, start=start, end=end)
     rejected = {"PartitionNodeLimit": too_wide} if too_wide else {}
     notes = list(table.notes)

@@ -140,7 +140,9 @@ class Simulation:
                 "AssocMaxSubmitJobLimit", f"user {request.user} has too many jobs in the queue"
             )
         partition = self.cluster.partitions[int(candidate.job["partition"][0])].name
-        self._requests.append(request if request.partition else replace(request, partition=partition))
+        if request.batch is not None or not request.partition:  # scripts are large, and no simulated job runs one
+            request = replace(request, partition=request.partition or partition, batch=None)
+        self._requests.append(request)
         return JobId(int(job_id))
 
     def _slot(self, job_id: JobId) -> int:
@@ -249,6 +251,13 @@ class Simulation:
     def partition_names(self) -> tuple[str, ...]:
         """Partition names by the numbers in ``columns``."""
         return tuple(p.name for p in self._state.model.cluster.partitions)
+
+    @property
+    def default_partition(self) -> str:
+        """Where jobs go that name no partition; empty: there is none."""
+        partitions = self._state.model.cluster.partitions
+        only = partitions[0].name if len(partitions) == 1 else ""
+        return next((p.name for p in partitions if p.default), only)
 
     @property
     def qos_names(self) -> tuple[str, ...]:

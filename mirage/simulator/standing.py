@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import Standing
+from mirage.domain.decision import NO_LIMIT, Standing
 from mirage.domain.job import ABSENT
 from mirage.simulator.cluster import FairShare
 from mirage.simulator.kernel.layout import G_JOBS
@@ -52,12 +52,12 @@ def _jobs_left(
         for group in groups
         if accounts.groups[group].jobs >= 0
     ]
-    return min(left, default=ABSENT)
+    return min(left, default=NO_LIMIT)
 
 
 def _reserved(cluster: ClusterConfig, request: JobRequest, partition: Partition | None, now: int) -> int:
     if partition is None:
-        return 0
+        return ABSENT
     taken: set[str] = set()
     for reservation in cluster.reservations:
         due = reservation.start < now + request.limit and reservation.end > now

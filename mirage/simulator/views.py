@@ -12,6 +12,7 @@ from mirage.domain.errors import UnknownJob
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.jobtable import Names
+from mirage.domain.jobtraits import unknown_gres
 from mirage.domain.snapshot import JobColumns, PartitionState
 from mirage.simulator.kernel.layout import (
     FIRST_LIMIT,
@@ -83,7 +84,8 @@ def job_labels(world: World, registry: Registry) -> JobLabels:
     rows = _taken(world.jobs, np.concatenate([world.pending[: ends[0]], world.running[: ends[1]]]))
     accounts = tuple(row.account for row in registry.accounts.rows)
     names = (*registry.trace_names, *registry.names)
-    return JobLabels(rows["id"], _named(rows["name"], names), _named(rows["association"], accounts))
+    texts = _named(rows["name"], names), _named(rows["association"], accounts)
+    return JobLabels(rows["id"], *texts, *unknown_gres(len(rows)))
 
 
 def _named(numbers: NDArray[np.int64], vocabulary: tuple[str, ...]) -> Names:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.documenttext import parse_json
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import MissingExtra, TraceError
 from mirage.domain.job import ABSENT
 from mirage.domain.jobtable import Names
@@ -48,7 +48,7 @@ class Frame:
         """The JSON object that the file's metadata keep under ``key``; empty where there is none."""
         text = (self._table.schema.metadata or {}).get(key)
         try:
-            about = parse_json(text) if text else {}
+            about = parse_own_json(text) if text else {}
         except ValueError as error:
             raise TraceError(self._path, 0, key.decode(), f"damaged metadata: {error}") from error
         return about if isinstance(about, dict) else {}

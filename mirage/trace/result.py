@@ -37,7 +37,7 @@ class SwfHeader:
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """``rows`` = rows that became jobs + ``rejected`` + ``steps`` + ``partial``."""
+    """``rows`` = rows that became jobs + ``rejected`` + ``steps`` + ``partial`` + ``repeated``."""
 
     rows: int
     """Rows of data in the file."""
@@ -48,6 +48,8 @@ class ImportCounts:
     """sacct: rows of job steps, which are not jobs."""
     partial: int = 0
     """SWF: parts of jobs that have a row as a whole."""
+    repeated: int = 0
+    """sacct: records that stand twice, in dumps that overlap."""
 
 
 @dataclass(frozen=True, slots=True)

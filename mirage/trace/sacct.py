@@ -61,10 +61,18 @@ def import_sacct(lines: Sequence[str], path: str, strictness: Strictness, tz: st
     dump = cut(lines, path)
     _require(dump)
     columns, notes = _columns(dump, zone)
-    table, rejected = finish(columns, dump.faults, _NAMES, strictness)
+    every_row, rejected = finish(columns, dump.faults, _NAMES, strictness)
+    table = _without_repeats(every_row)
     expanded = _expand_arrays(table)
-    every_note = (*notes, *_array_notes(table, len(expanded)), *_id_notes(expanded), *_unused_note(dump))
-    counts = ImportCounts(dump.rows, len(expanded), len(rejected), steps=dump.steps)
+    repeated = len(every_row) - len(table)
+    every_note = (
+        *notes,
+        *_repeats_note(repeated),
+        *_array_notes(table, len(expanded)),
+        *_id_notes(expanded),
+        *_unused_note(dump),
+    )
+    counts = ImportCounts(dump.rows, len(expanded), len(rejected), steps=dump.steps, repeated=repeated)
     return ImportResult(replace(expanded, source=path, notes=every_note), rejected, counts)
 
 
@@ -127,6 +135,22 @@ def _never_ran(dump: Dump, state: Any, start: Int64, end: Int64) -> Mask:
     return np.asarray((state == JobState.CANCELLED) & (start != ABSENT) & (start == end) & no_node)
 
 
+def _without_repeats(table: JobTable) -> JobTable:
+    """One row for each record of dumps that overlap; of several the last one that knows an end, else the last.
+
+    slurmdbd keeps one record for a job id and an instant of submission; a requeued job is submitted anew.
+    """
+    last: dict[tuple[str, int], int] = {}
+    for row, key in enumerate(zip(table.job_id.tolist(), table.submit.tolist(), strict=True)):
+        if key not in last or table.end[row] != ABSENT or table.end[last[key]] == ABSENT:
+            last[key] = row
+    return table if len(last) == len(table) else table.take(np.sort(np.fromiter(last.values(), dtype=np.int64)))
+
+
+def _repeats_note(count: int) -> tuple[str, ...]:
+    return (f"rows of overlapping dumps left out, whose job id and submission stand twice: {count}",) * bool(count)
+
+
 def _expand_arrays(table: JobTable) -> JobTable:
     """One row for each task of the pending arrays."""
     ids = [expand_job_ids(text) if "[" in text else [text] for text in table.job_id.tolist()]
@@ -160,7 +184,7 @@ def _id_notes(table: JobTable) -> tuple[str, ...]:
     if components:
         notes.append(f"components of heterogeneous jobs, as jobs of their own: {components}")
     if repeated:
-        notes.append(f"rows that repeat the id of another (requeued jobs, or dumps that overlap): {repeated}")
+        notes.append(f"rows that repeat the id of another, submitted at another time (requeued jobs): {repeated}")
     return tuple(notes)
 
 

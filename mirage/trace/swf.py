@@ -55,7 +55,7 @@ class Field(IntEnum):
 
 
 _NAMES = FieldNames("submit time", "wait time", "run time", "requested time", "processors")
-_HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
+_HEADER = re.compile(r";\s*+([A-Za-z]+)\s*+:(.*)")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{0,15})?")
 _STATES = {0: JobState.FAILED, 1: JobState.COMPLETED, 5: JobState.CANCELLED, ABSENT: JobState.COMPLETED}
 _PARTIAL = (2, 3, 4)
@@ -76,7 +76,7 @@ def looks_like_swf(lines: Sequence[str]) -> bool:
 def read_header(lines: Sequence[str]) -> SwfHeader:
     """The ``; Name: value`` comments."""
     matches = (_HEADER.fullmatch(line) for line in lines if line.startswith(";"))
-    return SwfHeader(tuple((match[1], match[2]) for match in matches if match))
+    return SwfHeader(tuple((match[1], match[2].strip()) for match in matches if match))
 
 
 def import_swf(lines: Sequence[str], path: str, strictness: Strictness) -> ImportResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tokenize
+import warnings
 import zipfile
 import zlib
 from dataclasses import asdict, dataclass
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from mirage import __version__
-from mirage.documentfaults import faults_of
-from mirage.documenttext import parse_json
+from mirage.documentfaults import faults_of, reader_of
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-_CORRUPT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
+_CORRUPT = (
+    *(OSError, ValueError, KeyError, EOFError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 """What numpy raises for a file that is none of its own."""
 
 _AXES = {"features": 3, "submit": 2, "start": 2, "end": 1, "episode_start": 1, "nodes": 1, "limit": 1}
@@ -69,14 +73,14 @@ class Manifest:
         return sha256(self.text().encode()).hexdigest()
 
 
-_MANIFEST = TypeAdapter(Manifest)
+_MANIFEST = reader_of(Manifest)
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder. Raises ``ConfigError`` naming the file."""
     path = folder / MANIFEST
     try:
-        manifest = _MANIFEST.validate_python(parse_json(path.read_bytes()), extra="forbid")
+        manifest = _MANIFEST.validate_python(parse_own_json(path.read_bytes()), extra="forbid")
     except FileNotFoundError:
         raise ConfigError(str(path), "there is no such file: not a folder of a table") from None
     except ValidationError as error:
@@ -119,7 +123,8 @@ def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
     """The arrays of a chunk. Raises ``ConfigError`` naming a file that is missing, corrupt or another table's."""
     path = chunk_path(folder, number)
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an array whose head is spelled in an older way is one as well
             arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
         raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -17,6 +18,7 @@ from learnable import LEVELS, USUAL, constant_graph, learnable, learnt, with_vec
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.domain.job import ABSENT
+from mirage.domain.plannedstart import PlannedStart
 from mirage.features.schema import encode, schema
 from mirage.plugin import (
     Scores,
@@ -29,6 +31,7 @@ from mirage.plugin import (
 from mirage.predictors.artifacts import vectors
 from mirage.predictors.artifacts.answers import answers_from
 from mirage.predictors.artifacts.home import check_home
+from mirage.predictors.artifacts.shelf import Shelf
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,9 +150,37 @@ def test_a_folder_that_is_none_is_named(tmp_path) -> None:
         load_artifact(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "model.onnx", "ranges.json", "curves.json"])
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory", "large"])
+def test_a_file_that_is_not_regular_is_rejected_at_once(folder, name, kind) -> None:
+    """A FIFO would hang its reader, a link lead anywhere, a large file take the memory."""
+    path = folder / name
+    kept = path.rename(folder / "kept")
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(kept)
+        case "directory":
+            path.mkdir()
+        case "large":
+            path.touch()
+            os.truncate(path, 300 << 20)
+    for read in (load_artifact, Shelf(folder.parent / "models").keep):
+        with pytest.raises(ArtifactMismatch, match=name):
+            read(folder)
+
+
+@pytest.mark.parametrize("content", [b"../../x\n", b"/tmp\n", b"current\n", b"\xff"])
+def test_the_promoted_version_is_no_path(tmp_path, content) -> None:
+    (tmp_path / "current").write_bytes(content)
+    with pytest.raises(ArtifactMismatch, match="current"):
+        load_artifact(tmp_path)
+
+
 def test_a_graph_that_is_no_graph_is_named(tmp_path, table) -> None:
     folder = write_artifact(tmp_path / "bad", replace(learnt(), model=b"not a graph"), table)
-    with pytest.raises(ArtifactMismatch, match=r"model\.onnx: cannot be run"):
+    with pytest.raises(ArtifactMismatch, match=r"model\.onnx: must not be run"):
         load_artifact(folder)
 
 
@@ -209,7 +240,7 @@ def test_features_without_weight_may_be_anything(tmp_path, table) -> None:
     predictor = load_artifact(write_artifact(tmp_path / "one", replace(learnt(), weight=weight), table))
     predictor.predict(replace(USUAL, window=replace(USUAL.window, rows=USUAL.window.rows * 40)))
     with pytest.raises(ArtifactMismatch, match="plan_wait"):
-        predictor.predict(replace(USUAL, planned_start=USUAL.time + 95 * HOUR))
+        predictor.predict(replace(USUAL, planned_start=PlannedStart.known(USUAL.time + 95 * HOUR)))
 
 
 def test_an_answer_that_is_no_number_never_passes(tmp_path, table) -> None:

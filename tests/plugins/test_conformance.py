@@ -47,7 +47,7 @@ class Faulty:
             case "moody":
                 start += self.calls
             case "greedy":
-                start = float(max(observation.time, observation.planned_start))
+                start = float(max(observation.time, observation.planned_start.start))
             case "meddling":
                 observation.waits.wait[0] += 1
             case "pickling":

@@ -9,6 +9,7 @@ import numpy as np
 
 from mirage.domain.decision import Observation, RecentWaits
 from mirage.domain.job import ABSENT, JobRequest
+from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class Queue:
         started = np.flatnonzero(start <= now)
         started = started[np.argsort(start[started], kind="stable")]
         ones = np.ones(len(started), dtype=np.int64)
-        waits = RecentWaits(start[started], self.wait[started], self.nodes * ones, self.limit * ones)
+        waits = RecentWaits(start[started], self.wait[started], self.nodes * ones, self.limit * ones, "p")
         pending = self._pending((self.submit <= now) & (start > now))
         snapshot = Snapshot(now, pending, JobColumns.none(), (), (), ("p",), ())
-        return Observation(now, snapshot, None, REQUEST, waits, planned)
+        plan = PlannedStart.known(planned) if planned != ABSENT else PlannedStart(PlanStatus.BEYOND_WINDOW)
+        return Observation(now, snapshot, None, REQUEST, waits, plan)
 
     def _pending(self, rows: np.ndarray) -> JobColumns:
         submit = self.submit[rows]

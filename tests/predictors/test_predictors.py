@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mirage.domain.decision import Observation, RecentWaits, WaitForecast
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import ABSENT, JobRequest
+from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import Snapshot
 from mirage.features.waitclass import ENOUGH, LIMIT_BOUNDS, NODE_BOUNDS, USED
 from mirage.predictors.registry import build_predictor, predictor_names
@@ -27,7 +28,8 @@ def observed(jobs: list[tuple[int, int, int]] = [], nodes: int = 1, limit: int =
     """``jobs``: (wait, nodes, limit), oldest first."""
     wait, size, walltime = np.array(jobs, dtype=np.int64).reshape(-1, 3).T
     waits = RecentWaits(np.arange(len(wait)), wait, size, walltime)
-    return Observation(NOW, Snapshot.unseen(NOW), None, JobRequest("s", "u", limit, nodes), waits, plan)
+    planned = PlannedStart(PlanStatus.BEYOND_WINDOW) if plan == ABSENT else PlannedStart.known(plan)
+    return Observation(NOW, Snapshot.unseen(NOW), None, JobRequest("s", "u", limit, nodes), waits, planned)
 
 
 def wait_of(text: str, observation: Observation) -> float:
@@ -85,7 +87,7 @@ def test_quantile_against_a_plain_search(some, nodes: int, limit: int, level: fl
 def test_slurm_repeats_the_plan_but_not_the_past() -> None:
     assert wait_of("slurm", observed(plan=NOW + 5 * HOUR)) == 5 * HOUR
     assert wait_of("slurm", observed(plan=NOW - 5)) == 0
-    with pytest.raises(ValueError, match="no estimate"):
+    with pytest.raises(ValueError, match="backfill window"):
         build_predictor("slurm").predict(observed())
 
 

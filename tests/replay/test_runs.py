@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mirage.bootstrap.replays import replay_command
 from mirage.domain.errors import BadSpelling, ConfigError
-from mirage.replay.runs import ReplayRuns, Run, RunState, TooManyRuns, Wish
+from mirage.replay.runs import LARGEST_RESULT, ReplayRuns, Run, RunState, TooManyRuns, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,8 +39,8 @@ class Place:
         self.played: list[Wish] = []
         self.runs = self.made()
 
-    def made(self) -> ReplayRuns:
-        return ReplayRuns(self.folder, self.offered, self.command, lambda: 1_000, self.most)
+    def made(self, memory_mb: int = 0) -> ReplayRuns:
+        return ReplayRuns(self.folder, self.offered, self.command, lambda: 1_000, self.most, memory_mb)
 
     def command(self, wish: Wish, folder: Path) -> Sequence[str]:
         self.played.append(wish)
@@ -68,12 +69,20 @@ def until(runs: ReplayRuns, run: Run, wanted: Callable[[Run], bool]) -> Run:
     raise AssertionError(found)
 
 
+def result(runs: ReplayRuns, run: Run) -> Any:
+    file = runs.open_result(run)
+    if file is None:
+        return None
+    with file:
+        return json.load(file)
+
+
 def test_a_replay_is_played_and_its_result_kept(place: Place) -> None:
     run = place.runs.submit(WISH, "alice")
     assert (run.state, run.by, run.created) == (RunState.QUEUED, "alice", 1_000)
     found = until(place.runs, run, lambda run: run.over)
     assert (found.state, found.done, found.total, found.ended) == (RunState.DONE, 3, 4, 1_000)
-    assert place.runs.result(found) == {"policies": []}
+    assert result(place.runs, found) == {"policies": []}
     place.runs.remove(run.run_id)
     assert place.runs.all() == ()
     assert not (place.folder / run.run_id).exists()
@@ -98,7 +107,7 @@ def test_what_fails_says_its_last_words(place: Place) -> None:
     place.script = FAIL
     found = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
     assert (found.state, found.problem) == (RunState.FAILED, "mirage: no such thing")
-    assert place.runs.result(found) is None
+    assert result(place.runs, found) is None
 
 
 def test_one_that_cannot_begin_fails_and_the_next_is_played(place: Place) -> None:
@@ -116,7 +125,7 @@ def test_runs_wait_for_each_other_and_are_bounded(place: Place) -> None:
     place.script = WAIT
     first = place.runs.submit(WISH, "alice")
     until(place.runs, first, lambda run: run.done == 3)
-    waiting = [place.runs.submit(WISH, "bob") for _ in range(2)]
+    waiting = [place.runs.submit(WISH, user) for user in ("bob", "dora")]
     with pytest.raises(TooManyRuns, match="3 replays"):
         place.runs.submit(WISH, "carol")
     assert [run.state for run in place.runs.all()] == [RunState.RUNNING, RunState.QUEUED, RunState.QUEUED]
@@ -125,6 +134,70 @@ def test_runs_wait_for_each_other_and_are_bounded(place: Place) -> None:
     for run in waiting:
         assert until(place.runs, run, lambda run: run.over).state is RunState.DONE
     assert not (place.folder / first.run_id).exists()
+
+
+def test_one_user_does_not_take_all_replay_places(place: Place) -> None:
+    place.script = WAIT
+    running, waiting = place.runs.submit(WISH, "mallory"), place.runs.submit(WISH, "mallory")
+    with pytest.raises(TooManyRuns, match="mallory"):
+        place.runs.submit(WISH, "mallory")
+    until(place.runs, running, lambda run: run.done == 3)
+    other = place.runs.submit(WISH, "bob")
+    place.script = PLAY
+    place.runs.remove(running.run_id)
+    until(place.runs, waiting, lambda run: run.over)
+    assert until(place.runs, other, lambda run: run.over).state is RunState.DONE
+
+
+def test_replays_of_one_user_push_no_other_users_out(place: Place) -> None:
+    kept = until(place.runs, place.runs.submit(WISH, "bob"), lambda run: run.over)
+    place.script = FAIL
+    for _ in range(60):
+        until(place.runs, place.runs.submit(WISH, "mallory"), lambda run: run.over)
+    assert result(place.runs, kept) == {"policies": []}
+    assert (place.folder / kept.run_id).is_dir()
+    assert len(place.runs.all()) <= 51
+    assert len(list(place.folder.iterdir())) == len(place.runs.all())
+
+
+def test_replay_with_too_large_a_result_fails(place: Place) -> None:
+    place.script = PLAY + f"open(options['--json'], 'w').truncate({LARGEST_RESULT} + 1)"
+    found = until(place.runs, place.runs.submit(WISH, "mallory"), lambda run: run.over)
+    assert (found.state, "larger than 8 MiB" in found.problem) == (RunState.FAILED, True)
+    assert result(place.runs, found) is None
+
+
+def test_replay_of_an_unknown_preset_is_rejected_at_once(place: Place) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(BadSpelling, match="no such preset"):
+        place.runs.submit(replace(WISH, trace="generated:nothing:1"), "mallory")
+    assert place.runs.all() == ()
+
+
+def test_a_replay_that_takes_too_long_is_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirage.replay.runs._LONGEST", 0.1)
+    place.script = WAIT
+    found = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
+    assert (found.state, found.problem[:19]) == (RunState.FAILED, "it took longer than")
+
+
+def test_replay_that_takes_too_much_memory_fails_alone(place: Place) -> None:
+    place.script = "kept = [b'x' * (1 << 20) for _ in range(8_000)]"
+    runs = place.made(memory_mb=200)
+    found = until(runs, runs.submit(WISH, "mallory"), lambda run: run.over)
+    assert (found.state, found.problem[:13]) == (RunState.FAILED, "out of memory")
+    assert "200 MiB" in found.problem
+    place.script = PLAY
+    assert until(runs, runs.submit(WISH, "alice"), lambda run: run.over).state is RunState.DONE
+    runs.close()
+
+
+def test_replay_is_what_the_kernel_ends_first(place: Place) -> None:
+    place.script = PLAY + "print(open('/proc/self/oom_score_adj').read()); raise SystemExit(1)"
+    place.script = "import time; time.sleep(0.5)\n" + place.script
+    found = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
+    assert int(found.problem) >= 900
 
 
 def test_what_the_daemon_leaves_is_lost(place: Place) -> None:

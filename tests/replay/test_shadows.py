@@ -44,7 +44,7 @@ def waits(*pairs: tuple[int, int], nodes: int = 1, limit: int = 48 * HOUR) -> Re
 def watched(
     *entries: Entry, submitted: int = 100 * HOUR, end: int = 102 * HOUR, start: int = 103 * HOUR
 ) -> Watched:
-    return Watched(1, 48 * HOUR, submitted, Outcome(end, start), entries)
+    return Watched("p", 1, 48 * HOUR, submitted, Outcome(end, start), entries)
 
 
 STEADY = waits(*((hour * HOUR, 2 * HOUR) for hour in range(200)))

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.domain.errors import SubmissionRejected
+from mirage.domain.errors import SubmissionRejected, TraceError
 from mirage.domain.job import JobRequest
-from mirage.domain.jobtable import Names, job_table
+from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.simulator.cluster import (
     Association,
     ClusterConfig,
@@ -49,18 +49,26 @@ def test_impossible_jobs_are_refused_and_counted(config: ClusterConfig, request_
     with pytest.raises(SubmissionRejected) as refused:
         Simulation(config, start=0).submit(request_, 10)
     assert refused.value.reason == reason
-    table = job_table(
-        2,
-        submit=np.array([0, 0]),
-        start=np.array([0, 0]),
-        end=np.array([5, 5]),
-        limit=np.array([request_.limit, request_.limit]),
-        nodes=np.array([request_.nodes, request_.nodes], dtype=np.int32),
-        user=Names.encode([request_.user] * 2),
-        account=Names.encode([request_.account] * 2),
-        qos=Names.encode([request_.qos] * 2),
+    if not config.enforce_associations:
+        fitting = JobRequest("j", "ann", 60)
+        assert Simulation(config, _table(request_, fitting, request_)).rejected == {reason: 2}
+    with pytest.raises(TraceError, match=f"rejects all 2 jobs .{reason} 2"):
+        Simulation(config, _table(request_, request_))
+
+
+def _table(*requests: JobRequest) -> JobTable:
+    count = len(requests)
+    return job_table(
+        count,
+        submit=np.zeros(count, dtype=np.int64),
+        start=np.zeros(count, dtype=np.int64),
+        end=np.full(count, 5),
+        limit=np.array([request.limit for request in requests]),
+        nodes=np.array([request.nodes for request in requests], dtype=np.int32),
+        user=Names.encode([request.user for request in requests]),
+        account=Names.encode([request.account for request in requests]),
+        qos=Names.encode([request.qos for request in requests]),
     )
-    assert Simulation(config, table).rejected == {reason: 2}
 
 
 def test_a_capped_job_is_overtaken_while_nothing_else_happens() -> None:

@@ -60,6 +60,13 @@ def test_choices_where_releases_differ_are_said():
     assert any("the last one, b," in sentence for sentence in report.assumed)
 
 
+def test_default_time_above_max_time_is_ignored_as_by_slurmctld():
+    report = read_slurm_conf(f"{MINIMAL}PartitionName=dbg Nodes=ALL DefaultTime=24:00:00 MaxTime=1:00:00\n", "f")
+    debug = report.config.partitions[-1]
+    assert (debug.name, debug.max_time, debug.default_time) == ("dbg", 3600, 0)
+    assert any("f:5: PartitionName=dbg" in sentence for sentence in report.assumed)
+
+
 @pytest.mark.parametrize(
     ("line", "place", "problem"),
     [
@@ -72,11 +79,6 @@ def test_choices_where_releases_differ_are_said():
         ("PartitionName=q Nodes=n[3-5]", "slurm.conf:5: PartitionName=q: nodes", "no such node: n5"),
         ("PartitionName=q Nodes=n1 MinNodes=3", "slurm.conf:5: PartitionName=q: min_nodes", "more than"),
         ("PartitionName=q Nodes=n1 MaxTime=soon", "slurm.conf:5: MaxTime", "soon"),
-        (
-            "PartitionName=q Nodes=n1 MaxTime=60 DefaultTime=90",
-            "slurm.conf:5: PartitionName=q: default_time",
-            "longer",
-        ),
         ("PartitionName=q Nodes=n1 Default=maybe", "slurm.conf:5: Default", "YES or NO"),
         ("PartitionName=q Nodes=n1 TRESBillingWeights=gold=1", "slurm.conf:5: TRESBillingWeights", "gold=1"),
         (

@@ -41,7 +41,11 @@ def read(data: bytes, kind: TraceFormat | None) -> None:
             raise AssertionError(f"lenient, but {error}") from error
         return
     counts = result.counts
-    assert len(result.table) == counts.jobs >= counts.rows - counts.rejected - counts.steps - counts.partial
+    assert (
+        len(result.table)
+        == counts.jobs
+        >= (counts.rows - counts.rejected - counts.steps - counts.partial - counts.repeated)
+    )
     assert len(result.rejected) == counts.rejected
 
 

@@ -112,10 +112,24 @@ def test_epoch_seconds_offsets_and_any_order_of_fields() -> None:
 def test_the_p_option_with_a_trailing_bar_and_joined_dumps() -> None:
     lines = [line + "|" for line in DUMP.split("\n")]
     result = read("\r\n".join([*lines, lines[0], "", lines[1]]))
-    assert result.counts.rows == 7
-    assert "rows that repeat the id of another (requeued jobs, or dumps that overlap): 1" in "\n".join(
-        result.table.notes
-    )
+    assert (result.counts.rows, result.counts.repeated) == (7, 1)
+    assert result.table.job_id.tolist() == read(DUMP).table.job_id.tolist()
+
+
+def test_overlapping_dumps_give_each_record_once_and_keep_requeued_jobs() -> None:
+    head = "JobID|Submit|Start|End|State|Timelimit|NNodes|User|Partition|NCPUS"
+    row = "{id}|2023-02-01T{submit}:00:00|2023-02-01T{start}:00:00|{end}|{state}|1-00:00:00|1|ann|p|4"
+    early = [
+        row.format(id=7, submit=10, start=11, end="2023-02-01T12:00:00", state="NODE_FAIL"),
+        row.format(id=7, submit=12, start=13, end="Unknown", state="RUNNING"),
+        row.format(id=8, submit=12, start=13, end="Unknown", state="RUNNING"),
+    ]
+    late = [row.format(id=7, submit=12, start=13, end="2023-02-01T15:00:00", state="COMPLETED")]
+    for dumps in ((early, late), (late, early), (early, early, late)):
+        table = read("\n".join([head, *(line for dump in dumps for line in (head, *dump))])).table
+        jobs = sorted(zip(table.job_id.tolist(), (table.end - table.start).tolist(), strict=True))
+        assert [job for job, _ in jobs] == ["7", "7", "8"]
+        assert [span for _, span in jobs][:2] == [3_600, 7_200]
 
 
 @pytest.mark.parametrize(

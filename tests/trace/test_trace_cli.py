@@ -63,7 +63,7 @@ def test_import_says_what_it_cannot_do(dump: Path, tmp_path: Path) -> None:
 
 def test_import_as_json(dump: Path, tmp_path: Path) -> None:
     document = json.loads(run("import", dump, "-o", tmp_path / "j.parquet", "--lenient", "--json").stdout)
-    assert document["counts"] == {"rows": 3, "jobs": 1, "rejected": 1, "steps": 1, "partial": 0}
+    assert document["counts"] == {"rows": 3, "jobs": 1, "rejected": 1, "steps": 1, "partial": 0, "repeated": 0}
     assert document["rejected"][0]["line"] == 4
 
 

@@ -132,7 +132,7 @@ class Recording:
 def read_recording(path: Path) -> Recording:
     """Read a recording. Raises ``TraceError`` naming the file and what is wrong with it."""
     try:
-        document = parse_json(gzip.decompress(path.read_bytes()))
+        document = parse_json(gzip.decompress(path.read_bytes()), most=None)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise TraceError(str(path), 0, "", f"is not a recording of slurm-testbed/fidelity: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:

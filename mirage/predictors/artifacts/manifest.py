@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
 from mirage import __version__
 from mirage.artifact import MANIFEST, manifest_as, manifest_text, read_files
 from mirage.artifact import read_manifest as read_document
+from mirage.documentfaults import reader_of
 from mirage.domain.errors import ArtifactMismatch
 from mirage.predictors.artifacts.answers import Answers, answers_from
 
@@ -75,7 +74,7 @@ class Manifest:
         return manifest_text(asdict(self))
 
 
-_MANIFEST = TypeAdapter(Manifest)
+_MANIFEST = reader_of(Manifest)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
 from mirage.features.schema import schema, schema_names
 from mirage.features.summary import node_counts
+from mirage.modelgraph.checking import PREDICTOR, check_graph
+from mirage.modelgraph.wire import BadGraph
 from mirage.predictors.artifacts.manifest import MODEL, RANGES, Manifest, read_manifest, verify_files
 from mirage.predictors.artifacts.ranges import Likeness, ranges_from
 from mirage.predictors.artifacts.shelf import promoted, version_of
@@ -34,6 +36,11 @@ class Model:
 
     def __init__(self, content: bytes, path: Path, features: int, width: int) -> None:
         """Raises ``ArtifactMismatch`` for a graph that cannot be run or has another shape, ``MissingExtra``."""
+        try:
+            check_graph(content, PREDICTOR, features)
+        except BadGraph as error:
+            told = f"must not be run: the graph {error}; train the model again"
+            raise ArtifactMismatch(str(path), told) from None
         try:
             import onnxruntime
         except ModuleNotFoundError:

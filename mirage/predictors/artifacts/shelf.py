@@ -6,20 +6,22 @@ is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from mirage.artifact import MANIFEST, write_folder
+from mirage.artifact import LARGEST_MANIFEST, MANIFEST, write_folder
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.predictors.artifacts.manifest import Manifest, read_manifest, verify_files
-from mirage.wholefile import draft_of
+from mirage.wholefile import draft_of, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CURRENT = "current"
 _DIGITS = 12
+_VERSION = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Shelf:
         version, folder = version_of(artifact), self._root / manifest.plugin
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / version).exists():
-            write_folder(folder / version, {MANIFEST: (artifact / MANIFEST).read_bytes(), **contents})
+            write_folder(folder / version, {MANIFEST: _manifest_bytes(artifact), **contents})
         return Version(manifest.plugin, version, _history(folder)[-1:] == [version], manifest)
 
     def rollback(self, name: str) -> Version:
@@ -109,17 +111,28 @@ class Shelf:
 
 def _history(folder: Path) -> list[str]:
     try:
-        return (folder / CURRENT).read_text(encoding="utf-8").split()
+        listed = read_regular(folder / CURRENT, LARGEST_MANIFEST, follow_links=False).decode().split()
     except FileNotFoundError:
         return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactMismatch(
+            str(folder / CURRENT), f"cannot be read ({error}): promote a version again"
+        ) from None
+    if bad := next((version for version in listed if not _VERSION.fullmatch(version)), None):
+        raise ArtifactMismatch(str(folder / CURRENT), f"names {bad[:80]!r}, no version: promote one again")
+    return listed
 
 
 def version_of(artifact: Path) -> str:
     """How an artifact's version is called, wherever it lies. Raises ``ArtifactMismatch``."""
     try:
-        return sha256((artifact / MANIFEST).read_bytes()).hexdigest()[:_DIGITS]
+        return sha256(_manifest_bytes(artifact)).hexdigest()[:_DIGITS]
     except OSError as error:
         raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
+
+
+def _manifest_bytes(artifact: Path) -> bytes:
+    return read_regular(artifact / MANIFEST, LARGEST_MANIFEST, follow_links=False)
 
 
 def _point(folder: Path, history: list[str]) -> None:

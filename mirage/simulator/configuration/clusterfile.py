@@ -77,6 +77,7 @@ from pydantic import ValidationError
 
 from mirage.documentfaults import Fault, faults_of, more_faults
 from mirage.documenttext import parse_toml
+from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.clusterbuild import build
 from mirage.simulator.configuration.clusterchecks import faults
@@ -84,13 +85,17 @@ from mirage.simulator.configuration.clusterschema import SECTIONS, ClusterFile
 from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.resize import with_nodes
 from mirage.simulator.configuration.slurmconf import inspect_slurm_conf
-from mirage.simulator.configuration.tomlplaces import line_of
+from mirage.simulator.configuration.tomlplaces import line_finder, line_of
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from mirage.simulator.cluster import ClusterConfig
     from mirage.simulator.configuration.tomlplaces import Path as KeyPath
+
+_SHOWN = 80
+"""Characters of a name that an error quotes."""
 
 __all__ = ["load_cluster", "parse_cluster", "presets", "read_cluster", "with_nodes"]
 
@@ -121,6 +126,8 @@ def read_cluster(path_or_preset: str) -> tuple[ClusterConfig, tuple[str, ...]]:
         text = (_folder() / f"{path_or_preset}.toml").read_text(encoding="utf-8")
         return parse_cluster(text, f"preset {path_or_preset}"), ()
     path = Path(path_or_preset)
+    if problem := path_problem(str(path.absolute())):
+        raise ConfigError(path_or_preset[:_SHOWN], f"names no file: {problem}")
     if path.is_dir():
         path /= "slurm.conf"
     if not path.is_file():
@@ -154,7 +161,7 @@ def _place_of_syntax_error(message: str, text: str, source: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"cannot be read: {error}") from error
 
@@ -173,7 +180,8 @@ def _check(config: ClusterConfig, text: str, source: str) -> None:
 
 def _config_error(error: ValidationError, text: str, source: str) -> ConfigError:
     """The first fault in the file's order, with its line; the others are counted."""
-    found = sorted(faults_of(error), key=lambda fault: line_of(text, fault.path))
+    line = line_finder(text)
+    found = sorted(faults_of(error), key=lambda fault: line(fault.path))
     return ConfigError(_where(found[0].path, text, source), _problem(found[0]) + more_faults(found))
 
 

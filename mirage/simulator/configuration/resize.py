@@ -40,7 +40,7 @@ def with_nodes(config: ClusterConfig, count: int) -> ClusterConfig:
 def _further(config: ClusterConfig, names: tuple[str, ...], more: int) -> tuple[str, ...]:
     if more <= 0:
         return ()
-    last = re.fullmatch(r"(.*?)([0-9]+)", names[-1])
+    last = re.fullmatch(r"(.*?)([0-9]{1,18})", names[-1])
     if last is None:
         raise _refused(config, f"cannot grow: its last node, {names[-1]}, has no number to go on from")
     first = int(last[2]) + 1

@@ -17,10 +17,17 @@ from mirage.domain.errors import ConfigError
 from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, SlurmRules, rules_of
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.simulator.configuration.clusterchecks import Fault, faults
-from mirage.simulator.configuration.slurmconf_nodes import Lines, effective, node_groups, partitions
+from mirage.simulator.configuration.slurmconf_nodes import (
+    Lines,
+    effective,
+    node_groups,
+    partition_times,
+    partitions,
+)
 from mirage.simulator.configuration.slurmconf_scheduling import options, priority_weights, scheduler_parameters
 from mirage.simulator.configuration.slurmconf_unmodelled import unmodelled
 from mirage.slurm.conf import ConfText, Include, parse
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +139,10 @@ def _assumed(
     if sum(flagged.flag() for r in effective(conf, "partitionname") if (flagged := r.get("default"))) > 1:
         chosen = next(p.name for p in parts if p.default)
         yield f"{conf.file}: several partitions have Default=YES: the last one, {chosen}, is the default."
+    for record in effective(conf, "partitionname"):
+        max_time, default_time = partition_times(record)
+        if default_time > max_time:
+            yield f"{record.where}: DefaultTime is above MaxTime: ignored, as slurmctld does; jobs get MaxTime."
     if not associations:
         yield (
             f"{conf.file}: no {ASSOCIATIONS_FILE} beside it: all users have equal shares and no limits "
@@ -182,6 +193,6 @@ def _include_from(folder: Path) -> Include:
 def _read(path: Path, where: str) -> str:
     """Slurm reads its files as bytes; what is not UTF-8 (an odd comment) must not stop the reading."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_regular(path).decode(errors="replace")
     except (OSError, ValueError) as error:
         raise ConfigError(where, f"{path} cannot be read: {error}") from error

@@ -200,11 +200,12 @@ def _partition(
     nodes, state, default, qos = (record.get(key) for key in ("nodes", "state", "default", "qos"))
     over, share = record.get("overtimelimit"), record.get("oversubscribe", "shared")
     billing = record.get("tresbillingweights")
+    max_time, default_time = partition_times(record)
     return Partition(
         name=record.name,
         nodes=_members(nodes, groups, sets) if nodes else (),
-        max_time=time_limit(record.get("maxtime"), UNLIMITED),
-        default_time=time_limit(record.get("defaulttime"), 0),
+        max_time=max_time,
+        default_time=default_time if default_time <= max_time else 0,
         max_nodes=_node_limit(record.get("maxnodes")),
         min_nodes=_node_limit(record.get("minnodes")),
         priority_tier=_factor(record.get("prioritytier", "priority")),
@@ -216,6 +217,11 @@ def _partition(
         up=state.value.lower() == "up" if state else True,
         billing_weights=read(billing, spellings.tres_weights) if billing else (),
     )
+
+
+def partition_times(record: Record) -> tuple[Seconds, Seconds]:
+    """MaxTime and DefaultTime in seconds as written; slurmctld ignores a DefaultTime above MaxTime."""
+    return time_limit(record.get("maxtime"), UNLIMITED), time_limit(record.get("defaulttime"), 0)
 
 
 def time_limit(setting: Setting | None, otherwise: Seconds) -> Seconds:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Path = tuple[str | int, ...]
 """Keys and array indices from the top, such as ``("partitions", 0, "nodes")``."""
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
+_HEADER = re.compile(r"\s*+(\[\[?)([^\[\]]+)\]\]?\s*+(?:#.*)?$")
 _KEY = re.compile(
-    r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
+    r"""\s*+((?:[A-Za-z0-9_-]++|"[^"]*+"|'[^']*+')(?:\s*+\.\s*+(?:[A-Za-z0-9_-]++|"[^"]*+"|'[^']*+'))*+)\s*+="""
 )
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
 _TOKEN = re.compile(
@@ -24,11 +28,17 @@ _TOKEN = re.compile(
 
 def line_of(text: str, path: Path) -> int:
     """The 1-based line of the longest leading part of ``path`` that the text has; 0 where it has none."""
+    return line_finder(text)(path)
+
+
+def line_finder(text: str) -> Callable[[Path], int]:
+    """``line_of`` for many paths of one text, which is read once."""
     places = _places(text)
-    for length in range(len(path), 0, -1):
-        if line := places.get(path[:length]):
-            return line
-    return 0
+
+    def find(path: Path) -> int:
+        return next((places[path[:length]] for length in range(len(path), 0, -1) if path[:length] in places), 0)
+
+    return find
 
 
 def _places(text: str) -> dict[Path, int]:

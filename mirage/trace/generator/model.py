@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -343,14 +344,14 @@ def save_model(model: WorkloadModel, path: Path) -> None:
 
 def load_model(path: Path) -> WorkloadModel:
     """Read a model written by ``save_model``; ``ConfigError`` names the file and the key at fault."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        text = path.read_bytes()
+        text = read_regular(path)
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
     try:
-        return TypeAdapter(WorkloadModel).validate_json(text)
+        return reader_of(WorkloadModel).validate_json(text)
     except ValidationError as error:
         first = faults_of(error)[0]
         raise ConfigError(f"{path}: {first.key or 'the file'}", first.said) from error

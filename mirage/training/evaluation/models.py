@@ -8,10 +8,9 @@ from hashlib import sha256
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
 from mirage.artifact import MANIFEST
-from mirage.documenttext import parse_json
+from mirage.documentfaults import reader_of
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema
 from mirage.predictors.artifacts.manifest import read_manifest, verify_files
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 TOOK = "took.json"
 """Beside the models of a predictor: how many seconds each training took."""
-_TOOK = TypeAdapter(dict[str, float])
+_TOOK = reader_of(dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class TrainedModels:
 
 def _took(folder: Path) -> dict[str, float]:
     try:
-        return _TOOK.validate_python(parse_json((folder / TOOK).read_bytes()))
+        return _TOOK.validate_python(parse_own_json((folder / TOOK).read_bytes()))
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from mirage.documenttext import parse_json
+from mirage.documenttext import parse_own_json
 from mirage.training.evaluation.playing import PROBES, Forecast, Played
 from mirage.wholefile import write_anew
 
@@ -51,7 +51,7 @@ class Cell:
 def read_part(folder: Path, cell: Cell, numbers: Sequence[int]) -> list[Played] | None:
     """The episodes of these numbers as they were kept; ``None`` where they were not, or not whole."""
     try:
-        document = parse_json(_path(folder, cell, numbers).read_bytes())
+        document = parse_own_json(_path(folder, cell, numbers).read_bytes())
         episodes = [_played(one) for one in document["episodes"]]
     except (OSError, ValueError, KeyError, TypeError):
         return None

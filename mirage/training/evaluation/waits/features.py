@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import JobRequest
-from mirage.features.waitclass import waits_of_class
+from mirage.features.waitclass import class_waits
 from mirage.training.evaluation.waits.records import Ledger, Tally
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _waited(table: JobTable, rows: Int64, recent: list[RecentWaits]) -> Float64:
     found = np.full((len(rows), 6), np.nan)
     for place, (row, known) in enumerate(zip(rows.tolist(), recent, strict=True)):
         if len(known):
-            found[place, :3] = _summed_up(waits_of_class(known, asked_of(table, row)))
+            found[place, :3] = _summed_up(class_waits(known, asked_of(table, row)).wait)
             found[place, 3:] = _summed_up(known.wait[-100:])
     logs: Float64 = np.log1p(found)
     return logs

@@ -13,7 +13,7 @@ from mirage.domain.errors import ConfigError, MissingExtra, SubmissionRejected
 from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.features.waitclass import waits_of_class
+from mirage.features.waitclass import class_waits
 from mirage.predictors.lookahead import Lookahead
 from mirage.training.evaluation.figures import LEVELS
 from mirage.training.evaluation.waits.features import asked_of
@@ -52,7 +52,7 @@ def by_class(table: JobTable, rows: Int64, recent: list[RecentWaits]) -> Float64
     found = np.zeros((len(rows), len(LEVELS)))
     for place, (row, known) in enumerate(zip(rows.tolist(), recent, strict=True)):
         if len(known):
-            found[place] = np.quantile(waits_of_class(known, asked_of(table, row)) / HOUR, LEVELS)
+            found[place] = np.quantile(class_waits(known, asked_of(table, row)).wait / HOUR, LEVELS)
     return found
 
 

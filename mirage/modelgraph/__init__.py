@@ -1,0 +1,1 @@
+"""ONNX files before a runtime loads them: what is in the graph, and whether it may run."""

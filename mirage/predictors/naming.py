@@ -1,0 +1,22 @@
+"""How users name predictors: ``NAME`` or ``NAME:PARAMETER``, never a path of this machine."""
+
+from __future__ import annotations
+
+import re
+
+from mirage.domain.errors import PluginNotFound
+
+PATTERN = r"[a-z0-9_-]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?"
+"""At most 162 characters, and no ``/``: models are named by their versions in the model registry."""
+
+SHOWN = 80
+"""Characters of a name that an error quotes."""
+
+_NAME = re.compile(PATTERN)
+
+
+def check_name(text: str) -> None:
+    """Raise ``PluginNotFound`` where ``text`` cannot be the name of a predictor."""
+    if not _NAME.fullmatch(text):
+        expected = "expected a name such as quantile, fixed:6h, xgboost or xgboost:VERSION, without a path"
+        raise PluginNotFound(f"predictor {text[:SHOWN]!r}: {expected}; `mirage plugins` lists the predictors")
