@@ -1,13 +1,22 @@
-"""What pydantic finds wrong with a document, in words for its author."""
+"""Documents that others wrote: pydantic's readers of them, and what it finds wrong, in words for their authors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from collections.abc import Mapping
 
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+MOST_FAULTS = 1_000
+"""Errors of one document that are told one by one; each takes a kilobyte."""
+_CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple"})
+_NO_SCHEMAS = frozenset({"default", "expected", "metadata", "serialization"})
+"""Keys of a schema whose values are the model's own."""
 _PREFIX = "Value error, "
 """Before what a validator of ours says."""
 
@@ -32,8 +41,36 @@ class Fault:
         return f"{self.key}: {self.said}" if self.path else self.said
 
 
+def reader_of(kind: type[T], names: Mapping[str, Any] | None = None) -> TypeAdapter[T]:
+    """A reader that stops within each list and mapping at the first error.
+
+    Pydantic makes an object of each error: a small file of wrong values would take gigabytes.
+    ``names``: types that the module of ``kind`` imports for type checkers only.
+    """
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    adapter = TypeAdapter(kind)
+    if names:
+        adapter.rebuild(_types_namespace=dict(names))
+    # Validators that models have already were made without this.
+    adapter.validator = SchemaValidator(_failing_fast(adapter.core_schema), _use_prebuilt=False)
+    return adapter
+
+
+def _failing_fast(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_failing_fast, schema))
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: each if key in _NO_SCHEMAS else _failing_fast(each) for key, each in schema.items()}
+    return made | {"fail_fast": True} if schema.get("type") in _CONTAINERS else made
+
+
 def faults_of(error: ValidationError) -> list[Fault]:
     """All of them, at least one. What the document holds is not repeated: it may be secret."""
+    if error.error_count() > MOST_FAULTS:
+        return [Fault((), "too_many", f"more than {MOST_FAULTS} values are wrong")]
     return [
         Fault(tuple(each["loc"]), each["type"], each["msg"].removeprefix(_PREFIX))
         for each in error.errors(include_url=False, include_input=False, include_context=False)

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
+from mirage.modelgraph.checking import AGENT, check_graph
+from mirage.modelgraph.wire import BadGraph
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +22,11 @@ class Graph:
 
     def __init__(self, content: bytes, path: Path) -> None:
         """Raises ``ArtifactMismatch`` where it cannot be loaded, ``MissingExtra``."""
+        try:
+            check_graph(content, AGENT)
+        except BadGraph as error:
+            told = f"must not be run: the graph {error}; train the agents again"
+            raise ArtifactMismatch(str(path), told) from None
         try:
             import onnxruntime
         except ModuleNotFoundError:

@@ -117,7 +117,7 @@ def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: Jo
     assert code == 0, said
     results = runs.results("a")
     assert (results[0], results[-1]) == ("lost", "succeeded")
-    assert lines(runs.folder / "marks")[-1] == "n2"
+    assert "n2" in lines(runs.folder / "marks")
 
 
 def test_0_of_an_srun_whose_ranks_have_not_all_ended_is_not_believed(runs: JobRuns) -> None:

@@ -70,6 +70,7 @@ def test_the_least_that_serves(tmp_path: Path) -> None:
         (WHOLE + '[gateway]\nlisten = "127.0.0.1"\n', "is no address such as"),
         (WHOLE + '[gateway]\nlisten = "127.0.0.1:99999"\n', "is no address such as"),
         (WHOLE.replace('onnx = "m.onnx"', 'backend = ["serve"]'), "no word has {port}"),
+        (WHOLE + "[gateway]\nall_bodies_mb = 31\n", "all_bodies_mb: is at least twice largest_body_mb, 32"),
     ],
 )
 def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, said: str) -> None:
@@ -95,6 +96,14 @@ def test_a_key_file_holds_keys_that_nobody_else_may_read(tmp_path: Path) -> None
     assert tenants.find(KEY) == tenants.find("another-key-of-some-length") == 0
     keys.write_text("short\n")
     assert "at least 16 characters" in mistakes(tmp_path, text)
+
+
+def test_bytes_of_all_requests_grow_with_the_largest(tmp_path: Path) -> None:
+    found = [
+        read(tmp_path, f"{WHOLE}[gateway]\n{text}").gateway.all_bodies >> 20
+        for text in ("", "largest_body_mb = 1024", "all_bodies_mb = 32")
+    ]
+    assert found == [512, 4096, 32]
 
 
 def test_units_stand_on_devices_of_their_kind_each_on_its_own(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ import pytest
 from serving_models import write_scale
 from serving_site import KEYS, PATIENCE, Site, digest, tensor
 
+from mirage import boundedhttp
 from mirage.allocation.inference.serving import httpserver
 from mirage.allocation.inference.serving.httpserver import Listening, make_server
 
@@ -160,6 +163,35 @@ def test_a_head_without_end_is_not_held(wire: Wire, line: bytes) -> None:
     assert b" 400 " in wire.closed()
 
 
+@pytest.mark.parametrize("segment", [0, 4096])
+@pytest.mark.parametrize(
+    "headers", [b"X: " + b"x" * 100_000 + b"\r\n", b"".join(b"X%d: y\r\n" % k for k in range(20_000))]
+)
+def test_header_bounds_of_a_gateway_hold_in_any_segmentation(site: Site, headers: bytes, segment: int) -> None:
+    for start in (head()[:-2], b"GET /health/live HTTP/1.1\r\n"):
+        wire, whole = Wire(site.url), start + headers + b"\r\n" + BODY
+        step = segment or len(whole)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            wire.send(*(whole[at : at + step] for at in range(0, len(whole), step)))
+        assert wire.closed().startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("size", [2 << 20, 30 << 20])
+@pytest.mark.parametrize("more", [(), ("Connection: close",)])
+def test_gateway_rejects_a_large_body_with_an_answer_that_can_be_read(
+    wire: Wire, size: int, more: tuple[str, ...]
+) -> None:
+    wire.send(head(*more, length=size) + b"x" * size)
+    assert b" 413 " in wire.until(b"at most").partition(b"\r\n")[0]
+
+
+def test_trailers_behind_a_body_are_no_key(wire: Wire) -> None:
+    lines = b"POST /v2/models/scale/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    key = b"Authorization: Bearer %s\r\n" % KEYS["alice"].encode()
+    wire.send(lines + b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(BODY), BODY, key))
+    assert wire.until(b"\r\n").startswith(b"HTTP/1.1 401 ")
+
+
 @pytest.mark.parametrize(
     "junk", [b"\x00\xff" * 50, b"GET\r\n\r\n", b"POST / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00"]
 )
@@ -168,9 +200,14 @@ def test_what_is_no_http_is_told_so_and_ended(wire: Wire, junk: bytes) -> None:
     assert wire.closed().startswith(b"HTTP/1.1 400")
 
 
+LARGE = 8 << 20
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
+    body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
+    length = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    await send({"type": "http.response.body", "body": body})
 
 
 @contextmanager
@@ -211,3 +248,49 @@ def test_a_connection_that_is_kept_may_rest_for_longer(monkeypatch: pytest.Monke
                 wire.socket.recv(1)
             wire.socket.settimeout(PATIENCE)
         wire.socket.close()
+
+
+def test_who_does_not_read_is_cut_off_and_who_reads_slowly_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundedhttp, "READ_WITHIN", 0.3)
+    ask = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"
+    with served() as url:
+        silent, slow = Wire(url), Wire(url)
+        for wire in (silent, slow):
+            wire.send(ask)
+        read = 0
+        while read < LARGE:
+            data = slow.socket.recv(256 << 10)
+            assert data
+            read += len(data)
+            time.sleep(0.04)
+        for _ in range(600):
+            try:
+                silent.send(ask)
+            except (BrokenPipeError, ConnectionResetError):
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("it is still connected")
+        for wire in (silent, slow):
+            wire.socket.close()
+
+
+def test_requests_in_line_are_bounded(site: Site) -> None:
+    wire = Wire(site.url)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        wire.send(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n" * 2_000)
+    assert wire.closed().count(b"HTTP/1.1 ") <= boundedhttp.MOST_IN_LINE + 1
+    assert site.get("/health/live").status == 200
+
+
+def test_connections_of_one_client_leave_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(httpserver, "_MOST_CONNECTIONS", 10)
+    with served() as url:
+        idle = [Wire(url) for _ in range(30)]
+        for wire in (Wire(url), idle[-1]):
+            wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            wire.until(b"ok")
+            wire.socket.close()
+        assert idle[0].closed() == b""
+        for wire in idle:
+            wire.socket.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.documenttext import parse_json
 
 
@@ -187,7 +187,7 @@ Entry = (
 )  # fmt: skip
 
 _KINDS: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind)
+    kind.__name__: reader_of(kind)
     for kind in (
         LifeBegan, PoolSeen, Starting, Started, Adopted, Stopping, Ended, GaveUp, NodeAside, SpeedSeen, Remark,
         LifeOver,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
 from mirage import __version__
 from mirage.allocation.ddl.das.sight import SCHEMA, SCHEMA_HASH
 from mirage.artifact import (
@@ -20,6 +18,7 @@ from mirage.artifact import (
     refuse_other_schema,
     write_folder,
 )
+from mirage.documentfaults import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +58,7 @@ class Manifest:
     format: int = FORMAT
 
 
-_MANIFEST = TypeAdapter(Manifest)
+_MANIFEST = reader_of(Manifest)
 
 
 def read_artifact(folder: Path) -> tuple[Manifest, dict[str, bytes]]:

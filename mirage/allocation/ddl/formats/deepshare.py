@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 _ALONE, _BESIDE, _SAMPLES = "isolated_thp.csv", "shared_thp_ratio.csv", "total_samples_trained.csv"
 _THROUGHPUT = "isol_thp"
+_MOST_DIGITS = 9
 
 
 def read_deepshare(folder: str | Path) -> Measurements:
     """The measurements in a folder; raises ``TraceError`` where a file is missing, damaged or at odds."""
     alone = read_sheet(Path(folder) / _ALONE)
     alone.need("", _THROUGHPUT)
+    labels: set[str] = set()
+    for row in alone.rows:
+        if row.text("") in labels:
+            raise row.fault("", f"{row.text('')!r} is named twice")
+        labels.add(row.text(""))
     runs = [_run(row, row.text("")) for row in alone.rows]
     throughput = [_positive(row, _THROUGHPUT) for row in alone.rows]
     ratio = _ratios(Path(folder) / _BESIDE, [row.text("") for row in alone.rows])
@@ -58,7 +64,7 @@ def read_samples(folder: str | Path) -> dict[tuple[str, int], float]:
 
 def _run(row: Row, label: str) -> Measured:
     parts = label.rsplit(",", 2)
-    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
+    if len(parts) != 3 or not (_is_count(parts[1]) and _is_count(parts[2])):
         raise row.fault("", f"{label!r} must be MODEL,GPUS,NODES")
     devices, spread = int(parts[1]), int(parts[2])
     if not 1 <= spread <= devices:
@@ -93,6 +99,10 @@ def _positive(row: Row, column: str) -> float:
 
 
 def _size(row: Row, column: str) -> int:
-    if not column.isdecimal():
+    if not _is_count(column):
         raise row.fault(column, f"the column {column!r} must be a number of GPUs")
     return int(column)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mirage.allocation.ddl.formats.rows import read_json
 from mirage.allocation.ddl.speeds import Measured, Measurements
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.domain.errors import TraceError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def document(measured: Measurements, evidence: Evidence) -> dict[str, Any]:
 def read_measured(path: str | Path) -> Measurements:
     """Raises ``TraceError`` where it is no such file."""
     try:
-        file = _File.model_validate(read_json(path))
+        file = reader_of(_File).validate_python(read_json(path))
     except ValidationError as error:
         fault = faults_of(error)[0]
         raise TraceError(str(path), 0, fault.key, fault.said) from None

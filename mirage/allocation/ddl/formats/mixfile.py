@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mirage.allocation.ddl.formats.rows import read_bytes
 from mirage.allocation.ddl.generator import Arrival, Mix, ModelClass, measured_mix
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 
@@ -51,7 +51,7 @@ def read_mix(path: str | Path, measured: Measurements | None) -> Mix:
     """The mix of a file; without ``[[classes]]``, all models that were measured. Raises ``ConfigError``."""
     try:
         document = parse_toml(read_bytes(path))
-        read = _MixFile.model_validate(document)
+        read = reader_of(_MixFile).validate_python(document)
     except ValidationError as error:
         first = faults_of(error)[0]
         raise ConfigError(f"{path}: {first.key}", first.said) from error

@@ -95,7 +95,7 @@ def read_bytes(path: str | Path) -> bytes:
 def read_json(path: str | Path) -> Any:
     """A JSON document; raises ``TraceError``, also for an object that has a name twice."""
     try:
-        return parse_json(read_bytes(path), _once)
+        return parse_json(read_bytes(path), _once, most=None)
     except ValueError as error:
         raise TraceError(str(path), getattr(error, "lineno", 0), "", f"no JSON: {error}") from error
 

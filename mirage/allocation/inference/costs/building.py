@@ -11,10 +11,10 @@ from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from mirage.allocation.inference.costs.costmodel import TOOL, VERSION, CostModel, LayerCost
 from mirage.allocation.inference.costs.manifest import Manifest, UnitSource
+from mirage.documentfaults import reader_of
 from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 from mirage.domain.request import CostTable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.costs.layers import Network, Shape
 
 
-_COST = TypeAdapter(LayerCost)
+_COST = reader_of(LayerCost)
 
 
 class DamagedCosts(MirageError):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SIZES = ("groups", "outputs", "inputs", "height", "width", "kernel_height", "kernel_width", "stride")
+_MOST_DIGITS = 9
 COLUMNS = ("layer", "kind", *SIZES)
 KINDS = ("conv", "depthwise", "dense", "matmul")
 
@@ -116,6 +117,6 @@ def _layers(name: str, rows: list[tuple[int, str]]) -> Iterator[Layer]:
         where = f"{name}, line {number}"
         if len(fields) != len(COLUMNS) or fields[1] not in KINDS:
             raise LayerListError(f"{where}: needs {len(COLUMNS)} fields, the second one of {', '.join(KINDS)}")
-        if not all(field.isdecimal() and int(field) > 0 for field in fields[2:]):
-            raise LayerListError(f"{where}: sizes are whole numbers above 0")
+        if not all(field.isdecimal() and len(field) <= _MOST_DIGITS and int(field) > 0 for field in fields[2:]):
+            raise LayerListError(f"{where}: sizes are whole numbers above 0, of at most {_MOST_DIGITS} digits")
         yield Layer(fields[0], fields[1], Shape(*map(int, fields[2:])))

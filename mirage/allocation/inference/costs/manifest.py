@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def read_manifest(table: Path) -> Manifest | None:
     if not path.exists():
         return None
     try:
-        manifest = Manifest.model_validate_json(path.read_text(encoding="utf-8"))
+        manifest = reader_of(Manifest).validate_json(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: {error}") from error
     except ValidationError as error:

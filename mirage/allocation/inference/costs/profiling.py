@@ -12,8 +12,9 @@ import numpy as np
 
 from mirage.allocation.inference.costs.energymeter import UNKNOWN, PackageMeter
 from mirage.allocation.inference.costs.manifest import Manifest, Measurement, UnitSource
-from mirage.domain.errors import MirageError, MissingExtra
+from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
 from mirage.domain.request import CostTable
+from mirage.modelgraph.external import read_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +108,10 @@ def _session(runtime: Any, path: Path, unit: RealUnit) -> Any:
             raise CannotProfile(f"{unit.kind}: this ONNX Runtime has no CUDA (onnxruntime-gpu has, with a device)")
         providers = [("CUDAExecutionProvider", {"device_id": unit.number}), *providers]
     try:
+        read_network(path)
         session = runtime.InferenceSession(str(path), options, providers=providers)
+    except ArtifactMismatch as error:
+        raise CannotProfile(str(error)) from None
     except Exception as error:  # the runtime raises classes of its own
         raise CannotProfile(f"{path}: {str(error).splitlines()[0]}") from error
     if unit.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():

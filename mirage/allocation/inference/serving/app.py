@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mirage.allocation.inference.serving.bodies import ClientDisconnect, key_of, read_body, unless_gone
+from mirage.allocation.inference.serving.bodies import (
+    ClientDisconnect,
+    key_of,
+    origin_of,
+    read_body,
+    unless_gone,
+)
 from mirage.allocation.inference.serving.doors import Closed
 from mirage.allocation.inference.serving.inferences import read_inference
 from mirage.allocation.inference.serving.openaicalls import complete, list_models
-from mirage.allocation.inference.serving.openinference import read_object
+from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, json_length, read_object
 from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
@@ -24,7 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from mirage.allocation.inference.serving.service import Service
+    from mirage.allocation.inference.serving.inferences import Inference
+    from mirage.allocation.inference.serving.service import Admission, Service
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -121,10 +129,10 @@ def _passed_on(endpoint: Endpoint) -> Endpoint:
 async def _forward(request: Request, successor: Upstream) -> Response:
     service = _service(request)
     try:
-        inquiry = inquiry_of(request, await read_body(request, service.plan.gateway.largest_body))
-        return pass_back(
-            await unless_gone(request, asyncio.ensure_future(successor.ask(inquiry))), service.doors.passed
-        )
+        with service.memory.reserved(origin_of(request)) as memory:
+            body = await read_body(request, service.plan.gateway.largest_body, memory)
+            asking = asyncio.ensure_future(successor.ask(inquiry_of(request, body)))
+            return pass_back(await unless_gone(request, asking), service.doors.passed)
     except BaseException as error:
         service.doors.passed()
         if isinstance(error, Unreachable):
@@ -134,13 +142,23 @@ async def _forward(request: Request, successor: Upstream) -> Response:
 
 async def _infer(request: Request) -> Response:
     service, name = _service(request), request.path_params["model"]
-    with service.admitted(request) as tenant:
-        service.model(tenant, name)
-        body = await read_body(request, service.plan.gateway.largest_body)
-        inference = read_inference(service, tenant, name, request.headers, body)
+    with service.admitted(request.headers) as admission:
+        service.model(admission.tenant, name)
+        inference = await _read_inference(request, admission)
         _, answer = await service.answer(request, inference.wish, inference.header, inference.content)
-        content, headers = inference.reply(answer)
+        size, write = inference.json_size(answer), partial(inference.reply, answer)
+        content, headers = await service.convert(admission.tenant, size, write)
         return Response(content, headers=headers)
+
+
+async def _read_inference(request: Request, admission: Admission) -> Inference:
+    service, name = _service(request), request.path_params["model"]
+    body = await read_body(request, service.plan.gateway.largest_body, admission.memory)
+    size = json_length(request.headers.get(HEADER_LENGTH), len(body))
+    read = partial(read_inference, service, admission.tenant, name, request.headers, body)
+    inference = await service.convert(admission.tenant, size, read)
+    admission.memory.resize(inference.held)
+    return inference
 
 
 async def _server(request: Request) -> Response:
@@ -194,7 +212,8 @@ async def _drain(request: Request) -> Response:
     """``{"to": "http://HOST:PORT"}``: the successor that is ready; without it new requests are refused."""
     service = _service(request)
     service.tenants.check_operator(key_of(request.headers))
-    to = read_object(await read_body(request, 4096) or b"{}").get("to")
+    with service.memory.reserved(None) as memory:
+        to = read_object(await read_body(request, 4096, memory) or b"{}").get("to")
     try:
         successor = None if to is None else Upstream(str(to))
     except ValueError as error:

@@ -9,6 +9,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
 from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.boundedhttp import LARGEST_DISCARDED
+from mirage.domain.addresses import client_network
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
+    from mirage.allocation.inference.serving.memorybudget import Reservation
+
     T = TypeVar("T")
 
-__all__ = ["ClientDisconnect", "Streamed", "key_of", "read_body", "unless_gone"]
+__all__ = ["ClientDisconnect", "Streamed", "key_of", "origin_of", "read_body", "unless_gone"]
 
 
 _BODY_WITHIN = 30.0
@@ -49,26 +53,47 @@ def key_of(headers: Mapping[str, str]) -> str | None:
     return key.strip() if kind.lower() == "bearer" else headers.get("x-api-key")
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """Raises ``Refusal`` for one that is too large, before it is held, and for one that does not come."""
-    said = request.headers.get("content-length", "0")
-    if said.isdecimal() and int(said) > most:
-        raise Refusal(413, f"a request has at most {most} bytes")
+def origin_of(request: Request) -> str:
+    """What counts as one client, where no key says so."""
+    return client_network(request.client.host) if request.client else ""
+
+
+async def read_body(request: Request, most: int, memory: Reservation) -> bytes:
+    """Raises ``Refusal`` for one that is too large or finds no room, which is not held, or does not come."""
     try:
         async with asyncio.timeout(_BODY_WITHIN):
-            return await _whole(request, most)
+            return await _whole(request, most, memory)
     except TimeoutError:
         raise Refusal(408, f"the request was not complete within {_BODY_WITHIN:g} s") from None
 
 
-async def _whole(request: Request, most: int) -> bytes:
+async def _whole(request: Request, most: int, memory: Reservation) -> bytes:
     parts, size = list[bytes](), 0
+    refusal: Refusal | None = None
     async for part in request.stream():
         size += len(part)
-        if size > most:
-            raise Refusal(413, f"a request has at most {most} bytes")
-        parts.append(part)
+        if size > most + LARGEST_DISCARDED:
+            break
+        refusal = refusal or _refusal(size, most, memory)
+        if refusal is None:
+            parts.append(part)
+        else:
+            parts.clear()
+            memory.resize(0)
+    if refusal is not None:
+        raise refusal
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _refusal(size: int, most: int, memory: Reservation) -> Refusal | None:
+    """Why so many bytes cannot be held."""
+    if size > most:
+        return Refusal(413, f"a request has at most {most} bytes")
+    try:
+        memory.resize(size)
+    except Refusal as refusal:
+        return refusal
+    return None
 
 
 async def unless_gone(request: Request, answer: Future[T]) -> T:

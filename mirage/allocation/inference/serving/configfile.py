@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from mirage.allocation.inference.serving.listenaddress import address_of
 from mirage.allocation.inference.serving.plan import (
     GatewayPlan,
     ModelPlan,
@@ -19,6 +20,7 @@ from mirage.allocation.inference.serving.plan import (
     TenantPlan,
     UnitPlan,
     WorkersPlan,
+    all_bodies_of,
 )
 from mirage.documentfaults import Fault, faults_of
 from mirage.documenttext import parse_toml
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _SHORTEST_KEY = 16
 _MIB = 1 << 20
@@ -51,16 +52,6 @@ def _digest(value: object) -> object:
     if found is None:
         raise ValueError("expected the SHA-256 of a key: 64 digits 0-9 a-f (printf %s KEY | sha256sum)")
     return found[1]
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:8800``, ``[::1]:8800``; port 0 is any. Raises ``ValueError``."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found[3]) > 65_535:
-        raise ValueError(f"{text!r} is no address such as 127.0.0.1:8800 or [::1]:8800")
-    host = "127.0.0.1" if found[2] == "localhost" else found[1] or found[2]
-    ipaddress.ip_address(host)
-    return host, int(found[3])
 
 
 Name = Annotated[str, Field(pattern=_NAME)]
@@ -84,19 +75,27 @@ class GatewayEntry(_Strict):
     state: str = ".mirage/serve"
     operators: Digests = ()
     largest_body_mb: Annotated[int, Field(ge=1, le=1024)] = 16
+    all_bodies_mb: Annotated[int, Field(ge=2, le=1 << 20)] | None = None
     certificate: str = ""
     certificate_key: str = ""
     trusted_network: bool = False
 
     @model_validator(mode="after")
-    def _protected(self) -> GatewayEntry:
+    def _consistent(self) -> GatewayEntry:
         host, _ = address_of(self.listen)
         if not (self.certificate or self.trusted_network or ipaddress.ip_address(host).is_loopback):
             raise ValueError(
                 f"listen: others can reach {host}, and keys would cross the network in the clear: give a"
                 " certificate, or say trusted_network = true"
             )
+        if self.all_bodies_mb is not None and self.all_bodies_mb < 2 * self.largest_body_mb:
+            raise ValueError(f"all_bodies_mb: is at least twice largest_body_mb, {2 * self.largest_body_mb}")
         return self
+
+    @property
+    def all_bodies(self) -> int:
+        """Bytes."""
+        return self.all_bodies_mb * _MIB if self.all_bodies_mb else all_bodies_of(self.largest_body_mb * _MIB)
 
 
 class QueueEntry(_Strict):
@@ -205,6 +204,7 @@ def read_config(path: Path) -> ServingPlan:
             state=folder / gateway.state,
             operators=gateway.operators,
             largest_body=gateway.largest_body_mb * _MIB,
+            all_bodies=gateway.all_bodies,
             certificate=str(folder / gateway.certificate) if gateway.certificate else "",
             certificate_key=str(folder / gateway.certificate_key) if gateway.certificate_key else "",
         ),

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mirage.allocation.inference.serving.bodies import ClientDisconnect, read_body, unless_gone
+from mirage.allocation.inference.serving.bodies import ClientDisconnect, origin_of, read_body, unless_gone
 from mirage.allocation.inference.serving.doors import ELSEWHERE
+from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
+from mirage.allocation.inference.serving.plan import all_bodies_of
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 
@@ -37,6 +39,7 @@ class Front:
     def __init__(self, folder: StateFolder, patience: float, largest_body: int) -> None:
         """``patience``: seconds for which a request waits for a gateway that can be reached."""
         self._folder, self._patience, self._largest_body = folder, patience, largest_body
+        self._memory = MemoryBudget(all_bodies_of(largest_body))
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
 
@@ -47,9 +50,10 @@ class Front:
 
     async def _pass_on(self, request: Request) -> Response:
         try:
-            body = await read_body(request, self._largest_body)
-            asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
-            return pass_back(await unless_gone(request, asking), lambda: None)
+            with self._memory.reserved(origin_of(request)) as memory:
+                body = await read_body(request, self._largest_body, memory)
+                asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
+                return pass_back(await unless_gone(request, asking), lambda: None)
         except Refusal as refusal:
             return Response(refusal.body, refusal.status, headers=refusal.headers, media_type="application/json")
         except ClientDisconnect:

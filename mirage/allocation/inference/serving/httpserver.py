@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from mirage.boundedhttp import BoundedProtocol
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ _WAITING = 1024
 _GRACE = 5
 _KEEP_ALIVE = 75
 _HEAD_WITHIN = 20.0
-_LONGEST_HEAD = 64 << 10
+_MOST_CONNECTIONS = 8_192
+"""Of all clients, or half as many as the process may have open files; beyond, each new one ends the oldest that
+asks for nothing, of the client that has most of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,16 @@ class Listening:
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class GuardedProtocol(BoundedProtocol):
     """A client's connection: the head of a request is to come before long, and is not to be of any length."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        """As uvicorn makes it."""
-        super().__init__(*args, **more)
-        self._in_head = True
-        self._head = 0
-        """Bytes of it that have come, in all pieces but the last."""
-        self._patience: TimerHandle | None = None
+    longest_headers = 64 << 10
+    _patience: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Who says nothing at all waits for nothing."""
         super().connection_made(transport)
+        self.make_room(_most_connections())
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,28 +80,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._in_head:
-            self._head += len(data)
-        if self._head > _LONGEST_HEAD:
-            self.send_400_response(f"The head of a request has at most {_LONGEST_HEAD} bytes.")
-        elif self._in_head or self._unattended():
+        if self.in_headers or self._unattended():
             self._watch()
         else:
             self.rest()
-
-    def on_message_begin(self) -> None:
-        """A head begins."""
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """A head ends."""
-        self.end_head()
-        super().on_headers_complete()
-
-    def end_head(self) -> None:
-        """The rest is somebody else's to wait for."""
-        self._in_head, self._head = False, 0
 
     def _unattended(self) -> bool:
         """Neither is a request being answered nor the next one waited for."""
@@ -132,6 +112,11 @@ class HttpServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """None."""
         yield
+
+
+def _most_connections() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MOST_CONNECTIONS, soft // 2)
 
 
 def allow_connections() -> None:

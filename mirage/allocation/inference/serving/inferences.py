@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, Asked, read_request, write_answer
+from mirage.allocation.inference.serving.openinference import (
+    HEADER_LENGTH,
+    Asked,
+    json_length,
+    read_request,
+    write_answer,
+)
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.service import DEADLINE, Service, trace_of
-from mirage.allocation.inference.serving.tensors import check_signature, cut
+from mirage.allocation.inference.serving.tensors import check_signature, cut, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mirage.allocation.inference.serving.desk import Wish
     from mirage.allocation.inference.serving.exchanges import Answer
+    from mirage.allocation.inference.serving.tensors import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,8 @@ class Inference:
     model: str
     asked: Asked
     wish: Wish
+    kept_json: int
+    """Bytes of JSON that are kept because they are of one piece with those behind them."""
 
     @property
     def header(self) -> dict[str, Any]:
@@ -36,28 +46,41 @@ class Inference:
         """The bytes behind it."""
         return [each.data for each in self.asked.tensors]
 
+    @property
+    def held(self) -> int:
+        """Bytes of it while it waits."""
+        return self.kept_json + sum(map(len, self.content))
+
+    def json_size(self, answer: Answer) -> int:
+        """Most bytes of JSON in the reply. Raises ``Refusal``."""
+        return self.asked.json_size(cut(answer.header["outputs"], answer.data))
+
     def reply(self, answer: Answer) -> tuple[bytes, dict[str, str]]:
-        """A body and its headers. Raises ``Refusal``."""
+        """A body and its headers. Raises ``Refusal``. Any thread."""
         content, headers = write_answer(self.model, self.asked, cut(answer.header["outputs"], answer.data))
         return content, headers | trace_of(answer)
 
 
 def read_inference(service: Service, tenant: int, name: str, headers: Mapping[str, str], body: bytes) -> Inference:
-    """Raises ``Refusal``."""
+    """Raises ``Refusal``. Any thread."""
     model = service.model(tenant, name)
     if service.plan.models[model].onnx is None:
         raise Refusal(400, f"model {name!r} answers texts: POST /v1/chat/completions or /v1/completions")
-    asked = read_request(body, headers.get(HEADER_LENGTH))
-    _check(service, name, asked)
-    wish = service.wish(tenant, model, headers.get(DEADLINE, asked.parameters.get("deadline_ms")))
-    return Inference(name, asked, wish)
-
-
-def _check(service: Service, name: str, asked: Asked) -> None:
     signatures = service.gateway.signatures.get(name)
     if signatures is None:
         raise Refusal(503, f"no unit has loaded model {name!r} yet", 1)
-    check_signature(asked.tensors, signatures[0])
-    if unknown := set(asked.outputs) - {each.name for each in signatures[1]}:
+    length = json_length(headers.get(HEADER_LENGTH), len(body))
+    asked = read_request(body, length, partial(_check, signatures))
+    wish = service.wish(tenant, model, headers.get(DEADLINE, asked.deadline))
+    return Inference(name, asked, wish, length if length < len(body) else 0)
+
+
+def _check(
+    signatures: tuple[Sequence[Signature], Sequence[Signature]],
+    inputs: Sequence[Signature],
+    outputs: Sequence[str],
+) -> None:
+    check_signature(inputs, signatures[0])
+    if unknown := set(outputs) - {each.name for each in signatures[1]}:
         there = ", ".join(each.name for each in signatures[1])
-        raise Refusal(400, f"outputs: there is no {sorted(unknown)[0]!r}; there are: {there}")
+        raise Refusal(400, f"outputs: there is no {shown(min(unknown))}; there are: {there}")

@@ -58,7 +58,7 @@ async def drive(plan: LoadPlan, over: asyncio.Event | None = None) -> list[Told]
 
     To be run in a ``fine_loop``.
     """
-    upstream = Upstream(plan.url)
+    upstream = Upstream(plan.url, within=PATIENCE)
     try:
         request = encode(await _inquiry(upstream, plan), upstream.host)
         askers = Askers(upstream.host, upstream.port, upstream.tls, request)

@@ -10,6 +10,7 @@ import numpy as np
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.tensors import DATATYPES, NAMES, Signature, Tensor, cut
 from mirage.domain.errors import MissingExtra
+from mirage.modelgraph.external import read_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ class Network:
         runtime = _runtime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        self._session = runtime.InferenceSession(path, options, providers=_PROVIDERS[provider])
+        self._session = runtime.InferenceSession(read_network(path), options, providers=_PROVIDERS[provider])
         self.inputs = tuple(_signature(each) for each in self._session.get_inputs())
         self.outputs = tuple(_signature(each) for each in self._session.get_outputs())
         self.seconds = self._warm_up(warm)

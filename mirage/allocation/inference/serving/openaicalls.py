@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse, Response
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from mirage.allocation.inference.serving.desk import Wish
     from mirage.allocation.inference.serving.refusals import GivenUp
+    from mirage.allocation.inference.serving.service import Admission
 
 
 async def list_models(request: Request) -> Response:
@@ -34,20 +38,48 @@ async def complete(request: Request) -> Response:
     """``POST /v1/completions`` and ``/v1/chat/completions``."""
     service: Service = request.app.state
     with ExitStack() as stack:
-        tenant = stack.enter_context(service.admitted(request))
-        document = read_object(await read_body(request, service.plan.gateway.largest_body))
-        model = _model(service, tenant, document.get("model"))
-        name, served_as = service.plan.models[model].name, service.plan.models[model].served_as
-        header = {"model": name, "path": request.url.path, "stream": document.get("stream") is True}
-        wish = service.wish(tenant, model, request.headers.get(DEADLINE))
-        content = json.dumps(document | {"model": served_as}).encode()
-        exchange, answer = await service.answer(request, wish, header, [content])
+        admission = stack.enter_context(service.admitted(request.headers))
+        asked = await _read(request, admission)
+        header = {"model": asked.model, "path": request.url.path, "stream": asked.stream}
+        exchange, answer = await service.answer(request, asked.wish, header, [asked.content])
         headers = {"Content-Type": str(answer.header.get("type", "application/json"))} | trace_of(answer)
         status = int(answer.header.get("http", 200))
         if answer.parts is None:
             return Response(bytes(answer.data), status, headers=headers)
         stack.callback(service.gateway.withdraw, exchange)
         return Streamed(_parts(answer.parts), status, headers, stack.pop_all().close)
+
+
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    """A request for text, as the model's server is sent it."""
+
+    model: str
+    stream: bool
+    wish: Wish
+    content: bytes
+
+
+async def _read(request: Request, admission: Admission) -> _Completion:
+    service: Service = request.app.state
+    body = await read_body(request, service.plan.gateway.largest_body, admission.memory)
+    convert = partial(_convert, service, admission.tenant, request.headers.get(DEADLINE), body)
+    asked = await service.convert(admission.tenant, len(body), convert)
+    admission.memory.resize(len(asked.content))
+    return asked
+
+
+def _convert(service: Service, tenant: int, deadline: str | None, body: bytes) -> _Completion:
+    """Any thread."""
+    document = read_object(body)
+    row = _model(service, tenant, document.get("model"))
+    model = service.plan.models[row]
+    wish = service.wish(tenant, row, deadline)
+    try:
+        content = json.dumps(document | {"model": model.served_as}).encode()
+    except RecursionError:
+        raise Refusal(400, "the body is nested too deeply") from None
+    return _Completion(model.name, document.get("stream") is True, wish, content)
 
 
 def _model(service: Service, tenant: int, name: object) -> int:

@@ -7,73 +7,104 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.allocation.inference.serving.tensors import DATATYPES, Tensor, cut, from_json
+from mirage.allocation.inference.serving.tensors import DATATYPES, Signature, Tensor, cut, described, from_json
 from mirage.documenttext import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _TERSE = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 HEADER_LENGTH = "inference-header-content-length"
+LARGEST_INLINE = 32 << 10
+"""Bytes of JSON that are read or written within the event loop: a few milliseconds."""
+_MOST_NUMBERS = 200_000
+"""Of an answer in JSON; as many values as a request may have."""
+_LONGEST_NUMBER = 25
+"""Characters that a number takes in JSON."""
+_NUMBERS_AT_ONCE = 4096
+_MOST_TENSORS = 1024
+_LONGEST_ID = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An inference request."""
+    """An inference request. Nothing of its JSON is kept but this."""
 
     id: str
-    parameters: dict[str, Any]
+    deadline: object
+    """Milliseconds, where it says so."""
     tensors: list[Tensor]
     outputs: tuple[str, ...]
     """Those that are wanted; empty: all."""
     binary: dict[str, bool]
-    """Whether an output is wanted as bytes, where the request says so."""
+    """Whether an output is wanted as bytes, where the request says so of this one."""
+    all_binary: bool
+    """Whether the others are."""
 
     def as_bytes(self, output: str) -> bool:
         """Whether this output is wanted as bytes."""
-        return self.binary.get(output, self.parameters.get("binary_data_output") is True)
+        return self.binary.get(output, self.all_binary)
+
+    def json_size(self, tensors: Sequence[Tensor]) -> int:
+        """Most bytes that the numbers of an answer take in JSON."""
+        return _LONGEST_NUMBER * sum(_count(tensor) for tensor in tensors if not self.as_bytes(tensor.name))
 
 
-def read_request(body: bytes, header_length: str | None) -> Asked:
-    """Raises ``Refusal``."""
-    length = _length(header_length, len(body))
+def json_length(text: str | None, body: int) -> int:
+    """Bytes of JSON at the beginning of a body, whose ``HEADER_LENGTH`` is ``text``. Raises ``Refusal``."""
+    if text is None:
+        return body
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= body):
+        raise Refusal(400, f"{HEADER_LENGTH}: {text[:20]!r} is no number of bytes up to the body's {body}")
+    return int(text)
+
+
+def has_small_json(text: str | None, body: int) -> bool:
+    """Whether that part of a body, whose ``HEADER_LENGTH`` is ``text``, is read within the event loop."""
+    if text is not None and text.isdecimal() and len(text) < 12:
+        body = min(body, int(text))
+    return body <= LARGEST_INLINE
+
+
+def read_request(body: bytes, length: int, check: Callable[[Sequence[Signature], Sequence[str]], object]) -> Asked:
+    """A request whose first ``length`` bytes are JSON. Raises ``Refusal``. Any thread.
+
+    ``check`` is given what the inputs look like and which outputs are wanted, before numbers are read.
+    """
     document = read_object(body[:length])
     inputs = document.get("inputs")
-    if not isinstance(inputs, list) or not inputs:
-        raise Refusal(400, "inputs: expected a list of tensors")
-    outputs = [_output(each) for each in _list(document, "outputs")]
-    request_id = document.get("id", "")
-    if not isinstance(request_id, str):
-        raise Refusal(400, "id: expected a text")
+    if not isinstance(inputs, list) or not 0 < len(inputs) <= _MOST_TENSORS:
+        raise Refusal(400, f"inputs: expected a list of tensors, at most {_MOST_TENSORS}")
+    outputs = {output["name"]: _parameters(output).get("binary_data") for output in _outputs(document)}
+    request_id, parameters = document.get("id", ""), _parameters(document)
+    if not isinstance(request_id, str) or len(request_id) > _LONGEST_ID:
+        raise Refusal(400, f"id: expected a text of at most {_LONGEST_ID} characters")
+    check([described(each) for each in inputs], tuple(outputs))
     return Asked(
         id=request_id,
-        parameters=_parameters(document),
+        deadline=parameters.get("deadline_ms"),
         tensors=_tensors(inputs, memoryview(body)[length:]),
-        outputs=tuple(output["name"] for output in outputs),
-        binary={
-            output["name"]: _parameters(output)["binary_data"] is True
-            for output in outputs
-            if "binary_data" in _parameters(output)
-        },
+        outputs=tuple(outputs),
+        binary={name: wanted is True for name, wanted in outputs.items() if wanted is not None},
+        all_binary=parameters.get("binary_data_output") is True,
     )
 
 
 def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[bytes, dict[str, str]]:
-    """A body and its headers. Raises ``Refusal`` for numbers that JSON does not have."""
+    """A body and its headers. Raises ``Refusal`` for numbers that JSON does not have, or too many. Any thread."""
+    if sum(_count(tensor) for tensor in tensors if not asked.as_bytes(tensor.name)) > _MOST_NUMBERS:
+        raise Refusal(400, f"the outputs are more than {_MOST_NUMBERS} numbers: ask for binary_data")
     documents, tail = [], []
     for tensor in tensors:
         document = tensor.document()
         if asked.as_bytes(tensor.name):
             document["parameters"] = {"binary_data_size": len(tensor.data)}
+            documents.append(_TERSE.encode(document))
             tail.append(tensor.data)
         else:
-            document["data"] = tensor.array().reshape(-1).tolist()
-        documents.append(document)
-    whole = {"model_name": model, "outputs": documents} | ({"id": asked.id} if asked.id else {})
-    try:
-        head = _TERSE.encode(whole).encode()
-    except ValueError:
-        raise Refusal(500, "an output is not finite, which JSON cannot say: ask for binary_data") from None
+            documents.append(f'{_TERSE.encode(document)[:-1]},"data":[{_numbers(tensor)}]}}')
+    named = f',"id":{_TERSE.encode(asked.id)}' if asked.id else ""
+    head = f'{{"model_name":{_TERSE.encode(model)},"outputs":[{",".join(documents)}]{named}}}'.encode()
     if not tail:
         return head, {"Content-Type": "application/json"}
     headers = {"Content-Type": "application/octet-stream", HEADER_LENGTH: str(len(head))}
@@ -81,22 +112,29 @@ def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[b
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object. Raises ``Refusal``."""
+    """A JSON object of a bounded number of values. Raises ``Refusal``. Any thread."""
     try:
         document = parse_json(text)
-    except ValueError:
-        raise Refusal(400, "the body is no JSON") from None
+    except ValueError as error:
+        why = str(error).partition(";")[0]  # behind it stands what a programmer could do
+        raise Refusal(400, f"the body cannot be read as JSON: {why}") from None
     if not isinstance(document, dict):
         raise Refusal(400, "the body is no JSON object")
     return document
 
 
-def _length(text: str | None, body: int) -> int:
-    if text is None:
-        return body
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= body):
-        raise Refusal(400, f"{HEADER_LENGTH}: {text[:20]!r} is no number of bytes up to the body's {body}")
-    return int(text)
+def _count(tensor: Tensor) -> int:
+    return len(tensor.data) // DATATYPES[tensor.datatype].itemsize
+
+
+def _numbers(tensor: Tensor) -> str:
+    """With commas between. Not all at once: other threads have their turn in between."""
+    flat = tensor.array().reshape(-1)
+    parts = (flat[at : at + _NUMBERS_AT_ONCE].tolist() for at in range(0, flat.size, _NUMBERS_AT_ONCE))
+    try:
+        return ",".join(_TERSE.encode(part)[1:-1] for part in parts)
+    except ValueError:
+        raise Refusal(500, "an output is not finite, which JSON cannot say: ask for binary_data") from None
 
 
 def _tensors(inputs: list[Any], tail: memoryview) -> list[Tensor]:
@@ -119,26 +157,25 @@ def _tensors(inputs: list[Any], tail: memoryview) -> list[Tensor]:
 
 def _binary_size(document: object) -> int | None:
     size = _parameters(document).get("binary_data_size") if isinstance(document, dict) else None
-    if size is not None and (type(size) is not int or size < 0):
+    if size is not None and (type(size) is not int or not 0 <= size < 1 << 63):
         raise Refusal(400, "binary_data_size: expected a number of bytes")
     return size
 
 
-def _output(document: object) -> dict[str, Any]:
-    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+def _outputs(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those that are wanted, each once."""
+    found = document.get("outputs", [])
+    if not isinstance(found, list) or len(found) > _MOST_TENSORS:
+        raise Refusal(400, f"outputs: expected a list, at most {_MOST_TENSORS}")
+    if not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in found):
         raise Refusal(400, "outputs: each is an object with a name")
-    return document
+    if len({each["name"] for each in found}) < len(found):
+        raise Refusal(400, "outputs: one is named twice")
+    return found
 
 
 def _parameters(document: dict[str, Any]) -> dict[str, Any]:
     found = document.get("parameters", {})
     if not isinstance(found, dict):
         raise Refusal(400, "parameters: expected an object")
-    return found
-
-
-def _list(document: dict[str, Any], key: str) -> list[Any]:
-    found = document.get(key, [])
-    if not isinstance(found, list):
-        raise Refusal(400, f"{key}: expected a list")
     return found

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_ALL_BODIES = 512 << 20
+
+
+def all_bodies_of(largest_body: int) -> int:
+    """Bytes of all requests together, where nobody says how many."""
+    return max(_ALL_BODIES, 4 * largest_body)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """One model: a network in an ONNX file, or a server of its own that speaks OpenAI's protocol."""
@@ -81,6 +89,8 @@ class GatewayPlan:
     operators: tuple[str, ...]
     """SHA-256 of the keys that may read metrics and drain."""
     largest_body: int
+    all_bodies: int
+    """Bytes of all requests together."""
     certificate: str
     certificate_key: str
 

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ from mirage.allocation.inference.serving.desk import Desk
 from mirage.allocation.inference.serving.doors import Doors
 from mirage.allocation.inference.serving.gateway import Gateway
 from mirage.allocation.inference.serving.httpserver import Listening, make_server
+from mirage.allocation.inference.serving.jsonthread import JsonThread
 from mirage.allocation.inference.serving.links import Gate
+from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.posts import Post, Workshop
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
@@ -28,6 +31,7 @@ from mirage.allocation.inference.serving.shortcut import Shortcut
 from mirage.allocation.inference.serving.succession import take_over
 from mirage.allocation.inference.serving.tenants import Tenants
 from mirage.domain.errors import ConfigError
+from mirage.tlshandshake import serve_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +57,8 @@ class Running:
         self, plan: ServingPlan, place: Place, policy: RequestPolicy, here: str, say: Callable[[str], None]
     ) -> None:
         """``here``: this node's name. Raises ``ConfigError``."""
+        # Longer numbers take the square of their length to read, and no request has any.
+        sys.set_int_max_str_digits(sys.int_info.str_digits_check_threshold)
         self._plan, self._place, self._say = plan, place, say
         self._loop = asyncio.get_running_loop()
         self._folder = StateFolder(plan.gateway.state)
@@ -69,7 +75,8 @@ class Running:
         operators = (*plan.gateway.operators, digest_of(self.token))
         tenants = Tenants(plan.tenants, operators, time.monotonic())
         self.doors = Doors(time.monotonic)
-        self._app = App(Service(plan, self.gateway, tenants, self.doors, time.monotonic))
+        self._json, memory = JsonThread(), MemoryBudget(plan.gateway.all_bodies)
+        self._app = App(Service(plan, self.gateway, tenants, self.doors, time.monotonic, memory, self._json))
         self._seats: list[Seat] = seats
         self.posts = list[Post]()
         self._gate = Gate()
@@ -89,7 +96,7 @@ class Running:
         self.posts = [Post(seat, workshop, self.gateway) for seat in self._seats]
         tasks = [asyncio.create_task(post.keep()) for post in self.posts]
         tasks.append(asyncio.create_task(self.gateway.watch(self._kill)))
-        serving = asyncio.create_task(server.serve([bound]))
+        serving = asyncio.create_task(serve_bounded(server, bound))
         self._say(f"{len(self.posts)} workers are being started; the gateway listens on {self.url}")
         try:
             return await self._live(serving)
@@ -99,6 +106,7 @@ class Running:
             await _end(tasks)
             self._gate.close()
             self._hands.shutdown(wait=False)
+            self._json.close()
             self._folder.write_learnt(self._desk.estimates.document())
 
     async def _live(self, serving: asyncio.Task[None]) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.frames import send
+from mirage.client.boundedconnection import BoundedConnection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,7 +121,7 @@ class ServerWatch:
             send(self._connection, header, *parts)
 
     def _answers(self) -> bool:
-        connection = http.client.HTTPConnection(_HOST, self._port, timeout=_ASK)
+        connection = BoundedConnection(_HOST, self._port, timeout=_ASK)
         try:
             connection.request("GET", "/v1/models")
             return connection.getresponse().status == 200

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.bodies import key_of, unless_gone
 from mirage.allocation.inference.serving.desk import Wish
+from mirage.allocation.inference.serving.openinference import LARGEST_INLINE
 from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
+from mirage.allocation.inference.serving.tensors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
     from starlette.requests import Request
 
     from mirage.allocation.inference.serving.doors import Doors
     from mirage.allocation.inference.serving.exchanges import Answer, Exchange
     from mirage.allocation.inference.serving.gateway import Gateway
+    from mirage.allocation.inference.serving.jsonthread import JsonThread
+    from mirage.allocation.inference.serving.memorybudget import MemoryBudget, Reservation
     from mirage.allocation.inference.serving.plan import ModelPlan, ServingPlan
     from mirage.allocation.inference.serving.tenants import Quota, Tenants
 
+    T = TypeVar("T")
+
 DEADLINE = "x-deadline-ms"
+_JSON_OF_ONE = 128 << 10
+"""Bytes of JSON that take as long as one request more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A tenant's request that is here."""
+
+    tenant: int
+    """Its row."""
+    memory: Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +53,21 @@ class Service:
     tenants: Tenants
     doors: Doors
     clock: Callable[[], float]
+    memory: MemoryBudget
+    json: JsonThread
 
-    def admit(self, headers: Mapping[str, str]) -> int:
-        """The row of the tenant whose request is here; ``quota(row).leave`` is due. Raises ``Refusal``."""
+    @contextlib.contextmanager
+    def admitted(self, headers: Mapping[str, str]) -> Iterator[Admission]:
+        """While a tenant's request is here. Raises ``Refusal``."""
         row = self.tenants.find(key_of(headers))
         try:
             self.quota(row).enter(self.clock())
         except Refusal as refusal:
             self.count(row, refusal)
             raise
-        return row
-
-    @contextmanager
-    def admitted(self, request: Request) -> Iterator[int]:
-        """The row of the tenant, while its request is here. Raises ``Refusal``."""
-        row = self.admit(request.headers)
         try:
-            yield row
+            with self.memory.reserved(row) as memory:
+                yield Admission(row, memory)
         except Refusal as refusal:
             self.count(row, refusal)
             raise
@@ -61,6 +77,13 @@ class Service:
     def quota(self, row: int) -> Quota:
         """Of a tenant."""
         return self.tenants.quotas[row]
+
+    async def convert(self, row: int, size: int, work: Callable[[], T]) -> T:
+        """Read or write about ``size`` bytes of JSON, at the tenant's charge. Raises what ``work`` raises."""
+        self.quota(row).charge(size // _JSON_OF_ONE, self.clock())
+        if size <= LARGEST_INLINE:
+            return work()
+        return await self.json.run(row, work)
 
     def count(self, row: int, refusal: Refusal) -> None:
         """A tenant's request was not let in; those that were are counted by the gateway."""
@@ -76,7 +99,7 @@ class Service:
         """A model's row. Raises ``Refusal``."""
         if name not in self.plan.tenants[row].models:
             there = ", ".join(model.name for model in self.models_of(row))
-            raise Refusal(404, f"there is no model {name!r} for you; there are: {there}")
+            raise Refusal(404, f"there is no model {shown(name)} for you; there are: {there}")
         return next(at for at, model in enumerate(self.plan.models) if model.name == name)
 
     async def answer(
@@ -108,12 +131,14 @@ def trace_of(answer: Answer) -> dict[str, str]:
 
 
 def _seconds(milliseconds: object) -> float:
-    try:
-        seconds = float(milliseconds) / 1000  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        seconds = math.nan
+    seconds = math.nan
+    if isinstance(milliseconds, int | float | str):
+        with contextlib.suppress(ValueError, OverflowError):
+            seconds = float(milliseconds) / 1000
     if math.isnan(seconds):
-        raise Refusal(400, f"{DEADLINE}: expected milliseconds from now to the deadline, not {milliseconds!r}")
+        raise Refusal(
+            400, f"{DEADLINE}: expected milliseconds from now to the deadline, not {shown(milliseconds)}"
+        )
     if seconds <= 0:
-        raise Refusal(400, f"{DEADLINE}: the deadline has passed already ({milliseconds} ms from now)")
+        raise Refusal(400, f"{DEADLINE}: the deadline has passed already ({1000 * seconds:g} ms from now)")
     return seconds

@@ -8,21 +8,25 @@ drains) goes on to the application, which answers inference requests by the same
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from mirage.allocation.inference.serving.httpserver import GuardedProtocol
 from mirage.allocation.inference.serving.inferences import Inference, read_inference
+from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, LARGEST_INLINE, has_small_json
 from mirage.allocation.inference.serving.refusals import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.allocation.inference.serving.exchanges import Answer, Exchange
-    from mirage.allocation.inference.serving.service import Service
+    from mirage.allocation.inference.serving.service import Admission, Service
 
 _INFER = re.compile(rb"/v2/models/([A-Za-z0-9_.-]{1,64})/infer")
 _LOG = logging.getLogger(__name__)
@@ -46,7 +50,7 @@ class Shortcut(GuardedProtocol):
         if self._held is None:
             super().on_headers_complete()
         else:
-            self.end_head()
+            self.end_headers()
             self._parts = []
 
     def on_body(self, body: bytes) -> None:
@@ -61,20 +65,21 @@ class Shortcut(GuardedProtocol):
         if self._held is None:
             super().on_message_complete()
             return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(self.headers)}
+        if not has_small_json(headers.get(HEADER_LENGTH), sum(map(len, self._parts))):
+            self._let_go()
+            super().on_message_complete()
+            return
         name, self._held = self._held.decode(), None
         keep = self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive()
         self.cycle = self._call = Call(self, self._service, keep_alive=keep)  # type: ignore[assignment]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(self.headers)}
         self._call.begin(name, headers, b"".join(self._parts))
 
     def data_received(self, data: bytes) -> None:
         """What is held and not whole by now is the application's."""
         super().data_received(data)
         if self._held is not None and not self.transport.is_closing():
-            self._held = None
-            super().on_headers_complete()
-            for part in self._parts:
-                super().on_body(part)
+            self._let_go()
             self.rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -82,6 +87,14 @@ class Shortcut(GuardedProtocol):
         super().connection_lost(exc)
         if self._call is not None:
             self._call.leave()
+
+    def _let_go(self) -> None:
+        """What is held is the application's."""
+        self._held = None
+        super().on_headers_complete()
+        for part in self._parts:
+            super().on_body(part)
+        self._parts = []
 
     def _model(self) -> bytes | None:
         found = _INFER.fullmatch(self.url)
@@ -98,7 +111,10 @@ class Call:
         self._connection, self._service = connection, service
         self._exchange: Exchange | None = None
         self._inference: Inference | None = None
-        self._tenant: int | None = None
+        self._admission: Admission | None = None
+        self._here = ExitStack()
+        """What ends with the request: its place within the tenant's quota, and the bytes that it holds."""
+        self._writing: asyncio.Task[None] | None = None
         self.keep_alive, self.response_complete, self.disconnected = keep_alive, False, False
         self.message_event = self
         """Set when somebody leaves, which the connection tells anyway."""
@@ -110,10 +126,12 @@ class Call:
         """Ask, or be refused."""
         service = self._service
         try:
-            self._tenant = service.admit(headers)
+            self._admission = self._here.enter_context(service.admitted(headers))
             if len(body) > service.plan.gateway.largest_body:
                 raise Refusal(413, f"a request has at most {service.plan.gateway.largest_body} bytes")
-            self._inference = read_inference(service, self._tenant, name, headers, body)
+            self._admission.memory.resize(len(body))
+            self._inference = read_inference(service, self._admission.tenant, name, headers, body)
+            self._admission.memory.resize(self._inference.held)
             self._exchange = service.gateway.ask(
                 self._inference.wish, self._inference.header, self._inference.content, self
             )
@@ -138,7 +156,24 @@ class Call:
         """See ``Promise``."""
         assert self._inference is not None
         try:
+            if self._inference.json_size(answer) > LARGEST_INLINE:
+                self._writing = asyncio.get_running_loop().create_task(self._write_later(answer))
+                return
             content, headers = self._inference.reply(answer)
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except Exception:
+            self._fail()
+        else:
+            self._write(200, content, headers)
+
+    async def _write_later(self, answer: Answer) -> None:
+        """What takes long to write."""
+        assert self._inference is not None
+        assert self._admission is not None
+        size, write = self._inference.json_size(answer), partial(self._inference.reply, answer)
+        try:
+            content, headers = await self._service.convert(self._admission.tenant, size, write)
         except Refusal as refusal:
             self._refuse(refusal)
         except Exception:
@@ -155,12 +190,14 @@ class Call:
         self._refuse(Refusal(500, "an internal error: the gateway's log says more"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        if self._tenant is not None:
-            self._service.count(self._tenant, refusal)
+        if self._admission is not None:
+            self._service.count(self._admission.tenant, refusal)
         self._write(refusal.status, refusal.body, {"Content-Type": "application/json"} | refusal.headers)
 
     def _write(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
-        """Head and body at once: the client is woken once."""
+        """Head and body at once: the client is woken once. Nothing where it has gone."""
+        if self.response_complete:
+            return
         self._close()
         own = [name + b": " + value for name, value in self._connection.server_state.default_headers]
         own += [f"{name}: {value}".encode("latin-1") for name, value in headers.items()]
@@ -175,6 +212,4 @@ class Call:
 
     def _close(self) -> None:
         self.response_complete = True
-        if self._tenant is not None:
-            self._service.quota(self._tenant).leave()
-            self._tenant = None
+        self._here.close()

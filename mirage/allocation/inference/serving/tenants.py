@@ -34,6 +34,11 @@ class Quota:
         self._filled -= 0 if math.isinf(self.plan.rate) else 1
         self.here += 1
 
+    def charge(self, requests: float, now: float) -> None:
+        """One of them costs as much as so many more: the next ones wait for it."""
+        self._fill(now)
+        self._filled -= 0 if math.isinf(self.plan.rate) else requests
+
     def leave(self) -> None:
         """It is through."""
         self.here -= 1

@@ -5,13 +5,16 @@ https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protoc
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirage.allocation.inference.serving.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DATATYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
@@ -23,8 +26,18 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 NAMES = {dtype: name for name, dtype in DATATYPES.items()}
-_KINDS = {"f": "fiu", "i": "iuO", "u": "iuO", "b": "b"}
+_KINDS: dict[str, frozenset[type]] = {
+    "f": frozenset((int, float)),
+    "i": frozenset((int,)),
+    "u": frozenset((int,)),
+    "b": frozenset((bool,)),
+}
 """What JSON may hold for a tensor of each kind."""
+LONGEST_NAME = 256
+_MOST_DIMENSIONS = 32
+_LARGEST_SIZE = 1 << 40
+"""Of one dimension, and of all of them multiplied: far more than any body holds."""
+_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +89,9 @@ def cut(documents: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
     """Tensors whose bytes lie one after the other. Raises ``Refusal`` where they do not fit."""
     tensors, at = [], 0
     for document in documents:
-        name, datatype, shape = _described(document)
-        size = math.prod(shape) * DATATYPES[datatype].itemsize
-        tensors.append(Tensor(name, datatype, shape, data[at : at + size]))
+        found = described(document)
+        size = _elements(found) * DATATYPES[found.datatype].itemsize
+        tensors.append(Tensor(found.name, found.datatype, found.shape, data[at : at + size]))
         at += size
     if at != len(data):
         raise Refusal(400, f"the tensors need {at} bytes, {len(data)} came")
@@ -87,22 +100,48 @@ def cut(documents: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
 
 def from_json(document: dict[str, Any]) -> Tensor:
     """A tensor whose numbers stand in JSON, flat or nested. Raises ``Refusal``."""
-    name, datatype, shape = _described(document)
-    array = _numbers(name, datatype, document.get("data"))
-    if array.size != math.prod(shape):
+    found = described(document)
+    data = document.get("data")
+    array = _numbers(found, _flat(found.name, data if isinstance(data, list) else [data]))
+    if array.size != _elements(found):
         raise Refusal(
-            400, f"input {name!r}: shape {list(shape)} has {math.prod(shape)} elements, data {array.size}"
+            400,
+            f"input {found.name!r}: shape {list(found.shape)} has {_elements(found)} elements, data {array.size}",
         )
-    return Tensor(name, datatype, shape, Tensor.of(name, array).data)
+    return Tensor(found.name, found.datatype, found.shape, Tensor.of(found.name, array).data)
 
 
-def check_signature(tensors: list[Tensor], inputs: tuple[Signature, ...]) -> None:
+def described(document: object) -> Signature:
+    """Name, datatype and shape of a tensor, all within their bounds. Raises ``Refusal``."""
+    if not isinstance(document, dict):
+        raise Refusal(400, "inputs: each is an object with name, datatype and shape")
+    name, datatype, shape = document.get("name"), document.get("datatype"), document.get("shape")
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        raise Refusal(400, f"inputs: one has no name of at most {LONGEST_NAME} characters")
+    if not isinstance(datatype, str) or datatype not in DATATYPES:
+        raise Refusal(400, f"input {name!r}: datatype {shown(datatype)} is none of {', '.join(DATATYPES)}")
+    if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_size, shape)):
+        raise Refusal(
+            400,
+            f"input {name!r}: shape is a list of whole numbers from 0 to {_LARGEST_SIZE},"
+            f" at most {_MOST_DIMENSIONS} of them",
+        )
+    found = Signature(name, datatype, tuple(shape))
+    _elements(found)
+    return found
+
+
+def shown(value: object) -> str:
+    """What a request says, short enough for an error message; what is no text, by its kind alone."""
+    return repr(value[:_SHOWN]) if isinstance(value, str) else f"of type {type(value).__name__}"
+
+
+def check_signature(tensors: Sequence[Signature], inputs: Sequence[Signature]) -> None:
     """Raises ``Refusal`` where a model does not take these."""
     wanted, given = {each.name for each in inputs}, [tensor.name for tensor in tensors]
     if sorted(given) != sorted(wanted):
-        raise Refusal(
-            400, f"the model's inputs are {', '.join(sorted(wanted))}; given: {', '.join(given) or 'none'}"
-        )
+        names = ", ".join(given)
+        raise Refusal(400, f"the model's inputs are {', '.join(sorted(wanted))}; given: {names[:LONGEST_NAME]}")
     by_name = {each.name: each for each in inputs}
     for tensor in tensors:
         signature = by_name[tensor.name]
@@ -117,48 +156,55 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) == len(wanted) and all(w in (-1, s) for s, w in zip(shape, wanted, strict=True))
 
 
-def _described(document: object) -> tuple[str, str, tuple[int, ...]]:
-    if not isinstance(document, dict):
-        raise Refusal(400, "inputs: each is an object with name, datatype and shape")
-    name, datatype, shape = document.get("name"), document.get("datatype"), document.get("shape")
-    if not isinstance(name, str):
-        raise Refusal(400, "inputs: one has no name")
-    if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise Refusal(400, f"input {name!r}: datatype {datatype!r} is none of {', '.join(DATATYPES)}")
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-        raise Refusal(400, f"input {name!r}: shape is a list of whole numbers of 0 and more")
-    return name, datatype, tuple(shape)
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_SIZE
 
 
-def _numbers(name: str, datatype: str, data: object) -> np.ndarray[Any, np.dtype[Any]]:
+def _elements(tensor: Signature) -> int:
+    """How many numbers a shape has. Raises ``Refusal`` before a product grows long."""
+    elements = 1
+    for size in tensor.shape:
+        elements *= max(1, size)
+        if elements > _LARGEST_SIZE:
+            raise Refusal(400, f"input {tensor.name!r}: shape has more than {_LARGEST_SIZE} elements")
+    return 0 if 0 in tensor.shape else elements
+
+
+def _flat(name: str, data: list[Any]) -> list[Any]:
+    """What stands in nested lists, one after the other. Raises ``Refusal`` where they are no rows.
+
+    Done level by level and not by numpy, which pads every element to the longest text.
+    """
+    for _ in range(_MOST_DIMENSIONS):
+        if list not in set(map(type, data)):
+            return data
+        if set(map(type, data)) != {list} or len(set(map(len, data))) > 1:
+            raise Refusal(400, f"input {name!r}: the rows of data differ in length")
+        data = list(chain.from_iterable(data))
+    raise Refusal(400, f"input {name!r}: data is nested more than {_MOST_DIMENSIONS} deep")
+
+
+def _numbers(tensor: Signature, numbers: list[Any]) -> np.ndarray[Any, np.dtype[Any]]:
     """Numbers that a datatype holds as they are; nothing is cut off or wrapped around."""
-    dtype = DATATYPES[datatype]
-    try:
-        found = _read(data if isinstance(data, list) else [data], dtype)
-    except ValueError:
-        raise Refusal(400, f"input {name!r}: the rows of data differ in length") from None
-    if found.size and found.dtype.kind not in _KINDS[dtype.kind]:
+    name, datatype, dtype = tensor.name, tensor.datatype, DATATYPES[tensor.datatype]
+    if not set(map(type, numbers)) <= _KINDS[dtype.kind]:
         raise Refusal(400, f"input {name!r}: data does not hold numbers of datatype {datatype}")
-    if dtype.kind in "iu" and found.size and not _within(found, dtype):
-        raise Refusal(400, f"input {name!r}: a number in data is beyond {datatype}")
+    beyond = Refusal(400, f"input {name!r}: a number in data is beyond {datatype}")
+    if dtype.kind in "iu" and numbers and not _within(numbers, dtype):
+        raise beyond
+    if dtype.kind != "f":
+        return np.array(numbers, dtype)
+    try:
+        found = np.array(numbers, np.float64)
+    except OverflowError:
+        raise beyond from None
     with np.errstate(over="ignore"):
         cast = found.astype(dtype)
-    if dtype.kind == "f" and not np.array_equal(np.isfinite(cast), np.isfinite(found)):
-        raise Refusal(400, f"input {name!r}: a number in data is beyond {datatype}")
+    if not np.isfinite(cast).all():
+        raise beyond
     return cast
 
 
-def _read(data: list[Any], dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Flat. Raises ``ValueError`` for rows of several lengths."""
-    found = np.asarray(data).reshape(-1)
-    if dtype.kind in "iu" and found.dtype.kind in "fO":
-        # Of whole numbers on both sides of 2**63 numpy makes floats, which do not hold them.
-        exact = np.asarray(data, dtype=object).reshape(-1)
-        if all(type(each) is int for each in exact):
-            return exact
-    return found
-
-
-def _within(found: np.ndarray[Any, np.dtype[Any]], dtype: np.dtype[Any]) -> bool:
+def _within(numbers: list[int], dtype: np.dtype[Any]) -> bool:
     bounds = np.iinfo(dtype)
-    return bounds.min <= int(found.min()) and int(found.max()) <= bounds.max
+    return bounds.min <= min(numbers) and max(numbers) <= bounds.max

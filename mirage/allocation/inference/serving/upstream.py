@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 _CONNECT = 5.0
+_WITHIN = 3_600.0
+"""Seconds for a whole exchange: as long as the longest answer of a model that speaks as it thinks."""
+_LARGEST_HEAD = 1 << 18
+"""Bytes of status and headers, those of interim answers included."""
 _MOST_KEPT = 64
 _CHUNK = 1 << 16
 _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
@@ -58,8 +62,11 @@ class Reply:
 class Upstream:
     """One server's address, and connections to it."""
 
-    def __init__(self, url: str) -> None:
-        """``url``: ``http://HOST:PORT`` or ``https://...``. Raises ``ValueError``."""
+    def __init__(self, url: str, within: float = _WITHIN) -> None:
+        """``url``: ``http://HOST:PORT`` or ``https://...``; ``within``: seconds for a whole exchange.
+
+        Raises ``ValueError``.
+        """
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and parts.path in ("", "/")
         if not (whole and parts.hostname and parts.port):
@@ -67,6 +74,7 @@ class Upstream:
         self.url = url.rstrip("/")
         self.host, self.port = parts.hostname, parts.port
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._within = within
         self._kept: list[_Connection] = []
 
     async def ask(self, inquiry: Inquiry) -> Reply:
@@ -74,11 +82,12 @@ class Upstream:
 
         A kept connection may have been closed by the server meanwhile; then a new one is made.
         """
+        until = asyncio.get_running_loop().time() + self._within
         while self._kept:
             connection = self._kept.pop()
             with contextlib.suppress(Unreachable):
-                return await self._ask(connection, inquiry)
-        return await self._ask(await self._connect(), inquiry)
+                return await self._ask(connection, inquiry, until)
+        return await self._ask(await self._connect(), inquiry, until)
 
     def close(self) -> None:
         """Those connections that nobody uses."""
@@ -93,9 +102,9 @@ class Upstream:
             raise Unreachable(f"{self.url}: {error}") from error
         return _Connection(reader, writer, f"{self.host}:{self.port}".encode())
 
-    async def _ask(self, connection: _Connection, inquiry: Inquiry) -> Reply:
+    async def _ask(self, connection: _Connection, inquiry: Inquiry, until: float) -> Reply:
         try:
-            answer = await connection.ask(inquiry)
+            answer = await connection.ask(inquiry, until)
         except BaseException:
             connection.close()
             raise
@@ -119,6 +128,7 @@ class _Answer:
         self.headers: list[tuple[bytes, bytes]] = []
         self.parts: deque[bytes] = deque()
         self.begun = self.complete = False
+        self._head = 0
         self.keeps_connection = False
         """Whether another request may follow."""
         self._bodiless = method == "HEAD"
@@ -128,10 +138,13 @@ class _Answer:
         """Raises ``CutOff`` for what is no answer."""
         if self.complete:
             raise CutOff("more came than an answer")
+        self._head += 0 if self.begun else len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise CutOff(f"that is no answer: {error}") from error
+        if not self.begun and self._head > _LARGEST_HEAD:
+            raise CutOff("the head of the answer is too large")
 
     def end(self) -> None:
         """The connection has ended, as some answers do. Raises ``CutOff`` where that is too early."""
@@ -170,13 +183,18 @@ class _Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: bytes) -> None:
         self._reader, self._writer, self._host = reader, writer, host
         self._answer = _Answer("")
+        self._until = 0.0
 
-    async def ask(self, inquiry: Inquiry) -> _Answer:
-        """The answer, once its head has come. Raises ``Unreachable``."""
-        self._answer = _Answer(inquiry.method)
+    async def ask(self, inquiry: Inquiry, until: float) -> _Answer:
+        """The answer, once its head has come; on the loop's clock, all of it has to come before ``until``.
+
+        Raises ``Unreachable``.
+        """
+        self._answer, self._until = _Answer(inquiry.method), until
         try:
             self._writer.write(_encoded(inquiry, self._host))
-            await self._writer.drain()
+            async with asyncio.timeout_at(until):
+                await self._writer.drain()
             while not self._answer.begun:
                 await self._read()
         except (OSError, CutOff) as error:
@@ -205,7 +223,8 @@ class _Connection:
         self._writer.transport.abort()
 
     async def _read(self) -> None:
-        data = await self._reader.read(_CHUNK)
+        async with asyncio.timeout_at(self._until):
+            data = await self._reader.read(_CHUNK)
         if data:
             self._answer.feed(data)
         else:

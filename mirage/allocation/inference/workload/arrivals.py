@@ -65,11 +65,14 @@ def read_trace(path: str, tenants: Sequence[str], models: Sequence[str]) -> Reco
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(path, 0, "", f"cannot be read: {error}") from error
     rows = csv.DictReader(io.StringIO(text), strict=True)
-    missing = {"time", "tenant", "model"} - set(rows.fieldnames or ())
-    if missing:
-        raise TraceError(path, 1, ", ".join(sorted(missing)), "there is no such column")
     known = {name: row for row, name in enumerate(tenants)}, {name: row for row, name in enumerate(models)}
-    read = [_read_row(path, rows.line_num, row, *known) for row in rows]
+    try:
+        missing = {"time", "tenant", "model"} - set(rows.fieldnames or ())
+        if missing:
+            raise TraceError(path, 1, ", ".join(sorted(missing)), "there is no such column")
+        read = [_read_row(path, rows.line_num, row, *known) for row in rows]
+    except csv.Error as error:
+        raise TraceError(path, rows.line_num, "", f"no line of CSV: {error}") from None
     time, tenant, model = np.array(read, dtype=np.float64).reshape(-1, 3).T
     order = np.argsort(time, kind="stable")
     return Recorded(time[order], tenant[order].astype(np.int32), model[order].astype(np.int32))
