@@ -20,7 +20,7 @@ import pytest
 from mirage.api.access.gate import Gate
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
-from mirage.backends.acting.orders import OrderDesk
+from mirage.backends.acting.orderdesk import OrderDesk
 from mirage.control.commands import CommandQueue
 from mirage.control.status import Status
 from mirage.domain.command import LiftProtection
@@ -28,6 +28,7 @@ from mirage.domain.errors import MirageError
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.provisioner import requests
+from mirage.provisioner.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,15 +47,17 @@ class HandLoop:
     commands: CommandQueue = field(default_factory=CommandQueue)
     status: Status = field(default_factory=lambda: Status(START, "nothing yet", Snapshot.unseen(START)))
     ended: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+    """No cycle comes any more."""
 
     def cycle(self) -> None:
-        for asked in self.commands.take():
+        for asked in self.commands.take_all():
             if isinstance(asked.command, LiftProtection):
                 self.status = replace(self.status, protection=None)
                 asked.answer.set_result(requests.sentence(asked.command))
                 continue
             try:
-                record = requests.obey(self.records, asked.command, START)
+                record = requests.obey(Tally.of(self.records, START), asked.command, START)
             except MirageError as error:
                 asked.answer.set_exception(error)
                 continue
@@ -76,6 +79,7 @@ class HandLoop:
         while not self.ended.is_set():
             self.commands.wait(0.05)
             self.cycle()
+        self.over.set()
 
     def entries(self, chain: ChainId, limit: int) -> tuple[Entry, ...]:
         return tuple(entry for entry in reversed(self.journal) if entry.chain == chain)[:limit]
@@ -140,6 +144,10 @@ print(json.dumps([response.status, json.loads(content) if content else None]))
 
 @pytest.fixture
 def world() -> Iterator[World]:
+    yield from serve()
+
+
+def serve(**changes: Any) -> Iterator[World]:
     """A server with a loop behind it; its socket is in a folder that every user can enter."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-api-"))
     folder.chmod(0o755)
@@ -152,6 +160,7 @@ def world() -> Iterator[World]:
         desk,
         {"steering": "nice"},
         gate=Gate(frozenset({"bin"})),
+        **changes,
     )
     server = ApiServer(service, folder / "api.sock")
     thread = threading.Thread(target=loop.run)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import MirageError
+from mirage.domain.shares import find_displaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,9 @@ _LOG = logging.getLogger(__name__)
 MOST_WAITING = 2_000
 """Items that a listener may be behind."""
 MOST_OF_ONE = 8
+"""Streams of one user."""
 MOST_OF_ALL = 64
+"""Streams of all users; once all are open, a user with fewer streams takes the place of the user with the most."""
 
 
 class TooManyListeners(MirageError):
@@ -116,10 +119,18 @@ class Feed:
             if count[name] >= MOST_OF_ONE:
                 raise TooManyListeners(f"{name} listens {count[name]} times already; close a stream first")
             if len(self._listeners) >= MOST_OF_ALL:
-                raise TooManyListeners(f"{len(self._listeners)} streams are open, which is all that there may be")
+                self._make_room(count, name)
             listener = Listener(interest)
             self._listeners.add(listener)
         return listener
+
+    def _make_room(self, count: Counter[str], name: str) -> None:
+        heaviest = find_displaced(count, name)
+        if heaviest is None:
+            raise TooManyListeners(f"{len(self._listeners)} streams are open, which is all that there may be")
+        displaced = next(listener for listener in self._listeners if listener.interest.name == heaviest)
+        self._listeners.discard(displaced)
+        displaced.end()
 
     def leave(self, listener: Listener) -> None:
         """It listens no more."""

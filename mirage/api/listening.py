@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +63,20 @@ class Listening:
             raise ConfigError("api.listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
         return listening
 
+    def check(self) -> None:
+        """Raise ``ConfigError`` where no server can listen there. Another that does, such as a daemon, may."""
+        try:
+            self.bind().close()
+        except ConfigError as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE):
+                raise
+        if self.certificate:
+            try:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.certificate, self.key or None, password="")
+            except (OSError, ssl.SSLError) as error:
+                raise unusable_certificate(error) from error
+
     def options(self) -> dict[str, Any]:
         """What uvicorn has to know."""
         tls = {"ssl_certfile": self.certificate, "ssl_keyfile": self.key or None} if self.certificate else {}
@@ -90,6 +106,11 @@ class Listening:
             return not self.certificate and not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             raise ConfigError("api.listen", f"{self.host!r} is no IP address") from None
+
+
+def unusable_certificate(error: Exception) -> ConfigError:
+    """What is said of a certificate that no connection can be made with."""
+    return ConfigError("api.certificate", f"it cannot be used with its key: {error}")
 
 
 def _networks(proxies: tuple[str, ...]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirage.api.access.gate import Gate
 from mirage.api.taskstate.watch import TaskWatch
+from mirage.domain.files import NOT_CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from mirage.api.feed import Feed
-    from mirage.backends.acting.orders import OrderDesk
-    from mirage.control.guard import Guard
+    from mirage.backends.acting.orderdesk import OrderDesk
+    from mirage.control.guard import Asker, Guard
     from mirage.control.questions import Foresight, Question
     from mirage.control.status import Status
     from mirage.domain.chain import ChainId
     from mirage.domain.command import Command
+    from mirage.domain.files import FileState, WatchedFile
     from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.predictors.artifacts.shelf import Version
@@ -40,12 +42,12 @@ class Inquiries:
 
     ask: Callable[[Question], Future[Foresight]]
     """Puts a question before the loop. Raises ``TooManyQuestions``."""
-    named: Callable[[str], Guard | None]
+    named: Callable[[str, Asker], Guard | None]
     """A predictor by its name; ``None``: it is asked anyway. May take seconds; raises ``PluginNotFound`` and
     ``ConfigError``."""
-    measured: Callable[[JobRequest | None], Sequence[Measured]]
-    """How good their forecasts have been, at all hand-overs or at those of such jobs. May take seconds; raises
-    ``StoreUnavailable``."""
+    measured: Callable[[JobRequest | str | None], Sequence[Measured]]
+    """How good their forecasts have been, at all hand-overs, at those in a partition, or at those of such jobs.
+    May take seconds; raises ``StoreUnavailable``."""
     compared: Callable[[], Sequence[Measured]] = tuple
     """The same with what hand-overs of their own would have been. May take longer."""
 
@@ -53,6 +55,10 @@ class Inquiries:
 def _nothing_measured(accept: str) -> tuple[bytes, str]:
     del accept
     return b"", "text/plain; charset=utf-8"
+
+
+def _not_checked(files: Sequence[WatchedFile]) -> Sequence[FileState]:
+    return [NOT_CHECKED for _ in files]
 
 
 def _nobody_told(asker: str) -> Mapping[str, str]:
@@ -116,6 +122,8 @@ class ApiService:
     """Where users' agents fetch their orders; ``None`` where links are submitted in another way."""
     chain_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What a new chain gets where its owner does not say, in the form of a chain's document."""
+    releases_links: bool = False
+    """Whether the daemon releases links that their owners have submitted held, and submits none."""
     patience: float = 60.0
     """Seconds that a command may wait for the loop."""
     journal: SqlJournal | None = None
@@ -148,5 +156,11 @@ class ApiService:
     telemetry: Telemetry = field(default_factory=Telemetry)
     impediment: Callable[[], str] = str
     """Why this daemon may change nothing, such as that another leads; empty: it leads. Waits for nothing."""
+    check_room: Callable[[str], None] = lambda owner: None
+    """Raises ``QuotaExceeded`` where this user may have no further chain, as of the last cycle."""
+    check_files: Callable[[Sequence[WatchedFile]], Sequence[FileState]] = _not_checked
+    """What a check of these files finds, in their order. Takes seconds."""
     readiness: Callable[[], Mapping[str, str]] = dict
     """What is wrong with each part of the daemon; empty: nothing."""
+    ending: Callable[[], bool] = bool
+    """Whether the server ends: what waits for something to happen is to be answered now."""

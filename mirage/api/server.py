@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 import sys
@@ -20,8 +21,10 @@ import uvloop
 from mirage.api.access.caller import Caller
 from mirage.api.access.protocol import PeerProtocol
 from mirage.api.app import create_app
+from mirage.api.listening import unusable_certificate
 from mirage.api.routes.tokens import login_link
 from mirage.domain.errors import ConfigError
+from mirage.tlshandshake import serve_bounded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +49,8 @@ class ApiServer:
     """Serves ``service`` on the socket ``path``, and on a network address, between ``start`` and ``stop``."""
 
     def __init__(self, service: ApiService, path: Path, listening: Listening | None = None) -> None:
-        self.service = replace(service, url=lambda: service.url() or self.url)
+        self._ending = threading.Event()
+        self.service = replace(service, url=lambda: service.url() or self.url, ending=self._ending.is_set)
         self._path = path
         self._listening = listening
         self._sockets: list[socket.socket] = []
@@ -58,6 +62,7 @@ class ApiServer:
 
         Raises ``ConfigError`` where an address cannot be had, or a server listens there already.
         """
+        self._ending.clear()
         app = create_app(self.service)
         self._add(_listen(self._path), app, {"http": PeerProtocol, "proxy_headers": False})
         if self._listening is not None:
@@ -71,7 +76,11 @@ class ApiServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Answer what is being asked, for a second, then close and remove the socket. May be called twice."""
+        """Answer what is being asked, for a second, then close and remove the socket. May be called twice.
+
+        Requests that wait for something to happen are answered at once: nothing has happened.
+        """
+        self._ending.set()
         for server in self._servers:
             server.should_exit = True
         if self.service.feed is not None:
@@ -114,7 +123,7 @@ class ApiServer:
         try:
             config.load()
         except (OSError, ssl.SSLError) as error:
-            raise ConfigError("api.certificate", f"it cannot be used with its key: {error}") from error
+            raise unusable_certificate(error) from error
         self._servers.append(uvicorn.Server(config))
 
     def _close(self) -> None:
@@ -136,7 +145,7 @@ class ApiServer:
     async def _serve_all(self) -> None:
         """All addresses, or none: the daemon sets them up again together."""
         pairs = zip(self._servers, self._sockets, strict=True)
-        tasks = [asyncio.create_task(server.serve([listening])) for server, listening in pairs]
+        tasks = [asyncio.create_task(serve_bounded(server, listening)) for server, listening in pairs]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -145,9 +154,26 @@ class ApiServer:
             await asyncio.gather(*tasks)
 
 
+def check_socket(path: Path, made: Path) -> None:
+    """Raise ``ConfigError`` where no socket can be at ``path``; a server may answer there.
+
+    ``made``: a directory that will be there.
+    """
+    _check_path(path)
+    directory = path.parent
+    if directory != made and not (directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)):
+        raise ConfigError("api.socket", f"{path} cannot be made: {directory} is no directory that can be written")
+
+
+def _check_path(path: Path) -> None:
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise ConfigError("api.socket", f"{path}: a socket's path has at most {_LONGEST_PATH} bytes")
+    if path.exists() and not path.is_socket():
+        raise ConfigError("api.socket", f"{path} is there already and is no socket; name another place")
+
+
 def _listen(path: Path) -> socket.socket:
-    if len(str(path)) > _LONGEST_PATH:
-        raise ConfigError("api.socket", f"{path}: a socket's path has at most {_LONGEST_PATH} characters")
+    _check_path(path)
     _clear(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -163,8 +189,6 @@ def _listen(path: Path) -> socket.socket:
 def _clear(path: Path) -> None:
     """Remove the socket of a server that is no more. Raises ``ConfigError`` where one answers."""
     if not path.is_socket():
-        if path.exists():
-            raise ConfigError("api.socket", f"{path} is there already and is no socket; name another place")
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:

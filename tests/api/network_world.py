@@ -82,7 +82,8 @@ def slurm_token(name: str = "ada", **claims: Any) -> str:
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[Network]:
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]:
+    """Its parameter, where a test gives one, is the proxies that are trusted."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-net-"))
     loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [Policy()]
     (tmp_path / "jwt.key").write_bytes(KEY)
@@ -101,7 +102,9 @@ def network(tmp_path: Path) -> Iterator[Network]:
         answers=store.answers,
         now=lambda: START,
     )
-    server = ApiServer(service, folder / "api.sock", Listening.of("127.0.0.1:0"))
+    server = ApiServer(
+        service, folder / "api.sock", Listening.of("127.0.0.1:0", proxies=getattr(request, "param", ()))
+    )
     thread = threading.Thread(target=loop.run)
     thread.start()
     server.start()

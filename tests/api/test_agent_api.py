@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pwd
 import threading
+import time
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from api_world import call
+from api_world import call, definition
+from serving import serving
 
+from mirage.api.access.gate import Gate
+from mirage.api.access.rates import Rates
 from mirage.api.server import ApiServer
-from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
+from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, Verdict
+from mirage.domain.files import FileState, Presence
 from mirage.domain.job import JobId
 
 if TYPE_CHECKING:
     from api_world import World
 
+    from mirage.backends.acting.orders import Act
+
 AGENT = "/api/v1/agent"
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
-def ask(world: World, user: str, answers: list[Answer]) -> threading.Thread:
+def ask(
+    world: World,
+    user: str,
+    answers: list[Answer],
+    act: Act = CancelJob(JobId(7)),  # noqa: B008 (frozen)
+) -> threading.Thread:
     def wait() -> None:
-        answers.append(world.desk.ask(user, CancelJob(JobId(7))))
+        answers.append(world.desk.ask(user, act))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -69,10 +84,66 @@ def test_an_order_reaches_its_owner_only(world: World) -> None:
     assert answers[0].verdict is Verdict.DONE
 
 
+def take(world: World, act: Act, answers: list[Answer]) -> tuple[threading.Thread, str]:
+    """An order that this user's agent has taken: who waits for its answer, and where that goes."""
+    world.desk.attach(ME)
+    thread = ask(world, ME, answers, act)
+    status, document = world.call("GET", f"{AGENT}/order?wait=30")
+    assert status == 200
+    return thread, f"{AGENT}/orders/{document['order_id']}/answer"
+
+
 def test_what_is_no_answer_is_refused(world: World) -> None:
-    status, problem = world.call("POST", f"{AGENT}/orders/x/answer", {"verdict": "PERHAPS"})
+    answers: list[Answer] = []
+    thread, path = take(world, CancelJob(JobId(7)), answers)
+    status, problem = world.call("POST", path, {"verdict": "PERHAPS"})
     assert status == 422
     assert "Answer" in problem["detail"]
+    assert world.call("POST", path, Answer(Verdict.DONE).to_text())[0] == 200
+    thread.join()
+
+
+def test_answer_to_unknown_order_is_not_read(world: World) -> None:
+    for body in ("[" * 60_000, {"verdict": "PERHAPS"}, "x" * 250_000):
+        assert world.call("POST", f"{AGENT}/orders/x/answer", body) == (200, {"awaited": False})
+
+
+def test_answers_to_invented_orders_are_logged_as_alike(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "mirage.requests"):
+        for _ in range(3):
+            name = uuid.uuid4().hex.translate(LETTERS)
+            world.call("POST", f"{AGENT}/orders/{name}/answer", Answer(Verdict.DONE).to_text())
+        world.call("GET", "/nowhere")  # the line before is written by now
+    lines = [record for record in caplog.records if record.name == "mirage.requests"][:3]
+    assert len({line.getMessage() for line in lines}) == 3
+    (alike,) = {line.__dict__["alike"] for line in lines}
+    assert "{order_id}" in alike
+
+
+@pytest.mark.parametrize("act", [CancelJob(JobId(7)), CheckFiles(("/a", "/b"))])
+def test_answer_says_no_more_than_its_order_asks(world: World, act: Act) -> None:
+    answers: list[Answer] = []
+    thread, path = take(world, act, answers)
+    absent = FileState(Presence.ABSENT)
+    for many in (3, 1_000, 4_000):
+        text = Answer(Verdict.DONE, files=(absent,) * many).to_text()
+        began = time.process_time()
+        assert world.call("POST", path, text)[0] == 422
+        assert time.process_time() - began < 1
+    fits = Answer(Verdict.DONE, files=(absent,) * (2 if isinstance(act, CheckFiles) else 0))
+    assert world.call("POST", path, fits.to_text()) == (200, {"awaited": True})
+    thread.join()
+    assert answers == [fits]
+
+
+def test_bytes_of_an_answer_count_against_the_rate(world: World) -> None:
+    rates = Rates(0.01, 4)
+    with serving(world, gate=Gate(rates=rates)) as served:
+        thread, path = take(served, CancelJob(JobId(7)), [])
+        text = Answer(Verdict.DONE).to_text()
+        assert served.call("POST", path, text + " " * 250_000)[0] == 200
+        assert served.call("GET", "/api/v1/me")[0] == 429
+        thread.join()
 
 
 def test_a_daemon_without_a_desk_says_so(world: World) -> None:
@@ -83,3 +154,9 @@ def test_a_daemon_without_a_desk_says_so(world: World) -> None:
     server.stop()
     assert status == 403
     assert "acting.mode" in problem["detail"]
+
+
+def test_new_chain_says_that_its_owner_has_no_agent(world: World) -> None:
+    assert "mirage agent" in world.call("POST", "/api/v1/chains", definition())[1]["warning"]
+    assert world.call("GET", "/api/v1/agent/order?wait=0")[0] == 204
+    assert world.call("POST", "/api/v1/chains", definition("other"))[1]["warning"] == ""

@@ -11,6 +11,7 @@ import pytest
 from api_world import call, definition
 from network_world import slurm_token
 
+from mirage import boundedhttp
 from mirage.api.access import protocol
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ def test_a_few_requests_may_be_sent_at_once_and_are_answered_in_order(line: sock
 
 
 def test_many_requests_at_once_are_not_held(network: Network, line: socket.socket) -> None:
-    send(line, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * (10 * protocol.MOST_IN_LINE))
-    assert all_of(line).count(b"HTTP/1.1 ") <= protocol.MOST_IN_LINE + 1
+    send(line, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * (10 * boundedhttp.MOST_IN_LINE))
+    assert all_of(line).count(b"HTTP/1.1 ") <= boundedhttp.MOST_IN_LINE + 1
     assert call(str(network.server._path), "GET", "/healthz", None)[0] == 200
 
 
@@ -110,3 +111,61 @@ def test_who_would_speak_otherwise_is_answered_in_http(line: socket.socket) -> N
     assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")
     line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert b"HTTP/1.1 200 " in all_of(line)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"X: " + b"x" * 17_000 + b"\r\n", b"".join(b"X%d: y\r\n" % k for k in range(101)), b"X: y\r\n" * 4_000],
+)
+@pytest.mark.parametrize("segment", [0, 1_000])
+def test_header_bounds_hold_in_any_segmentation(line: socket.socket, headers: bytes, segment: int) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n"
+    for start in range(0, len(whole), segment or len(whole)):
+        send(line, whole[start : start + (segment or len(whole))])
+    assert all_of(line).startswith(b"HTTP/1.1 400 ")
+
+
+def test_headers_within_the_bounds_are_taken(line: socket.socket) -> None:
+    headers = b"Connection: close\r\n" + b"".join(b"X%d: %s\r\n" % (k, b"y" * 100) for k in range(90))
+    line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+    assert b" 200 " in all_of(line).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("size", [9 << 20, 30 << 20])
+def test_a_body_too_large_gets_an_answer_that_can_be_read(line: socket.socket, size: int) -> None:
+    head = b"POST /api/v1/chains HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    line.sendall(head % size + b"x" * size)
+    assert b" 413 " in all_of(line).partition(b"\r\n")[0]
+
+
+def test_idle_connections_keep_nobody_from_healthz(network: Network) -> None:
+    host, port = network.server.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(600):
+            stack.enter_context(socket.create_connection((host, int(port)), 10))
+        assert network.call("GET", "/healthz").status == 200
+
+
+def test_requests_that_stay_incomplete_keep_nobody_from_healthz(network: Network) -> None:
+    host, port = network.server.url.removeprefix("http://").split(":")
+    key = b"Authorization: Bearer " + slurm_token("ada").encode()
+    head = b"POST /api/v1/chains HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 100\r\n\r\n{" % key
+    with contextlib.ExitStack() as stack:
+        for _ in range(600):
+            line = stack.enter_context(socket.create_connection((host, int(port)), 10))
+            send(line, head)
+        assert network.call("GET", "/healthz").status == 200
+
+
+def test_connections_of_one_client_end_before_those_of_another(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MOST_BEFORE_EVICTION", 20)
+    host, port = network.server.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(socket.create_connection((host, int(port)), 10, ("127.0.1.1", 0)))
+        for _ in range(60):
+            stack.enter_context(socket.create_connection((host, int(port)), 10, ("127.0.1.2", 0)))
+        assert network.call("GET", "/healthz").status == 200
+        other.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in all_of(other).partition(b"\r\n")[0]

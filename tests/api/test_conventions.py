@@ -21,6 +21,7 @@ from mirage.api.conventions.bounds import LARGEST
 from mirage.api.server import ApiServer
 from mirage.bootstrap.readiness import Readiness
 from mirage.control.pace import Pace, Pacing
+from mirage.domain.chainid import owned_id
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.snapshot import Snapshot
@@ -122,7 +123,7 @@ def test_portals_may_show_the_page_where_the_configuration_says_so(network: Netw
 
 
 def test_pages_show_every_chain_once_in_order(network: Network) -> None:
-    ids = [f"c{place}" for place in range(7)]
+    ids = [owned_id(f"c{place}", "ada") for place in range(7)]
     for chain_id in ids:
         assert post(network, CHAINS, definition(chain_id)).status == 201
     seen, path = [], f"{CHAINS}?limit=3"
@@ -159,7 +160,7 @@ def test_lists_are_filtered(network: Network) -> None:
     post(network, f"{CHAINS}/b/cancel")
 
     def ids(query: str, token: str = ADA) -> list[str]:
-        return [chain["id"] for chain in get(network, f"{CHAINS}?{query}", token).body["chains"]]
+        return [chain["id"].partition(".")[0] for chain in get(network, f"{CHAINS}?{query}", token).body["chains"]]
 
     assert ids("") == ["a", "b"]
     assert ids("status=paused") == ["a"]
@@ -263,6 +264,16 @@ def test_who_asks_too_often_is_told_when_to_come_back() -> None:
     assert len(rates._levels) <= 10_001
 
 
+def test_rates_of_who_asks_most_outlast_a_flood_of_others() -> None:
+    rates = Rates(0.001, 3, lambda: 0.0)
+    for _ in range(3):
+        rates.take("mallory")
+    for place in range(30_000):
+        rates.take(f"2001:db8::{place:x}")
+    with pytest.raises(TooOften):
+        rates.take("mallory")
+
+
 def test_the_bound_holds_at_every_address(network: Network, tmp_path: Path) -> None:
     gate = replace(network.gate, rates=Rates(0.001, 2))
     server = ApiServer(replace(network.server.service, gate=gate), tmp_path / "r.sock")
@@ -291,8 +302,8 @@ def test_every_change_is_in_the_audit_and_reading_is_not(network: Network) -> No
     assert lines == [
         ("ada", f"token {made['id']}", f"POST {CHAINS}/train/resume", None, "refused (403)"),
         ("ada", "jwt", f"POST {TOKENS}", None, "done"),
-        ("ada", "jwt", "pause", "train-k3q9", "done"),
-        ("ada", "jwt", "create chain for ada", "train-k3q9", "done"),
+        ("ada", "jwt", "pause", owned_id("train-k3q9", "ada"), "done"),
+        ("ada", "jwt", "create chain for ada", owned_id("train-k3q9", "ada"), "done"),
     ]
     assert {line["time"] for line in answer.body["entries"]} == {"2023-11-14T22:13:20Z"}
     assert get(network, AUDIT).status == 403
@@ -305,23 +316,26 @@ def test_the_audit_comes_in_pages(network: Network) -> None:
     second = get(network, f"{AUDIT}?limit=2&cursor={first.body['next']}", CHIEF)
     third = get(network, f"{AUDIT}?limit=2&cursor={second.body['next']}", CHIEF)
     chains = [line["chain"] for page in (first, second, third) for line in page.body["entries"]]
-    assert chains == ["c4", "c3", "c2", "c1", "c0"]
+    assert chains == [owned_id(f"c{number}", "ada") for number in (4, 3, 2, 1, 0)]
     assert third.body["next"] is None
-    assert [line["chain"] for line in get(network, f"{AUDIT}?chain=c3", CHIEF).body["entries"]] == ["c3"]
+    assert [line["chain"] for line in get(network, f"{AUDIT}?chain={chains[1]}", CHIEF).body["entries"]] == [
+        chains[1]
+    ]
     assert get(network, f"{AUDIT}?cursor=eA", CHIEF).status == 422
 
 
 def test_anothers_chain_is_as_if_there_were_none_but_for_the_audit(network: Network) -> None:
+    bobs = owned_id("bobs-x1", "bob")
     post(network, CHAINS, definition("bobs-x1"), BOB)
     for method, tail in [("GET", ""), ("GET", "/explain"), ("POST", "/pause"), ("POST", "/cancel")]:
-        real = network.with_token(method, f"{CHAINS}/bobs-x1{tail}", ADA)
-        none = network.with_token(method, f"{CHAINS}/bobs-x2{tail}", ADA)
+        real = network.with_token(method, f"{CHAINS}/{bobs}{tail}", ADA)
+        none = network.with_token(method, f"{CHAINS}/{bobs.replace('x1', 'x2')}{tail}", ADA)
         assert (real.status, none.status) == (404, 404)
         assert real.body["detail"].replace("x1", "x2") == none.body["detail"]
         assert real.headers.keys() == none.headers.keys()
     lines = [line.entry for line in network.store.audit.read() if line.entry.user == "ada"]
-    assert [(line.chain, line.result) for line in lines] == [("bobs-x1", "another's chain")] * 4
-    assert lines[0].action == f"POST {CHAINS}/bobs-x1/cancel"
+    assert [(line.chain, line.result) for line in lines] == [(bobs, "another's chain")] * 4
+    assert lines[0].action == f"POST {CHAINS}/{bobs}/cancel"
 
 
 def test_on_the_socket_the_audit_knows_the_uid(network: Network) -> None:

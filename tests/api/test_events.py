@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from serving import serving
 
 from mirage.api import feed as feed_module
-from mirage.api.feed import Feed
+from mirage.api.feed import Feed, Interest, TooManyListeners
 from mirage.api.routes import events as events_module
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import WaitForecast
@@ -198,6 +199,22 @@ def test_nobody_may_open_streams_without_bound(
         status, problem = streaming.call("GET", EVENTS)
         assert status == 429
         assert "1 times already" in problem["detail"]
+
+
+def test_feed_full_of_others_still_takes_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "MOST_OF_ALL", 9)
+
+    async def take_turns() -> None:
+        feed = Feed(lambda chain: "")
+        others = [feed.listen(Interest(name)) for name in ("mallory", "trudy", "eve") for _ in range(3)]
+        for count in (1, 2):
+            mine = feed.listen(Interest("ada"))
+            assert sum([await each.next(0) is None for each in others]) == count
+        with pytest.raises(TooManyListeners):
+            feed.listen(Interest("mallory"))
+        assert await mine.next(0) == []
+
+    asyncio.run(take_turns())
 
 
 def test_who_does_not_keep_up_is_cut_off_and_the_loop_does_not_wait(

@@ -18,6 +18,7 @@ from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.definition import read_chain
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.execution import Commands
+from mirage.domain.bounds import NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,7 @@ def test_any_name_arrives_as_it_was_written_or_is_refused(
     try:
         chain = described(tmp_path, name=name)
     except BadDocument:
-        assert any(ord(letter) < 0x20 or letter == "\x7f" for letter in name)
+        assert NAME.problem(name)
         return
     assert f"--job-name={name}" in submitted(actuator, chain, tmp_path)[0]
 

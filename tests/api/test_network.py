@@ -152,6 +152,13 @@ def test_a_session_ends_with_its_token(network: Network) -> None:
     assert network.call("GET", CHAINS, Cookie=cookie).status == 401
 
 
+@pytest.mark.parametrize("address", [TOKENS, f"{TOKENS}/link"])
+def test_a_session_that_a_token_opened_makes_nothing_that_outlives_it(network: Network, address: str) -> None:
+    own = {"HX_Request": "true", "Origin": network.server.url, "Sec_Fetch_Site": "same-origin"}
+    assert network.call("POST", address, {}, Cookie=network.cookie(network.token()), **own).status == 403
+    assert network.call("POST", address, {}, Cookie=network.cookie(slurm_token()), **own).status in (200, 201)
+
+
 def test_a_page_of_another_site_changes_nothing(network: Network) -> None:
     cookie = network.cookie(network.token())
     own, body = network.server.url, definition()
@@ -171,6 +178,34 @@ def test_a_page_of_another_site_changes_nothing(network: Network) -> None:
     assert network.call("POST", CHAINS, body, **good, Origin=own, Sec_Fetch_Site="same-origin").status == 201
     form = urlencode({"token": network.token()})
     assert network.call("POST", "/login", form, Origin="https://evil.example").status == 403
+
+
+def test_network_login_link_of_another_site_opens_no_session(network: Network) -> None:
+    path = network.server.login_link("mallory", Scope.OPERATE).removeprefix(network.server.url)
+    for site in ("cross-site", "same-site"):
+        answer = network.call("GET", path, Sec_Fetch_Site=site)
+        assert answer.status == 403
+        assert "set-cookie" not in answer.headers
+    assert network.call("GET", path, Sec_Fetch_Site="none").status == 303, "typed, it counts still"
+
+
+@pytest.mark.parametrize("network", [("127.0.0.1",)], indirect=True, ids=["proxy"])
+def test_network_session_over_tls_counts_for_this_host_alone(network: Network) -> None:
+    tls = {"X_Forwarded_Proto": "https"}
+    cookie = network.cookie(network.token())
+    assert cookie.startswith("mirage_session=")
+    assert network.call("GET", CHAINS, Cookie=cookie, **tls).status == 401, (
+        "anybody on this host could have set it"
+    )
+    answer = network.call("POST", "/login", urlencode({"token": network.token()}), **tls)
+    name, *flags = answer.headers["set-cookie"].split("; ")
+    assert name.startswith("__Host-mirage_session=")
+    assert {"Secure", "Path=/"} <= set(flags)
+    assert not any(flag.lower().startswith("domain") for flag in flags)
+    assert network.call("GET", CHAINS, Cookie=name, **tls).status == 200
+    assert network.call("GET", CHAINS, Cookie=name).status == 401
+    left = network.call("POST", "/logout", Cookie=name, **tls)
+    assert left.headers["set-cookie"].startswith("__Host-mirage_session=")
 
 
 def test_a_link_lets_a_browser_in_once(network: Network) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from test_bounded_requests import unbounded
 
 from mirage.api.openapi import description
+from mirage.domain import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,3 +90,20 @@ def test_the_guide_names_every_address(described: dict[str, Any]) -> None:
     there = {where for where, _ in operations(described)}
     assert there <= named, "docs/rest.md lacks some"
     assert named <= there | {"GET /metrics"}, "docs/rest.md names what is not there"
+
+
+def test_every_field_and_parameter_of_requests_shows_its_bound(described: dict[str, Any]) -> None:
+    names, found = described["components"]["schemas"], []
+    for where, operation in operations(described):
+        for parameter in operation.get("parameters", ()):
+            found += unbounded(parameter["schema"], f"{where} ?{parameter['name']}", names)
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            found += unbounded(content["schema"], f"{where} body", names)
+    assert found == []
+
+
+def test_chain_shows_the_bounds_that_are_checked(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    assert schemas["JobRequest"]["properties"]["nodes"]["maximum"] == bounds.MOST_NODES
+    assert schemas["BatchScript"]["properties"]["text"]["maxLength"] == bounds.LARGEST_SCRIPT
+    assert schemas["JobRequest"]["properties"]["features"]["maxItems"] == 64

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import grp
-import os
+from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirage.api.access.caller import ANONYMOUS, Caller
 from mirage.api.access.policy import Policy, UnixGroups, granted
 from mirage.api.access.scope import Scope, lesser
 from mirage.api.access.sessions import Session, Sessions, Tickets, session_key
-from mirage.api.access.watchedfile import WatchedFile
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 POLICY = b"""
+users.ada = "admin"
+users.eve = "none"
+groups.students = "none"
+groups.staff = "operate"
+groups.chiefs = "admin"
 everybody = "read"
+"""
+GRANTS = b"""
+everybody = "none"
+anonymous = "read"
+queue_names = "all"
+[groups]
+staff = "read"
+chiefs = "operate"
 [users]
 ada = "admin"
-eve = "none"
-[groups]
-students = "none"
-staff = "operate"
-chiefs = "admin"
+eve = "operate"
 """
 GROUPS = {
     "ada": {"students"},
@@ -55,10 +66,85 @@ def test_the_nearest_word_counts(name: str, scope: Scope | None) -> None:
     assert policy.scope_of(name, lambda user: frozenset(GROUPS.get(user, ()))) == scope
 
 
-def test_a_policy_that_says_nothing_is_the_built_in_one() -> None:
-    assert Policy.read(b"") == Policy()
+def test_without_a_policy_the_built_in_one_counts() -> None:
+    assert Policy.read(b'everybody = "operate"') == Policy()
     assert Policy().scope_of("ada", lambda name: frozenset()) is Scope.OPERATE
     assert not Policy().anonymous
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\n", b"# everybody", b"\0" * 99, b'anonymous = "none"', b'[users]\neverybody = "none"']
+)
+def test_policy_without_everybody_is_rejected(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"everybody|TOML"):
+        Policy.read(text)
+
+
+@pytest.mark.parametrize("whole", [POLICY, GRANTS, POLICY.replace(b"\n", b"\r\n")])
+def test_policy_cut_anywhere_gives_no_user_more(whole: bytes) -> None:
+    full = Policy.read(whole)
+    for size in range(len(whole)):
+        try:
+            cut = Policy.read(whole[:size])
+        except ValueError:
+            continue
+        assert gives_no_more(cut, full), whole[:size].decode()
+
+
+GRADES = st.sampled_from(["none", "read", "operate", "admin"])
+LINES = st.lists(st.tuples(st.sampled_from(["users.ada", "users.bob", "groups.staff", "groups.chiefs"]), GRADES))
+
+
+@given(lines=LINES, everybody=GRADES, place=st.integers(0, 4), queue=st.booleans())
+def test_policy_in_any_order_cut_behind_a_line_gives_no_user_more(
+    lines: list[tuple[str, str]], everybody: str, place: int, queue: bool
+) -> None:
+    written = [f'{key} = "{grade}"  # everybody = "none"\n' for key, grade in dict(lines).items()]
+    written.insert(place, f'"everybody" = "{everybody}"\n')
+    written += ['queue_names = "all"\n'] * queue
+    if written[-1].startswith('"everybody"'):
+        full = Policy.read("".join(written).encode())
+    else:
+        try:
+            full = Policy.read("".join(written).encode())
+        except ValueError:
+            return
+    for number in range(len(written)):
+        try:
+            cut = Policy.read("".join(written[:number]).encode())
+        except ValueError:
+            continue
+        assert gives_no_more(cut, full)
+
+
+def gives_no_more(cut: Policy, full: Policy) -> bool:
+    """Whatever groups a user is in."""
+    ranks = [None, *Scope]
+    names, groups = [*full.users, "joe"], [*full.groups]
+    sets = [frozenset(mine) for size in range(len(groups) + 1) for mine in combinations(groups, size)]
+    each = [partial(lambda mine, _: mine, mine) for mine in sets]
+    return (
+        cut.anonymous <= full.anonymous
+        and cut.queue_names <= full.queue_names
+        and all(
+            ranks.index(cut.scope_of(name, groups_of)) <= ranks.index(full.scope_of(name, groups_of))
+            for name in names
+            for groups_of in each
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'everybody = "operate"\n[users]\neve = "none"',
+        b'everybody = "operate"\n[groups]\nstudents = "read"',
+        b'everybody = "none"\n[groups]\nstaff = "admin"\n[users]\neve = "read"',
+    ],
+)
+def test_policy_whose_cut_could_not_be_told_is_rejected(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"line 1: everybody: .*put it last"):
+        Policy.read(text)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +158,8 @@ def test_what_is_no_policy_is_refused(text: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "caller", "others"),
     [
-        (b"", Caller("ada", Scope.OPERATE), False),
-        (b"", Caller("ada", Scope.ADMIN), True),
+        (b"\n", Caller("ada", Scope.OPERATE), False),
+        (b"\n", Caller("ada", Scope.ADMIN), True),
         (b'queue_names = "own"', Caller("ada", Scope.READ), False),
         (b'queue_names = "all"', Caller("ada", Scope.READ), True),
         (b'queue_names = "all"', Caller(ANONYMOUS, Scope.READ), False),
@@ -81,7 +167,7 @@ def test_what_is_no_policy_is_refused(text: bytes) -> None:
     ],
 )
 def test_whose_jobs_are_told_by_name(text: bytes, caller: Caller, others: bool) -> None:
-    shown = Policy.read(text).names_shown_to(caller)
+    shown = Policy.read(text + b'\neverybody = "operate"').names_shown_to(caller)
     assert shown("bob") is others
     assert shown(caller.name)
 
@@ -100,22 +186,6 @@ def test_groups_are_the_machines() -> None:
     groups = UnixGroups()
     assert grp.getgrgid(0).gr_name in groups("root")
     assert groups("no-such-user-at-all") == frozenset()
-
-
-def test_a_policy_that_goes_wrong_leaves_the_old_one(tmp_path: Path) -> None:
-    file = tmp_path / "policy.toml"
-    file.write_text('everybody = "read"')
-    watched = WatchedFile(file, "api.policy", Policy.read)
-    for place, (text, expected) in enumerate(
-        [('everybody = "god"', Scope.READ), ('everybody = "admin"', Scope.ADMIN), ("", Scope.OPERATE)]
-    ):
-        file.write_text(text)
-        os.utime(file, ns=(place, place))
-        watched._looked = -10.0
-        assert watched.value.everybody is expected
-    file.unlink()
-    watched._looked = -10.0
-    assert watched.value.everybody is Scope.OPERATE
 
 
 # Sessions and tickets

@@ -14,12 +14,13 @@ from serving import serving
 from shown_queues import NOW, columns, snapshot
 
 from mirage.api.port import Inquiries
-from mirage.control.guard import Guard
+from mirage.control.guard import Asker, Guard
 from mirage.control.questions import Foresight, Question, Role, Said, TooManyQuestions
 from mirage.control.status import Status
 from mirage.domain.decision import WaitForecast
 from mirage.domain.errors import ClusterUnavailable, PluginNotFound
-from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.job import ABSENT, NEVER, JobRequest
+from mirage.domain.plannedstart import PlannedStart
 from mirage.predictors.registry import build_predictor
 from mirage.replay.shadows import Measured
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from api_world import World
 
-    from mirage.domain.job import JobRequest
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 PATH = "/api/v1/predictions"
@@ -54,16 +54,20 @@ class Desk:
             said += [Said("dqn", Role.SHADOW, None, "foresees no start")]
             said += [Said("fixed:6h", Role.NAMED, WaitForecast.point(NOW + 21_600.0))] if question.named else []
         answer: Future[Foresight] = Future()
-        answer.set_result(Foresight(NOW, ABSENT, NOW + 7_200, tuple(said)))
+        plan, where = PlannedStart.known(NOW + 7_200), question.request.partition
+        answer.set_result(Foresight(NOW, ABSENT, plan, tuple(said), where))
         return answer
 
-    def named(self, name: str) -> Guard | None:
+    def named(self, name: str, asker: Asker) -> Guard | None:
         if name != "fixed:6h":
             raise PluginNotFound(f"no predictor {name!r}")
         return Guard(build_predictor(name), build_predictor("reactive"))
 
-    def measured(self, alike: JobRequest | None) -> tuple[Measured, ...]:
-        return (measured("quantile", 40 if alike is None else 4 + alike.nodes, 0.5),)
+    def measured(self, of: JobRequest | str | None) -> tuple[Measured, ...]:
+        """Nothing is known but of partition ``gpu``."""
+        if isinstance(of, JobRequest):
+            return (measured("quantile", 4 + of.nodes, 0.5),) if of.partition == "gpu" else ()
+        return (measured("quantile", 40, 0.5),) if of == "gpu" else ()
 
 
 @pytest.fixture
@@ -110,14 +114,27 @@ def test_every_predictor_with_its_past_error_beside_it(predicting: World, desk: 
     assert (charge["predictor"], charge["role"]) == ("quantile", "in charge")
     assert (charge["wait_p10"], charge["wait_p50"], charge["wait_p90"]) == (3_600, 7_200, 14_400)
     assert charge["start_p50"] == "2023-11-15T00:13:20Z"
-    past = {"forecasts": 40, "bias": 1_800, "absolute_error": 1_800, "pinball": 360, "coverage": 0.75}
+    past = {
+        "of": "partition gpu",
+        "forecasts": 40,
+        "bias": 1_800,
+        "absolute_error": 1_800,
+        "pinball": 360,
+        "coverage": 0.75,
+    }
     assert charge["past"] == past
-    assert charge["past_alike"] == past | {"forecasts": 6}
+    assert charge["past_alike"] == past | {"of": "such jobs in partition gpu", "forecasts": 6}
     assert (shadow["start_p50"], shadow["trouble"], shadow["past"]) == (None, "foresees no start", None)
     assert (named["wait_p10"], named["wait_p50"], named["wait_p90"]) == (None, 21_600, None)
     (question,) = desk.asked
     assert question.request.user == ME
     assert question.request.gres_per_node == (("gpu:a100", 4),)
+
+
+def test_errors_in_another_partition_are_not_told(predicting: World) -> None:
+    for query in ("limit=48h&partition=batch", "limit=48h"):
+        charge = predicting.call("GET", f"{PATH}?{query}")[1]["predictions"][0]
+        assert (charge["past"], charge["past_alike"]) == (None, None)
 
 
 def test_a_class_of_few_says_nothing(predicting: World, desk: Desk) -> None:

@@ -64,7 +64,7 @@ def still(network: Network, found: list[bool]) -> Network:
 def test_who_asks_again_gets_the_same_by_the_shorter_way(still: Network, found: list[bool]) -> None:
     again, once_more = get(still), get(still)
     assert found == [True, True]
-    assert [chain["id"] for chain in again.body["chains"]] == ["a1", "a2", "a3"]
+    assert [chain["id"].partition(".")[0] for chain in again.body["chains"]] == ["a1", "a2", "a3"]
     numbers = {again.headers.pop("x-request-id"), once_more.headers.pop("x-request-id")}
     assert len(numbers) == 2, "each request has a number of its own"
     for answer in (again, once_more):
@@ -76,7 +76,7 @@ def test_who_asks_again_gets_the_same_by_the_shorter_way(still: Network, found: 
 
 def test_what_was_asked_counts(still: Network, found: list[bool]) -> None:
     page = get(still, f"{CHAINS}?limit=2")
-    assert [chain["id"] for chain in page.body["chains"]] == ["a1", "a2"]
+    assert [chain["id"].partition(".")[0] for chain in page.body["chains"]] == ["a1", "a2"]
     again = get(still, f"{CHAINS}?limit=2")
     assert (again.body, again.headers["link"]) == (page.body, page.headers["link"])
     assert found == [False, True]
@@ -162,7 +162,7 @@ def test_another_state_has_another_answer(still: Network, found: list[bool]) -> 
     before = get(still)
     still.loop.status = replace(still.loop.status, chains=still.loop.status.chains[:1])
     after = get(still, If_None_Match=before.headers["etag"])
-    assert (after.status, [chain["id"] for chain in after.body["chains"]]) == (200, ["a1"])
+    assert (after.status, [chain["id"].partition(".")[0] for chain in after.body["chains"]]) == (200, ["a1"])
     assert get(still).body == after.body
     assert found == [True, False, True]
 

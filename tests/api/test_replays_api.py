@@ -71,6 +71,7 @@ def test_a_replay_is_asked_for_played_shown_and_forgotten(world: World, runs: Re
     [
         ({"trace": "../../etc/passwd"}, 422, "no such trace"),
         ({"trace": "/etc/passwd"}, 422, "no such trace"),
+        ({"trace": "generated:nothing:1"}, 422, "no such preset"),
         ({"cluster": "../x.toml"}, 422, "no such cluster"),
         ({"predictors": ["xgboost:/etc"]}, 422, "predictors"),
         ({"predictors": []}, 422, "predictors"),

@@ -70,6 +70,31 @@ def test_a_program_of_this_machine_scrapes_and_nobody_through_a_proxy_on_it(open
     assert here.call("GET", "/api/v1/chains").status == 401, "that opens nothing else"
 
 
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8642", "localhost.", "127.0.0.1:80", "[::1]:8642", "127.9.9.9"]
+)
+def test_loopback_scrape_names_loopback_as_host(open_to, host: str) -> None:
+    assert open_to("loopback").call("GET", "/metrics", Host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8642",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "10.0.0.1",
+        "",
+        "[::1",
+        "0.0.0.0",
+    ],
+)
+def test_loopback_scrape_of_another_host_name_is_rejected(open_to, host: str) -> None:
+    """A page elsewhere whose name suddenly leads to this machine: the browser says that name."""
+    assert open_to("loopback").call("GET", "/metrics", Host=host).status == 401
+
+
 def test_where_nobody_may_a_token_does(open_to) -> None:
     here = open_to("nobody")
     assert here.call("GET", "/metrics").status == 401

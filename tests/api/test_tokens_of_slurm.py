@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +69,8 @@ def test_a_token_as_slurm_makes_it_is_read(key_file: Path) -> None:
         ({"exp": FAR}, "no user"),
         ({"exp": 1_000, "sun": "ada"}, "expired"),
         ({"exp": "soon", "sun": "ada"}, "an end that is no number"),
+        ({"exp": 10**400, "sun": "ada"}, "an end beyond all numbers"),
+        ({"exp": FAR, "nbf": 10**400, "sun": "ada"}, "not yet, nor ever"),
         ({"exp": FAR, "sun": 0}, "a user that is no name"),
         ({"exp": FAR, "sun": ["ada"]}, "a user that is no name"),
         ({"exp": FAR, "sun": ""}, "no name"),
@@ -168,15 +169,13 @@ def test_a_letter_changed_changes_everything(place: int, letter: str) -> None:
 
 def test_keys_are_read_again_and_a_bad_one_does_not_count(key_file: Path, tmp_path: Path) -> None:
     tokens = SlurmTokens(key_file, None, Claims())
-    watched = tokens._secret
-    assert watched is not None
+    (watched,) = tokens.files
     other = b"o" * 40
     text = jwt.encode({"exp": FAR, "sun": "ada"}, other, "HS256")
     assert reads(tokens, text) is None
     for content, user in ((b"short", None), (other, "ada")):
         key_file.write_bytes(content)
-        os.utime(key_file, ns=(1, len(content)))
-        watched._looked = -10.0
+        watched.refresh()
         assert reads(tokens, text) == user
     with pytest.raises(ConfigError, match="can be guessed"):
         SlurmTokens(_file(tmp_path / "short", b"short"), None, Claims())

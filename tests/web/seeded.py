@@ -17,6 +17,7 @@ from shelf import SETTINGS, Shelf
 from mirage.api.feed import Feed
 from mirage.api.port import ApiService, Inquiries
 from mirage.api.taskstate.watch import TaskWatch
+from mirage.backends.filecheck import Viewer
 from mirage.control.commands import CommandQueue
 from mirage.control.questions import Foresight, Question, Role, Said
 from mirage.control.status import Status
@@ -32,8 +33,10 @@ from mirage.domain.job import ABSENT, Job, JobRequest
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Outcome
+from mirage.domain.plannedstart import PlannedStart
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.provisioner import requests
+from mirage.provisioner.tally import Tally
 from mirage.replay.shadows import Calibrated, Measured
 from mirage.store.audit import AuditEntry
 from mirage.store.opening import open_store
@@ -204,13 +207,13 @@ def foreseen(question: Question) -> Future[Foresight]:
         Said("xgboost", Role.SHADOW, WaitForecast(LEVELS, short)),
         Said("dqn", Role.SHADOW, None, "it scores submitting against holding and foresees no start"),
     )
-    promise.set_result(Foresight(NOW, ABSENT, NOW + 4 * HOUR, said))
+    promise.set_result(Foresight(NOW, ABSENT, PlannedStart.known(NOW + 4 * HOUR), said))
     return promise
 
 
-def measured(request: JobRequest | None) -> tuple[Measured, ...]:
+def measured(request: JobRequest | str | None) -> tuple[Measured, ...]:
     """How good two of them have been."""
-    less = 0.8 if request is not None else 1.0
+    less = 0.8 if isinstance(request, JobRequest) else 1.0
     return (
         _measured("lookahead", 1.41 * less, 0.79, in_charge=True),
         _measured("xgboost", 1.18 * less, 0.71, in_charge=False),
@@ -227,6 +230,7 @@ def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> M
         pinball=error / 3,
         coverage=coverage,
         handovers=31,
+        partition="gpu",
         interruption=0.31 if in_charge else 0.52,
         overlap=0.92 if in_charge else 0.61,
         cost=1.23 if in_charge else 1.13,
@@ -282,15 +286,15 @@ class SeededLoop:
             configuration=lambda: SETTINGS,
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
-            tasks=TaskWatch(uid_of=lambda owner: os.getuid()),
+            tasks=TaskWatch(lambda owner: Viewer(owner, os.getuid(), own=True)),
             inquiries=Inquiries(foreseen, lambda name: None, measured, lambda: measured(None)),
         )
 
     def cycle(self) -> None:
         records = self.status.chains
-        for asked in self.commands.take():
+        for asked in self.commands.take_all():
             try:
-                record = requests.obey(list(records), asked.command, NOW)
+                record = requests.obey(Tally.of(records, NOW), asked.command, NOW)
             except MirageError as error:
                 asked.answer.set_exception(error)
                 continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 from html import unescape
 from itertools import combinations
@@ -12,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.api.documents.chains import EntryDocument
-from mirage.api.documents.predictors import CalibrationPoint
+from mirage.api.documents.predictors import CalibrationPoint, PredictorList, predictor_documents, shadow_result
 from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
 from mirage.api.web.lanes import Lane, Piece, draw_lane
 from mirage.api.web.picture import Life, handovers
 from mirage.api.web.rendering import spoken, told
 from mirage.api.web.story import condense
 from mirage.api.web.timeaxis import Axis
+from mirage.api.web.views.predictors import _rows
 from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.replay.shadows import Measured
 
 instants = st.integers(0, 4_000_000_000)
 spans = st.tuples(instants, instants).map(sorted).filter(lambda pair: pair[1] > pair[0])
@@ -142,6 +146,23 @@ def test_a_curve_is_drawn_where_its_points_say() -> None:
     assert curve.words.endswith("P0: 0% of 20; P50: 100% of 20.")
     assert curve.forecasts == 20
     assert draw_curve([]) is None
+
+
+def test_predictors_have_a_row_for_each_partition() -> None:
+    """And one for those that were measured in none."""
+    measured = Measured("quantile", True, 3, *[math.nan] * 4, 0, *[math.nan] * 5)
+    results = [
+        shadow_result(replace(measured, partition=where, absolute_error=error))
+        for where, error in (("", 1.0), ("cpu", 0.0), ("gpu", 5.0))
+    ]
+    at_work = predictor_documents(("quantile", (), "reactive"), {}, {})
+    rows = _rows(PredictorList(installed=[], predictors=at_work, models=[]), results, 1.0)
+    assert [(row.name, row.where, row.measured and row.measured.absolute_error) for row in rows] == [
+        ("quantile", "unknown partition", 1.0),
+        ("quantile", "cpu", 0.0),
+        ("quantile", "gpu", 5.0),
+        ("reactive", "", None),
+    ]
 
 
 @given(st.text())

@@ -129,7 +129,7 @@ def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, 
         seen.go("/predictors")
         curves = seen.page.locator("figure.curve")
         assert curves.locator("figcaption b").all_inner_texts() == ["lookahead", "xgboost"]
-        assert curves.locator("figcaption small").all_inner_texts() == ["34 forecasts", "34 forecasts"]
+        assert curves.locator("figcaption small").all_inner_texts() == ["34 forecasts, gpu"] * 2
         assert "P90: 91% of 34" in (curves.nth(0).get_by_role("img").get_attribute("aria-label") or "")
         assert [curves.nth(each).locator("circle").count() for each in (0, 1)] == [5, 3]
         one, other = (curves.nth(each).bounding_box() for each in (0, 1))
@@ -139,7 +139,7 @@ def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, 
         assert "dqn, quantile" in seen.page.get_by_text("Nothing to draw").inner_text()
         seen.page.get_by_text("The same as a table").click()
         row = seen.page.locator("#calibration-figures").get_by_role("row", name="xgboost")
-        assert re.findall(r"\d+%|\d+", row.inner_text()) == ["24%", "56%", "76%", "34"]
+        assert re.findall(r"gpu|\d+%|\d+", row.inner_text()) == ["gpu", "24%", "56%", "76%", "34"]
 
 
 def test_a_mistake_in_the_form_is_said_beside_it(browser: Browser, standing: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
-
 from mirage.api.access.dependencies import known_caller
+from mirage.api.access.rates import Rates, TooOften
+from mirage.api.conventions.threads import query
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.audit import AuditEntry
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+MOST_REFUSED = 100
+"""Lines about requests of one user that were refused, before any is left out."""
+_EVERY = 60.0
+"""Seconds after which there is one more."""
 _NOTE = "mirage.audit"
 _BESIDE = ("/api/v1/agent/",)
 """Agents' answers: what they did is in the audit already, as done in their users' names."""
@@ -52,13 +57,15 @@ class Auditing:
 
     def __init__(self, app: ASGIApp, log: AuditLog, now: Callable[[], Seconds]) -> None:
         self._app, self._log, self._now = app, log, now
+        self._refused = Rates(1 / _EVERY, MOST_REFUSED)
+        self._left_out: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the answer as it begins."""
 
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start" and (entry := self._entry(scope, message["status"])):
-                await run_in_threadpool(self._write, entry)
+                await query(entry.user, self._write, entry)
             await send(message)
 
         await self._app(scope, receive, told if scope["type"] == "http" else send)
@@ -69,12 +76,23 @@ class Auditing:
         changes = scope["method"] not in _READING and not scope["path"].startswith(_BESIDE)
         if caller is None or not (said.refused or (changes and (status < 400 or status == 403))):
             return None
-        action = said.action or f"{scope['method']} {scope['path']}"[:500]
+        action = said.action or f"{scope['method']} {scope['path']}"[:200]
         result = said.refused or ("done" if status < 400 else f"refused ({status})")
+        if result != "done":
+            try:
+                self._refused.take(caller.name)
+            except TooOften:
+                self._left_out[caller.name] += 1
+                return None
+            if more := self._left_out.pop(caller.name, 0):
+                result += f"; {more} more were refused before, of which there are no lines"
         return AuditEntry(self._now(), caller.name, caller.uid, action, said.chain, result, caller.how)
 
     def _write(self, entry: AuditEntry) -> None:
         try:
             self._log.write(entry)
         except StoreUnavailable as error:
-            _LOG.warning("not in the audit: %s: %s: %s: %s", entry.user, entry.action, entry.result, error)
+            extra = {"always": True}
+            _LOG.warning(
+                "not in the audit: %s: %s: %s: %s", entry.user, entry.action, entry.result, error, extra=extra
+            )

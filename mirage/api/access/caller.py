@@ -22,6 +22,8 @@ class Caller:
     """-1: came over the network; the name is what counts."""
     how: str = SOCKET
     """How they proved it: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
+    token_id: str = ""
+    """The token that they brought along, or that opened the session."""
 
     @property
     def is_root(self) -> bool:

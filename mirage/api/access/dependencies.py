@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 
-from mirage.api.access.caller import SOCKET, Caller
+from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
+from mirage.api.access.peer import PEER, Peer
 from mirage.api.access.scope import Scope
+from mirage.domain.addresses import client_network
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, MutableMapping
 
     from mirage.api.access.gate import Gate
 
@@ -34,6 +36,16 @@ def known_caller(scope: object) -> Caller | None:
     """Who asked, where that was found out already. ``scope`` is a request's."""
     found = scope.get(_KEY) if isinstance(scope, dict) else None
     return found if isinstance(found, Caller) else None
+
+
+def origin_of(scope: MutableMapping[str, Any]) -> str:
+    """Who asks, as far as that is known of a request: a user's name, or an address."""
+    caller, peer = known_caller(scope), scope.get(PEER)
+    if caller is not None and caller.name != ANONYMOUS:
+        return caller.name
+    if isinstance(peer, Peer):
+        return peer.name
+    return client_network(scope["client"][0]) if scope.get("client") else ""
 
 
 def _at_least(scope: Scope) -> Callable[[Caller], Awaitable[Caller]]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
 from mirage.api.access.peer import peer_of
 from mirage.api.access.policy import Policy, UnixGroups, granted
 from mirage.api.access.rates import Rates
+from mirage.api.access.rightofway import RightOfWay
 from mirage.api.access.scope import Scope
-from mirage.api.access.sessions import COOKIE, Session, Sessions, Tickets, random_key
+from mirage.api.access.sessions import COOKIE, SECURE_COOKIE, Session, Sessions, Tickets, random_key
 from mirage.api.access.tokens import PREFIX, NoStorage, TokenBook
+from mirage.api.conventions.threads import run_in_thread
+from mirage.domain.addresses import client_network
 from mirage.domain.errors import MirageError, NotPermitted
 
 if TYPE_CHECKING:
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
 
     from mirage.api.access.peer import Peer
     from mirage.api.access.slurmtokens import SlurmTokens
+    from mirage.api.access.watchedfile import WatchedFile
 
 _LOG = logging.getLogger(__name__)
 
+COUNTED = "mirage.counted"
+"""Where a request's scope says that it counts against a rate."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ROOT = "root"
 _SESSION = 12 * 3_600
@@ -35,6 +39,10 @@ _SESSION = 12 * 3_600
 
 class NotAuthenticated(MirageError):
     """Nobody knows who asks, or what they brought along proves nothing."""
+
+
+BYTES_OF_ONE = 128 << 10
+"""Bytes of a body that take about as long to read as one request without a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +70,46 @@ class Gate:
     tickets: Tickets = field(default_factory=Tickets)
     groups: UnixGroups = field(default_factory=UnixGroups)
     rates: Rates = field(default_factory=lambda: Rates(0, 1))
+    way: RightOfWay = field(default_factory=lambda: RightOfWay(bool))
     failures: Rates = field(default_factory=lambda: Rates(0.2, 20))
     """Attempts from one address that proved nothing."""
+    files: tuple[WatchedFile[Any], ...] = ()
+    """The policy's, and those of Slurm's keys."""
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """Why older versions of its files are in force; reads none of them. Any thread."""
+        return tuple(file.outdated for file in self.files if file.outdated)
+
+    def refresh(self) -> None:
+        """Read its files again, also while no user asks. Any thread."""
+        for file in self.files:
+            file.refresh()
 
     async def admit(self, request: Request) -> Caller:
         """Who asks. Raises ``NotAuthenticated``, ``NotPermitted`` (no scope at all) and ``TooOften``."""
+        request.scope[COUNTED] = True
+        try:
+            caller = await self._found(request)
+        except (NotAuthenticated, NotPermitted):
+            self.rates.take(f"{ANONYMOUS} {_address(request) or peer_of(request)}")
+            raise
+        key = _key(caller, request)
+        self.rates.take(key)
+        await self.way.give(key)
+        return caller
+
+    async def _found(self, request: Request) -> Caller:
         peer = peer_of(request)
         if peer is None:
-            caller = await self._from_afar(request)
-        elif self.policy().groups:  # the user database may have to ask another machine
-            caller = await run_in_threadpool(self._peer, peer)
-        else:
-            caller = self._peer(peer)
-        self.rates.take(f"{caller.name} {_address(request) if caller.name == ANONYMOUS else ''}")
-        return caller
+            return await self._from_afar(request)
+        if self.policy().groups:  # the user database may have to ask another machine
+            return await run_in_thread(peer.name, self._peer, peer)
+        return self._peer(peer)
+
+    def charge(self, caller: Caller, request: Request, size: int) -> None:
+        """Count a body of so many bytes against its caller's rate."""
+        self.rates.charge(_key(caller, request), size / BYTES_OF_ONE)
 
     def scope_of(self, name: str) -> Scope | None:
         """What a user may do; ``None``: nothing."""
@@ -86,7 +120,7 @@ class Gate:
     async def attempt(self, request: Request, text: str) -> Proof:
         """Whose token this is. Raises ``NotAuthenticated``, always in the same words, and ``TooOften``."""
         try:
-            return await run_in_threadpool(self._prove, text)
+            return await run_in_thread(_address(request), self._prove, text)
         except NotAuthenticated:
             self.failed(request)
             raise
@@ -125,13 +159,18 @@ class Gate:
         """By what the caller brought along; first that counts which a browser never sends by itself."""
         if text := _token(request):
             proof = await self.attempt(request, text)
-            return await run_in_threadpool(self._caller, proof.session, proof.how)
-        if (cookie := request.cookies.get(COOKIE)) and (opened := self.session(cookie)):
+            return await run_in_thread(proof.session.name, self._caller, proof.session, proof.how)
+        if session := await self.opened(request):
             _refuse_strange_pages(request)
-            return await run_in_threadpool(self._caller, opened, "session")
+            return await run_in_thread(session.name, self._caller, session, "session")
         if self.policy().anonymous and request.method in _SAFE:
             return Caller(ANONYMOUS, Scope.READ, how="nothing")
         raise NotAuthenticated("say who you are: a token in the header Authorization, or log in at /login")
+
+    async def opened(self, request: Request) -> Session | None:
+        """The session of the browser that asks; it may take a query of the database to know."""
+        cookie = request.cookies.get(cookie_name(request), "")
+        return await run_in_thread(_address(request), self.session, cookie) if cookie else None
 
     def session(self, cookie: str) -> Session | None:
         """What the cookie stands for, unless the token that opened it counts no more."""
@@ -144,7 +183,12 @@ class Gate:
         scope = granted(session.scope, self.scope_of(session.name))
         if scope is None:
             raise NotPermitted(f"{session.name} may do nothing here, by the daemon's policy")
-        return Caller(session.name, scope, how=how)
+        return Caller(session.name, scope, how=how, token_id=session.token_id)
+
+
+def cookie_name(request: Request) -> str:
+    """Of the session, as this request has to bring it along."""
+    return SECURE_COOKIE if request.url.scheme == "https" else COOKIE
 
 
 def is_same_origin(request: Request) -> bool:
@@ -185,5 +229,9 @@ def _token(request: Request) -> str:
     return request.headers.get("x-slurm-user-token", "").strip()
 
 
+def _key(caller: Caller, request: Request) -> str:
+    return f"{caller.name} {_address(request) if caller.name == ANONYMOUS else ''}"
+
+
 def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+    return client_network(request.client.host) if request.client else ""

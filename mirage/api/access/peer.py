@@ -13,7 +13,8 @@ from fastapi import Request
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-_KEY = "mirage.peer"
+PEER = "mirage.peer"
+"""Where a request's scope has it."""
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -40,7 +41,7 @@ class Peer:
 
 def peer_of(request: Request) -> Peer | None:
     """The user at the other end, by the kernel's word; ``None``: it says nothing, as over the network."""
-    peer = request.scope.get(_KEY)
+    peer = request.scope.get(PEER)
     return peer if isinstance(peer, Peer) else None
 
 
@@ -48,7 +49,7 @@ def known_to(app: ASGIApp, peer: Peer) -> ASGIApp:
     """``app`` for one connection: each request says whose it is."""
 
     async def with_peer(scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_KEY] = peer
+        scope[PEER] = peer
         await app(scope, receive, send)
 
     return with_peer

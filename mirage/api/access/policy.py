@@ -9,7 +9,8 @@ import pwd
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -29,14 +30,23 @@ _GROUPS_HOLD = 120.0
 _MOST_USERS = 10_000
 
 Grade = Literal["none", "read", "operate", "admin"]
+_rank = get_args(Grade).index
+_MISSING = (
+    "it is missing; add it as the last line (users and groups above it as users.NAME = ..., groups.NAME = ...), "
+    "or restore the file if it was cut short"
+)
 
 
 class _File(BaseModel):
-    """The file as it is written."""
+    """The file as it is written.
+
+    The beginning of a file that was cut short must not give a user more than the whole: without ``everybody`` no
+    file counts, and it is the last line wherever the loss of a line would give more.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    everybody: Grade = "operate"
+    everybody: Grade
     anonymous: Literal["none", "read"] = "none"
     queue_names: Literal["own", "all"] = "own"
     users: dict[str, Grade] = {}
@@ -65,10 +75,11 @@ class Policy:
             document = parse_toml(text)
             found = _File.model_validate(document)
         except ValidationError as error:
-            first = faults_of(error)[0]
+            first = min(faults_of(error), key=lambda fault: fault.kind == "missing")
             raise ValueError(f"line {line_of(text, first.path) or 1}: {first.key}: {_words(first)}") from None
         except ValueError as error:
             raise ValueError(f"not TOML: {error}") from None
+        _check_order(text, found)
         _warn_of_strangers(found)
         return cls(
             _scope(found.everybody),
@@ -142,7 +153,24 @@ def _decoded(content: bytes) -> str:
 
 
 def _words(fault: Fault) -> str:
+    if fault.kind == "missing":
+        return _MISSING
     return "there is no such key" if fault.kind == "extra_forbidden" else re.sub("^Input", "it", fault.said)
+
+
+def _check_order(text: str, found: _File) -> None:
+    """Raise ``ValueError`` where the file, cut short, could give a user more and still be right."""
+    least = _rank(found.everybody)
+    most = max(map(_rank, found.groups.values()), default=least)
+    users = (f"users.{name}" for name, grade in found.users.items() if _rank(grade) < max(least, most))
+    groups = (f"groups.{name}" for name, grade in found.groups.items() if _rank(grade) < least)
+    line = line_of(text, ("everybody",))
+    below = map(str.strip, text.split("\n")[line:])
+    if (lost := next(chain(users, groups), None)) and any(each and each[0] != "#" for each in below):
+        raise ValueError(
+            f"line {line or 1}: everybody: put it last, below users.NAME = ... and groups.NAME = ...; "
+            f"a file cut short would lose {lost} and give more"
+        )
 
 
 def _warn_of_strangers(found: _File) -> None:

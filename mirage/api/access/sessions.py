@@ -15,15 +15,21 @@ import jwt
 
 from mirage.api.access.scope import Scope
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COOKIE = "mirage_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"
+"""Where https is on: browsers take such a name from no other host of the site and from no page without TLS."""
 _AUDIENCE = "mirage-session"
 _KEY_BYTES = 32
 TICKET_LASTS = 600
-_MOST_TICKETS = 1_000
+_MOST_OF_ONE = 5
+"""Links of one user that wait to be used; another one ends the oldest of that user."""
+_MOST_CLOSED = 64
+"""Sessions of one user that are remembered as closed; the next one to be closed closes all that the user has."""
 _ALGORITHM = "HS256"
 
 
@@ -45,18 +51,23 @@ class Sessions:
 
     def __init__(self, key: bytes, lifetime: int, now: Callable[[], float] = time.time) -> None:
         self._key, self.lifetime, self._now = key, lifetime, now
-        self._closed: dict[str, float] = {}
+        self._closed: dict[str, tuple[str, float]] = {}
+        """By session: whose it was, and until when its cookie would have counted."""
+        self._all_closed: dict[str, float] = {}
+        """By user: sessions opened until then are closed."""
         self._lock = threading.Lock()
 
     def open(self, session: Session, until: float = 0) -> str:
         """A cookie's value; it counts for ``lifetime`` seconds, and not beyond ``until`` (0: no matter)."""
-        end = self._now() + self.lifetime
+        now = self._now()
+        end = now + self.lifetime
         claims = {
             "sub": session.name,
             "scope": str(session.scope),
             "token": session.token_id,
             "jti": secrets.token_urlsafe(12),
             "aud": _AUDIENCE,
+            "iat": now,
             "exp": int(min(end, until) if until else end),
         }
         return jwt.encode(claims, self._key, _ALGORITHM)
@@ -69,21 +80,28 @@ class Sessions:
                 self._key,
                 algorithms=[_ALGORITHM],
                 audience=_AUDIENCE,
-                options={"require": ["exp", "sub", "jti"], "verify_exp": False},
+                options={"require": ["exp", "sub", "jti"], "verify_exp": False, "verify_iat": False},
             )
             session = Session(found["sub"], Scope(found["scope"]), found["token"], found["jti"])
+            opened = float(found.get("iat", 0))
         except (jwt.PyJWTError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        over = self._now() >= found["exp"] or session.session_id in self._closed
-        return None if over else session
+        closed = session.session_id in self._closed or opened <= self._all_closed.get(session.name, -1)
+        return None if closed or self._now() >= found["exp"] else session
 
     def close(self, session: Session) -> None:
         """Its cookie counts no more, wherever a copy of it is."""
         now = self._now()
         with self._lock:
-            for old in [key for key, until in self._closed.items() if until < now]:
-                del self._closed[old]
-            self._closed[session.session_id] = now + self.lifetime
+            self._closed = {key: held for key, held in self._closed.items() if held[1] >= now}
+            since = now - self.lifetime
+            self._all_closed = {name: at for name, at in self._all_closed.items() if at >= since}
+            own = [key for key, (name, _) in self._closed.items() if name == session.name]
+            if len(own) >= _MOST_CLOSED:
+                self._all_closed[session.name] = now
+                for key in own:
+                    del self._closed[key]
+            self._closed[session.session_id] = session.name, now + self.lifetime
 
 
 class Tickets:
@@ -99,8 +117,9 @@ class Tickets:
         text, now = secrets.token_urlsafe(32), self._now()
         with self._lock:
             self._open = {key: held for key, held in self._open.items() if held[1] > now}
-            if len(self._open) >= _MOST_TICKETS:
-                self._open.pop(next(iter(self._open)))
+            own = [key for key, held in self._open.items() if held[0].name == session.name]
+            for key in own[: max(0, len(own) - _MOST_OF_ONE + 1)]:
+                del self._open[key]
             self._open[_digest(text)] = (session, now + TICKET_LASTS)
         return text
 
@@ -121,12 +140,18 @@ def session_key(file: Path) -> bytes:
             _write_new(file)
         if file.stat().st_mode & 0o077:
             raise ConfigError(str(file), "others can read it, and so be anybody; delete it, a new one is made")
-        key = file.read_bytes()
+        key = read_regular(file)
     except OSError as error:
         raise ConfigError(str(file), f"the key of browsers' sessions cannot be had: {error.strerror}") from error
     if len(key) < _KEY_BYTES:
         raise ConfigError(str(file), "it is cut short; delete it, a new one is made")
     return key
+
+
+def check_session_key(file: Path) -> None:
+    """Raise ``ConfigError`` where ``session_key`` would; nothing is made."""
+    if file.exists():
+        session_key(file)
 
 
 def random_key() -> bytes:

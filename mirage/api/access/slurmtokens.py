@@ -54,6 +54,11 @@ class SlurmTokens:
         self._keys = WatchedFile(keys, "api.jwt.jwks", _public_keys) if keys else None
         self._claims = claims
 
+    @property
+    def files(self) -> tuple[WatchedFile[Any], ...]:
+        """Of the keys."""
+        return tuple(file for file in (self._secret, self._keys) if file)
+
     def read(self, text: str) -> Identity | None:
         """What the token says; ``None`` where it proves nothing."""
         if len(text) > _LONGEST_TOKEN:
@@ -61,12 +66,11 @@ class SlurmTokens:
         try:
             header = jwt.get_unverified_header(text)
             found = self._verified(text, header)
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            expires = float(found["exp"])
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             return None
         name = found.get(self._claims.user)
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            return None
-        return Identity(name, float(found["exp"]))
+        return Identity(name, expires) if isinstance(name, str) and _NAME.fullmatch(name) else None
 
     def _verified(self, text: str, header: Mapping[str, Any]) -> dict[str, Any]:
         algorithm = header.get("alg")

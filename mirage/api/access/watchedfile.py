@@ -3,63 +3,85 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from mirage.backends.seldom import Seldom
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY = 1.0
+_EVERY = 1.0
 
 T = TypeVar("T")
 
 
 class WatchedFile(Generic[T]):
-    """What ``read`` makes of a file, at most a second old.
+    """The parsed content of a file, at most a second old. Any thread.
 
     Raises ``ConfigError`` where the file is wrong from the start; one that goes wrong later is logged, and what
-    was right before it stays.
+    was right before it stays. Each time the whole file is read and its bytes are compared: size, time and inode
+    stay the same where access alone changes, and may where the content does.
     """
 
-    def __init__(self, path: Path, key: str, read: Callable[[bytes], T]) -> None:
-        self._path, self._key, self._read = path, key, read
-        self._seen = self._mark()
-        self._value = self._parsed()
-        self._looked = time.monotonic()
+    def __init__(
+        self, path: Path, key: str, parse: Callable[[bytes], T], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path, self._key, self._parse, self._now = path, key, parse, now
+        content = self._content()
+        self._held = content, self._parsed(content)
+        self._read_at = now()
+        self._reading = threading.Lock()
+        self._seldom = Seldom(now)
+        self.outdated = ""
+        """Why an older version is in force; empty: the file is."""
 
     @property
     def value(self) -> T:
         """As the file last was when it was right."""
-        if time.monotonic() - self._looked >= _LOOK_EVERY:
-            self._looked = time.monotonic()
-            self._look()
-        return self._value
+        if self._now() - self._read_at >= _EVERY:
+            self.refresh()
+        return self._held[1]
 
-    def _look(self) -> None:
+    def refresh(self) -> None:
+        """Read the file now, unless another thread is doing so."""
+        if not self._reading.acquire(blocking=False):
+            return
         try:
-            mark = self._mark()
-            if mark != self._seen:
-                self._seen = mark
-                self._value = self._parsed()
-                _LOG.info("%s: read again", self._path)
+            self._read_at = self._now()
+            self._refresh()
         except ConfigError as error:
-            _LOG.error("%s; what was read before stays", error)
+            self._fail(str(error))
+        finally:
+            self._reading.release()
 
-    def _mark(self) -> tuple[int, int, int]:
+    def _refresh(self) -> None:
+        content = self._content()
+        changed = content != self._held[0]
+        if changed:
+            self._held = content, self._parsed(content)
+        if changed or self.outdated:
+            _LOG.info("%s: %s read again", self._key, self._path)
+            self.outdated, self._seldom = "", Seldom(self._now)
+
+    def _fail(self, problem: str) -> None:
+        self.outdated = problem
+        if self._seldom.allows("outdated", problem):
+            _LOG.error("%s; what was read before stays in force until the file is right", problem)
+
+    def _content(self) -> bytes:
         try:
-            about = self._path.stat()
+            return read_regular(self._path)
         except OSError as error:
             raise ConfigError(self._key, f"{self._path} cannot be read: {error.strerror}") from None
-        return about.st_mtime_ns, about.st_size, about.st_ino
 
-    def _parsed(self) -> T:
+    def _parsed(self, content: bytes) -> T:
         try:
-            return self._read(self._path.read_bytes())
-        except OSError as error:
-            raise ConfigError(self._key, f"{self._path} cannot be read: {error.strerror}") from None
+            return self._parse(content)
         except ValueError as error:
             raise ConfigError(self._key, f"{self._path}: {error}") from None

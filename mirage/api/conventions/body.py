@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
+from mirage.api.access.dependencies import known_caller
+
 if TYPE_CHECKING:
     from fastapi import Request
 
+    from mirage.api.access.gate import Gate
+
 
 async def read_body(request: Request, largest: int) -> bytes:
-    """The body. Raises ``HTTPException`` (413) once it is longer than ``largest`` bytes."""
+    """The body, counted against its caller's rate. Raises ``HTTPException`` (413) beyond ``largest`` bytes."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
@@ -19,4 +23,7 @@ async def read_body(request: Request, largest: int) -> bytes:
         if size > largest:
             raise HTTPException(413, f"the body is longer than {largest} bytes")
         parts.append(part)
+    if caller := known_caller(request.scope):
+        gate: Gate = request.app.state.service.gate
+        gate.charge(caller, request, size)
     return b"".join(parts)

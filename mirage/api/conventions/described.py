@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
 
 
 class Described(BaseModel):
     """A document of the interface."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+    def model_dump_json(self, **options: Any) -> str:
+        """Return it as JSON. A text in it that is not UTF-8 is marked: no chain's words keep others from view."""
+        try:
+            return super().model_dump_json(**options)
+        except PydanticSerializationError:
+            return _as_json(self.model_dump(mode="json", **options)).decode()
+
+
+class JsonAnswer(JSONResponse):
+    """An answer that can be sent whatever its texts hold."""
+
+    def render(self, content: Any) -> bytes:
+        """Encode it."""
+        return _as_json(content)
+
+
+def _as_json(values: Any) -> bytes:
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")

@@ -8,8 +8,11 @@ from fastapi import FastAPI
 from pydantic import create_model
 
 from mirage.api.access.sessions import COOKIE
-from mirage.api.conventions.described import Described
-from mirage.backends.acting.orders import Answer
+from mirage.api.conventions.bounded import add_bounds
+from mirage.api.conventions.described import Described, JsonAnswer
+from mirage.backends.acting.orders import LONGEST_ANSWER, Answer
+from mirage.backends.acting.wire import LARGEST_NUMBER
+from mirage.domain.bounds import CHAIN, Data, Many, Number, Record
 from mirage.domain.chain import Chain
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ _WRONG = {
 _PARAMETERS = {
     "account": "On which it would run; empty: the user's default one.",
     "all": "Everybody's; for administrators.",
-    "chain_id": "Of the chain, or one's own name for it.",
+    "chain_id": "Of the chain; the owner may omit the mark at its end, or give the chain's name.",
     "command": "What to do with the chain.",
     "job_id": "Slurm's number.",
     "limit": "At most so many.",
@@ -77,6 +80,16 @@ class Problem(Described):
 
 _Bodies = create_model("Bodies", __base__=Described, chain=(Chain, ...), answer=(Answer, ...))
 """Forms of what operations read by themselves."""
+_IN_ALL = Data(LONGEST_ANSWER)
+"""The body is bounded; a text in it has no bound of its own, and is cut to what is kept."""
+_ANSWER = Record(
+    {
+        "job_id": Number(-LARGEST_NUMBER, LARGEST_NUMBER),
+        "reason": _IN_ALL,
+        "text": _IN_ALL,
+        "files": Many(LONGEST_ANSWER, Record({"reason": _IN_ALL})),
+    }
+)
 
 
 class DescribedApp(FastAPI):
@@ -95,6 +108,7 @@ class DescribedApp(FastAPI):
             license_info={"name": "MIT", "identifier": "MIT"},
             docs_url=None,
             redoc_url=None,
+            default_response_class=JsonAnswer,
             telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
             generate_unique_id_function=_name,
         )
@@ -157,4 +171,6 @@ def _body_schemas() -> Document:
     schemas: Document = _Bodies.model_json_schema(ref_template=_REF)["$defs"]
     for name in ("Chain", "JobRequest"):
         schemas[name]["required"] = [each for each in schemas[name]["required"] if each not in ("owner", "user")]
+    add_bounds(schemas["Chain"], CHAIN, schemas)
+    add_bounds(schemas["Answer"], _ANSWER, schemas)
     return schemas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from http import HTTPStatus
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+LONGEST_PATH = 200
+"""Characters of an address that a log line has."""
+_ENDS = "the daemon ends; ask again once it is back"
+_AGAIN = {"Retry-After": "5"}
 REQUEST_ID = "mirage.request_id"
 """Where a request's scope has its number, which the header ``X-Request-ID`` tells and log lines name."""
 
@@ -62,10 +67,14 @@ class Faults:
 
         try:
             await self._app(scope, receive, careful)
+        except asyncio.CancelledError:  # only a server that ends cancels requests
+            _LOG.debug("request %s: the daemon ends before it is answered", number)
+            if not begun:
+                await problem(HTTPStatus.SERVICE_UNAVAILABLE, _ENDS, _AGAIN)(scope, receive, careful)
         except ClientDisconnect:
             _LOG.debug("request %s: its client has left", number)
         except Exception:
-            _LOG.exception("request %s: %s %s has failed", number, scope["method"], scope["path"])
+            _LOG.exception("request %s: %s %s has failed", number, scope["method"], scope["path"][:LONGEST_PATH])
             if begun:
                 raise
             text = f"the daemon has failed to answer; its log says why under {number}"

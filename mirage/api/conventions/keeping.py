@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
-
 from mirage.api.conventions.holding import Held
 from mirage.api.conventions.tags import tag_of
+from mirage.api.conventions.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -40,7 +39,7 @@ class KeptBodies:
         """
         making = self._kept.get(state, key)
         if making is None:
-            making = asyncio.ensure_future(run_in_threadpool(_made, make))
+            making = asyncio.ensure_future(run_in_thread("", _made, make))
             self._kept.put(state, key, making)
         try:
             return await asyncio.shield(making)

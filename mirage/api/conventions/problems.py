@@ -6,19 +6,22 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
-from mirage.api.access.gate import NotAuthenticated
+from mirage.api.access.dependencies import caller_of
+from mirage.api.access.gate import COUNTED, NotAuthenticated
 from mirage.api.access.rates import TooOften
+from mirage.api.conventions.described import JsonAnswer
 from mirage.domain.errors import (
     BadSpelling,
+    ChainOver,
     ClusterUnavailable,
     ConfigError,
     MirageError,
     NotPermitted,
     PluginNotFound,
+    QuotaExceeded,
     StoreUnavailable,
     UnknownChain,
 )
@@ -50,12 +53,14 @@ class Busy(MirageError):
 _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
     (NotAuthenticated, HTTPStatus.UNAUTHORIZED),
     (TooOften, HTTPStatus.TOO_MANY_REQUESTS),
+    (QuotaExceeded, HTTPStatus.TOO_MANY_REQUESTS),
     (NotPermitted, HTTPStatus.FORBIDDEN),
     (UnknownChain, HTTPStatus.NOT_FOUND),
     (BadDocument, HTTPStatus.UNPROCESSABLE_ENTITY),
     (BadSpelling, HTTPStatus.UNPROCESSABLE_ENTITY),
     (PluginNotFound, HTTPStatus.UNPROCESSABLE_ENTITY),
     (ConfigError, HTTPStatus.CONFLICT),
+    (ChainOver, HTTPStatus.CONFLICT),
     (StoreUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (ClusterUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (Busy, HTTPStatus.GATEWAY_TIMEOUT),
@@ -69,14 +74,13 @@ def install_problems(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
 
 
-def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> JsonAnswer:
     """One problem: ``detail`` is for the reader, ``title`` is the status in words."""
-    told = detail.encode("utf-8", "replace").decode()  # it may repeat what was sent
-    document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": told}
-    return JSONResponse(document, status.value, headers, media_type="application/problem+json")
+    document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
+    return JsonAnswer(document, status.value, headers, media_type="application/problem+json")
 
 
-def answer_to(error: MirageError | HTTPException) -> JSONResponse:
+def answer_to(error: MirageError | HTTPException) -> JsonAnswer:
     """The problem that an error is to its caller."""
     if isinstance(error, HTTPException):
         return problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
@@ -84,11 +88,23 @@ def answer_to(error: MirageError | HTTPException) -> JSONResponse:
     return problem(status, str(error), _headers(error))
 
 
-async def _mirage(request: Request, error: Exception) -> JSONResponse:
+async def refused(request: Request, error: MirageError | HTTPException) -> JsonAnswer:
+    """The problem, or that the caller asks too often: what is refused early counts as well."""
+    if not request.scope.get(COUNTED):
+        try:
+            await caller_of(request)
+        except TooOften as often:
+            return answer_to(often)
+        except MirageError:
+            pass
+    return answer_to(error)
+
+
+async def _mirage(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, MirageError)
     if isinstance(error, NotYours):
         note(request.scope, chain=error.chain, refused="another's chain")
-    return answer_to(error)
+    return await refused(request, error)
 
 
 def _headers(error: Exception) -> dict[str, str]:
@@ -97,13 +113,13 @@ def _headers(error: Exception) -> dict[str, str]:
     return {"Retry-After": str(error.wait)} if isinstance(error, TooOften) else {}
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, HTTPException)
-    return answer_to(error)
+    return await refused(request, error)
 
 
-async def _invalid(_: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{place}: {first['msg']}")
+    return await refused(request, BadDocument(f"{place}: {first['msg']}"))

@@ -14,13 +14,13 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 from fastapi import Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.problems import answer_to, problem
-from mirage.documenttext import parse_json
+from mirage.api.conventions.threads import query
+from mirage.documenttext import parse_own_json
 from mirage.domain.errors import MirageError, StoreUnavailable
 from mirage.store.answers import StoredAnswer
 
@@ -82,20 +82,20 @@ class Repeats:
             f"{request.method} {request.url.path}?{request.url.query}\n".encode() + body
         ).digest()
         since = int(time.time()) - _DAY
-        known = await run_in_threadpool(self._storage.find, caller, key, since)
+        known = await query(caller, self._storage.find, caller, key, since)
         if known is not None and known.digest != digest:
             text = "Idempotency-Key: it was used for another request; a new request takes a new key"
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
         if known is not None:
             return Response(
-                known.body, known.status, {**dict(parse_json(known.headers)), "Idempotent-Replayed": "true"}
+                known.body, known.status, {**dict(parse_own_json(known.headers)), "Idempotent-Replayed": "true"}
             )
         heard = _Heard(body)
         await self._app(request.scope, heard.receive, heard.send)
         if heard.lasts:
             headers = json.dumps([pair for pair in heard.headers.items() if pair[0] in _KEPT])
             kept = StoredAnswer(caller, key, int(time.time()), digest, heard.status, headers, bytes(heard.body))
-            await run_in_threadpool(self._keep, kept, since)
+            await query(caller, self._keep, kept, since)
         return Response(bytes(heard.body), heard.status, dict(heard.headers))
 
     def _keep(self, answer: StoredAnswer, since: int) -> None:

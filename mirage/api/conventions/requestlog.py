@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from mirage.api.access.dependencies import known_caller
-from mirage.api.conventions.faults import REQUEST_ID
+from mirage.api.access.dependencies import known_caller, origin_of
+from mirage.api.conventions.faults import LONGEST_PATH, REQUEST_ID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,8 +53,16 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
         "status": status,
         "ms": round(1_000 * seconds, 1),
     }
+    extra: dict[str, object] = {"fields": fields, "alike": _alike(scope, status)}
     # The query is left out: it may hold what is nobody's business.
-    _LOG.log(level, "%s %s", scope["method"], scope["path"], extra={"fields": fields})
+    _LOG.log(level, "%s %s", scope["method"], scope["path"][:LONGEST_PATH], extra=extra)
+
+
+def _alike(scope: Scope, status: int) -> str:
+    """What is logged sparingly together: names in a path are the caller's to invent."""
+    if status >= 400:
+        return f"refused {origin_of(scope)} {status >= 500}"
+    return f"{scope['method']} {getattr(scope.get('route'), 'path', '')} of {origin_of(scope)}"
 
 
 def _level(method: str, status: int) -> int:

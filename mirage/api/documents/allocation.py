@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
-from mirage.api.documents.tasks import TasksDocument, tasks_document
+from mirage.api.documents.tasks import TasksDocument  # noqa: TC001 (pydantic reads it)
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
 from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from mirage.api.taskstate.watch import Seen
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainId, ChainRecord, Link
-    from mirage.domain.job import Seconds
+    from mirage.domain.chain import ChainRecord, Link
 
 
 class PieceDocument(Described):
@@ -64,25 +62,25 @@ class AllocationDocument(Described):
     """Of the chains that run tasks within a running link and say where their state is."""
 
 
-def allocation_document(
-    records: Sequence[ChainRecord], status: Status, inside: Mapping[ChainId, Seen], now: Seconds
-) -> AllocationDocument:
-    """Where the links of ``records`` run, as the last look at the cluster tells, and the tasks ``inside``."""
+def places_document(records: Sequence[ChainRecord], status: Status) -> bytes:
+    """Where the links of ``records`` run, as the last look at the cluster tells: all but the tasks."""
     lanes: dict[str, list[PieceDocument]] = defaultdict(list)
     for record in records:
         for link in record.links:
             for node in _nodes(record, link, status):
                 lanes[node].append(_piece(record, link))
-    return AllocationDocument(
+    document = AllocationDocument(
         time=instant(status.time),
         stale_since=instant(status.stale_since),
         lanes=[LaneDocument(name=node, kind="node", pieces=lanes[node]) for node in sorted(lanes)],
-        tasks=[
-            tasks_document(record, inside[record.chain.chain_id], now)
-            for record in records
-            if record.chain.chain_id in inside
-        ],
+        tasks=[],
     )
+    return document.model_dump_json(exclude={"tasks"}).encode()
+
+
+def joined(places: bytes, tasks: Iterable[bytes]) -> bytes:
+    """An ``AllocationDocument`` of a ``places_document`` and some ``TasksDocument``."""
+    return b'%s,"tasks":[%s]}' % (places.removesuffix(b"}"), b",".join(tasks))
 
 
 def _nodes(record: ChainRecord, link: Link, status: Status) -> list[str]:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
+from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB
 from mirage.provisioner.aims import spell_aim
+from mirage.provisioner.heldlinks import held_indices
+from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
@@ -26,7 +29,7 @@ class LinkDocument(Described):
     state: str
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
-    """As Slurm calls it."""
+    """As Slurm calls it; REQUEUED: its job went back to the queue, and is another link or cancelled."""
     tag: str
     """What its job carries as comment."""
     submit: str | None
@@ -89,8 +92,12 @@ class ChainDocument(Described):
     """How a successor in the queue is held back: off, nice, hold, pin."""
     handover: str
     """How a predecessor that still runs makes way: none, when-ready, on-start."""
+    files_unknown: str
+    """Why its done-file or handover file cannot be checked, so that neither counts; empty: they can."""
     tasks_state: str
     """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
+    held_links: list[int] | None
+    """Indices of its held links, to be released; ``null``: it has none, or the cluster is not polled yet."""
     failures: int
     """Links in a row that have failed."""
     refusals: int
@@ -115,7 +122,7 @@ class ChainList(Described):
     time: str | None
     """Of the last cycle."""
     sentence: str
-    """What the last cycle did; for ordinary users: about their own chains."""
+    """What the last cycle did about one's own chains; ``all``: about those of all."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     chains: list[ChainDocument]
@@ -131,6 +138,8 @@ class AnswerDocument(Described):
     """The chain's."""
     sentence: str
     """What came of the command, for people."""
+    warning: str = ""
+    """What keeps its links from being submitted, such as an agent that does not run; empty: nothing known."""
     chain: ChainDocument | None
     """As the cycle that obeyed left it; ``null`` for a new one where that takes longer than one waits."""
 
@@ -163,7 +172,7 @@ class Explanation(Described):
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
-    chain, outcomes = record.chain, record.outcomes()
+    chain, outcomes, stock = record.chain, record.outcomes(), status.snapshot.stock
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -175,7 +184,9 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         aim=spell_aim(chain.aim),
         steering=chain.steering,
         handover=chain.handover.policy,
+        files_unknown=status.files_unknown.get(chain.chain_id, ""),
         tasks_state=chain.tasks_state,
+        held_links=None if stock is None else list(held_indices(chain, stock)),
         failures=record.failures,
         refusals=record.refusals,
         not_before=instant(record.not_before) if record.not_before > status.time else None,
@@ -187,11 +198,11 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     )
 
 
-def chain_list(page: Page, status: Status) -> ChainList:
-    """Some chains as ``status`` shows them."""
+def chain_list(page: Page, status: Status, owner: str | None) -> ChainList:
+    """Some chains of one owner, or (``None``) of all, as ``status`` shows them."""
     return ChainList(
         time=instant(status.time),
-        sentence=status.sentence,
+        sentence=Visible(status, owner or "", every=owner is None).sentence,
         stale_since=instant(status.stale_since),
         chains=[chain_document(record, status) for record in page.records],
         next=page.further,
@@ -230,7 +241,7 @@ def _link(link: Link) -> LinkDocument:
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=link.job_state.name,
+        job_state=end_name(link),
         tag=link.tag,
         submit=instant(link.submit),
         start=instant(link.start),

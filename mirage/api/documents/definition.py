@@ -6,35 +6,40 @@ import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from mirage.api.conventions.problems import BadDocument
-from mirage.documentfaults import faults_of
+from mirage.documentfaults import faults_of, reader_of
 from mirage.documenttext import parse_json
+from mirage.domain.bounds import CHAIN, path_problem
 from mirage.domain.chain import Chain
-from mirage.domain.errors import BadSpelling, NotPermitted
+from mirage.domain.chainid import owned_id
+from mirage.domain.errors import BadSpelling, NotPermitted, PluginNotFound
+from mirage.domain.job import WARNED_EARLY
+from mirage.predictors.naming import check_name
 from mirage.provisioner.aims import problem_of
+from mirage.slurm.batchscript import check_bounds
 from mirage.slurm.jobrequest import ABOUT_SBATCH, REFUSED
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from mirage.api.access.caller import Caller
 
 Document = dict[str, Any]
 
-_CHAIN = TypeAdapter(Chain)
+_CHAIN = reader_of(Chain)
 _BUILT_IN = {"handover": {"signal": {"name": "TERM", "lead": 60}}}
-_SPACE, _DELETE = 0x20, 0x7F
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chain:
     """The chain that ``body`` (JSON) describes, ``defaults`` where it says nothing.
 
-    The owner is the one who asks; root may name another. Raises ``BadDocument`` naming the first field that is
-    wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``caller`` is not.
+    The owner is the one who asks; root may name another. The ID gets the mark of the owner. Raises ``BadDocument``
+    naming the first field that is wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``caller``
+    is not.
     """
     try:
         document = parse_json(body)
@@ -42,10 +47,11 @@ def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chai
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadDocument("expected an object that describes a chain")
-    below = _merged(_BUILT_IN, defaults)
+    below = _merged(_told_by_file(document), _merged(_BUILT_IN, defaults))
     chain = _validated(_merged(below, {"owner": caller.name} | document))
     _check(chain, caller)
-    return replace(chain, request=replace(chain.request, user=chain.owner, tag=""))
+    chain_id = owned_id(chain.chain_id, chain.owner)
+    return replace(chain, chain_id=chain_id, request=replace(chain.request, user=chain.owner, tag=""))
 
 
 def _validated(document: Document) -> Chain:
@@ -83,8 +89,15 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
     return both
 
 
+def _told_by_file(document: Document) -> Document:
+    """What a done file says alone where no exit code is named."""
+    done = document.get("done")
+    return {"done": {"exit_code": None}} if isinstance(done, dict) and done.get("file") else {}
+
+
 def _check(chain: Chain, caller: Caller) -> None:
-    _check_texts(chain)
+    if problem := CHAIN.problem(chain):
+        raise BadDocument(problem)
     if not caller.is_known:
         raise NotPermitted(f"{caller.name} has no name on this machine, so no job can be submitted for it")
     if chain.owner != caller.name and not caller.is_root:
@@ -95,62 +108,43 @@ def _check(chain: Chain, caller: Caller) -> None:
         )
     if chain.request.batch is None or not chain.request.batch.text:
         raise BadDocument("request.batch.text: a chain needs a batch script")
-    if not chain.request.batch.directory.startswith("/"):
-        raise BadDocument("request.batch.directory: expected an absolute path")
-    if chain.done.file and not chain.done.file.startswith("/"):
-        raise BadDocument("done.file: expected an absolute path")
-    if chain.tasks_state and not chain.tasks_state.startswith("/"):
-        raise BadDocument("tasks_state: expected an absolute path")
+    try:
+        check_bounds(chain.request.batch.text, "request.batch.text")
+    except BadSpelling as error:
+        raise BadDocument(f"request.batch.text: {error.problem}") from None
+    for name, path in (
+        ("request.batch.directory", chain.request.batch.directory),
+        ("done.file", chain.done.file or "/"),
+        ("tasks_state", chain.tasks_state or "/"),
+    ):
+        if problem := path_problem(path):
+            raise BadDocument(f"{name}: {problem}")
+    _check_predictor(chain.predictor)
+    _check_warning(chain)
     if problem := problem_of(chain.aim):
         raise BadDocument(f"aim.value: {problem}")
+    for variable, _ in chain.request.batch.environment:
+        if not variable or "=" in variable:
+            raise BadDocument(f"request.batch.environment: {variable[:80]!r} is no name of a variable")
     _check_options(chain.request.batch.options)
-    for name, number in (("request.limit", chain.request.limit), ("request.nodes", chain.request.nodes)):
-        if number <= 0:
-            raise BadDocument(f"{name}: expected more than 0")
-    for name, number in (
-        ("done.links", chain.done.links),
-        ("done.total_time", chain.done.total_time),
-        ("handover.max_overlap", chain.handover.max_overlap),
-        ("handover.signal.lead", chain.handover.signal.lead),
-    ):
-        if number < 0:
-            raise BadDocument(f"{name}: expected 0 or more")
 
 
-def _check_texts(chain: Chain) -> None:
-    """Names are shown to others and written to logs; script and environment alone may hold any bytes.
-
-    Raises ``BadDocument``.
-    """
-    shown = {"name": chain.name, "request.name": chain.request.name, "tasks_state": chain.tasks_state}
-    for field, name in shown.items():
-        if any(ord(letter) < _SPACE or ord(letter) == _DELETE for letter in name):
-            raise BadDocument(f"{field}: {name[:80]!r} holds characters that steer a terminal")
-    batch = chain.request.batch and replace(chain.request.batch, text="", environment=())
-    for place, text in _texts(asdict(replace(chain, request=replace(chain.request, batch=batch))), ""):
-        if not _is_unicode(text):
-            raise BadDocument(f"{place}: {text[:80]!r} is not UTF-8")
+def _check_warning(chain: Chain) -> None:
+    """Raises ``BadDocument`` where Slurm would warn each link of its limit as it starts."""
+    warn, limit = chain.request.warn, chain.request.limit
+    if warn is not None and warn.lead + WARNED_EARLY >= limit:
+        raise BadDocument(
+            f"request.warn.lead: {warn.lead} s is too long for a time limit of {limit} s: Slurm sends the signal "
+            f"up to {WARNED_EARLY} s earlier, so each link would be warned as it starts"
+        )
 
 
-def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
-    """Every text within, with its place."""
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _texts(name, place)
-            yield from _texts(inner, f"{place}.{name}" if place else str(name))
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner, place)
-
-
-def _is_unicode(text: str) -> bool:
+def _check_predictor(name: str) -> None:
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        if name:
+            check_name(name)
+    except PluginNotFound as error:
+        raise BadDocument(str(error)) from None
 
 
 def _check_options(options: tuple[str, ...]) -> None:

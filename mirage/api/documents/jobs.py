@@ -158,4 +158,4 @@ def code_of(name: str, vocabulary: Sequence[str]) -> int | None:
 
 
 def _named(vocabulary: Sequence[str], code: int) -> str:
-    return vocabulary[int(code)] if 0 <= code < len(vocabulary) else ""
+    return (_told(vocabulary[int(code)]) or "") if 0 <= code < len(vocabulary) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
@@ -42,6 +42,8 @@ class Shape(Described):
 class PastError(Described):
     """Forecasts as links were really submitted, against their real starts."""
 
+    of: str
+    """At which hand-overs: ``such jobs in partition v100``, ``partition v100``, ``all partitions``."""
     forecasts: int
     """How many have met their starts."""
     bias: int | None
@@ -75,10 +77,12 @@ class Prediction(Described):
     """Nine in ten wait no longer."""
     trouble: str
     """Why it foresees nothing; empty: it does."""
+    basis: str
+    """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
     past: PastError | None
-    """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+    """On the hand-overs of the last 30 days in this partition; ``null``: it was never asked at one."""
     past_alike: PastError | None
-    """On those of jobs of about this size and limit, where there are enough."""
+    """On those of jobs of about this size and limit as well, where there are enough."""
 
 
 class PredictionList(Described):
@@ -107,17 +111,16 @@ def prediction_list(
     past: Mapping[str, Measured],
     alike: Mapping[str, Measured],
 ) -> PredictionList:
-    """The answer to one question."""
+    """The answer to one question; ``past`` and ``alike`` are of hand-overs in its partition."""
     return PredictionList(
         now=instant(now),
         snapshot=instant(found.time),
         snapshot_age=max(0, now - found.time),
         stale_since=instant(found.stale_since),
         shape=shape_of(request),
-        planned_start=instant(found.planned_start),
+        planned_start=instant(found.planned_start.start),
         predictions=[
-            _prediction(said, found.time, past.get(said.predictor), alike.get(said.predictor))
-            for said in found.said
+            _prediction(said, found, past.get(said.predictor), alike.get(said.predictor)) for said in found.said
         ],
     )
 
@@ -143,7 +146,8 @@ def quantiles(forecast: WaitForecast | None) -> tuple[Seconds, Seconds, Seconds]
     return p10, p50, p90
 
 
-def _prediction(said: Said, time: Seconds, past: Measured | None, alike: Measured | None) -> Prediction:
+def _prediction(said: Said, found: Foresight, past: Measured | None, alike: Measured | None) -> Prediction:
+    time, where = found.time, f"partition {found.partition}" if found.partition else "unknown partition"
     p10, p50, p90 = quantiles(said.forecast)
     return Prediction(
         predictor=said.predictor,
@@ -155,14 +159,20 @@ def _prediction(said: Said, time: Seconds, past: Measured | None, alike: Measure
         wait_p50=_wait(p50, time),
         wait_p90=_wait(p90, time),
         trouble=said.trouble,
-        past=past_error(past) if past is not None and past.forecasts else None,
-        past_alike=past_error(alike) if alike is not None and alike.forecasts >= ENOUGH else None,
+        basis=said.forecast.basis if said.forecast is not None else "",
+        past=past_error(past, where) if past is not None and past.forecasts else None,
+        past_alike=past_error(alike, f"such jobs in {where}") if _enough(alike) else None,
     )
 
 
-def past_error(measured: Measured) -> PastError:
+def _enough(alike: Measured | None) -> TypeGuard[Measured]:
+    return alike is not None and alike.forecasts >= ENOUGH
+
+
+def past_error(measured: Measured, of: str = "all partitions") -> PastError:
     """In seconds."""
     return PastError(
+        of=of,
         forecasts=measured.forecasts,
         bias=_seconds(measured.error),
         absolute_error=_seconds(measured.absolute_error),

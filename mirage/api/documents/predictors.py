@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from mirage.api.conventions.described import Described
+from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PastError, past_error
 
@@ -44,7 +45,10 @@ class PredictorDocument(Described):
     chains: int
     """Chains, not over, whose links it times."""
     past: PastError | None
-    """On the hand-overs of the last 30 days; ``null``: it was never asked at one."""
+    """On the hand-overs of the last 30 days in all partitions together; ``null``: it was never asked at one.
+
+    ``/predictors/shadow`` has each partition by itself.
+    """
     calibration: list[CalibrationPoint]
     """On the same forecasts, at every level that one gave, ascending."""
 
@@ -84,10 +88,12 @@ class PredictorList(Described):
 
 
 class ShadowResult(Described):
-    """One predictor over all hand-overs of the last 30 days. Hours, as ``mirage models shadow`` tells them."""
+    """One predictor over a partition's hand-overs of 30 days, in hours, as ``mirage models shadow`` tells them."""
 
     predictor: str
     """As the configuration or a chain names it."""
+    partition: str
+    """Of whose hand-overs; empty: of those of which it is not known."""
     in_charge: bool
     """Of at least one of the hand-overs."""
     forecasts: int
@@ -117,10 +123,10 @@ class ShadowResult(Described):
 
 
 class ShadowResults(Described):
-    """Predictors in charge and in shadow, compared: those in charge first, then by gain."""
+    """Predictors in charge and in shadow, compared in each partition."""
 
     predictors: list[ShadowResult]
-    """Those in charge first, then by gain."""
+    """By partition; there those in charge first, then by gain."""
 
 
 class Promotion(Described):
@@ -128,7 +134,7 @@ class Promotion(Described):
 
     model_config = ConfigDict(extra="forbid")
 
-    version: str
+    version: Annotated[str, Field(max_length=128), SHOWN]
     """As the list of models names it."""
     force: bool = False
     """Also where it did worse in shadow."""

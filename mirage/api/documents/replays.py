@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field
 
 from mirage.api.conventions.described import Described
+from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
+from mirage.predictors.naming import PATTERN
 from mirage.replay.runs import RunState, Wish
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mirage.replay.runs import Run
 
 _INSTANT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$|^\d{1,12}$"
-_Predictor = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?$")]
-_Name = Annotated[str, Field(max_length=140)]
+_Predictor = Annotated[str, Field(pattern=f"^{PATTERN}$")]
+_Name = Annotated[str, Field(max_length=140), SHOWN]
 
 
 class ReplayRequest(Described):
@@ -101,9 +105,14 @@ def replay_document(run: Run) -> ReplayDocument:
     return ReplayDocument(**_fields(run))
 
 
-def replay_result(run: Run, result: dict[str, Any] | None) -> ReplayResult:
-    """With what came of it."""
-    return ReplayResult(**_fields(run), result=result)
+def replay_result(run: Run, result: Iterable[bytes]) -> Iterator[bytes]:
+    """A ``ReplayResult``, part by part; ``result`` is its document, empty where there is none."""
+    yield replay_document(run).model_dump_json().encode().removesuffix(b"}") + b',"result":'
+    empty = True
+    for part in result:
+        empty = False
+        yield part
+    yield b"null}" if empty else b"}"
 
 
 def _fields(run: Run) -> dict[str, Any]:

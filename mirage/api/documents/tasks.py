@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mirage.api.taskstate.content import Attempt, Life, Task
-    from mirage.api.taskstate.watch import Seen
+    from mirage.api.taskstate.reading import Seen
     from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Seconds
 

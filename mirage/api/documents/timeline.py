@@ -14,6 +14,7 @@ from mirage.domain.chain import NO_JOB
 from mirage.domain.decision import ActionScores
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import EntryKind
+from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -168,7 +169,7 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=link.job_state.name,
+        job_state=end_name(link),
         planned=instant(link.planned),
         submit=instant(link.submit),
         start=instant(link.start),

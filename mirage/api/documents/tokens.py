@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from mirage.api.access.scope import Scope
 from mirage.api.conventions.described import Described
+from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ class TokenWish(Described):
 
     model_config = ConfigDict(extra="forbid")
 
-    label: Annotated[str, Field(max_length=80)] = ""
+    label: Annotated[str, Field(max_length=80), SHOWN] = ""
     """What it is for."""
     scope: Scope = Scope.READ
     """What it is to allow, at most."""
     lifetime: Annotated[int, Field(ge=0, le=10 * _YEAR)] = 90 * 86_400
     """Seconds; 0: for ever."""
-    owner: Annotated[str, Field(max_length=128)] = ""
+    owner: Annotated[str, Field(max_length=128), SHOWN] = ""
     """Administrators: in whose name; else one's own."""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from mirage import __version__
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import caller_of
 from mirage.api.conventions.described import Described
+from mirage.api.conventions.threads import SharedCheck
+from mirage.api.documents.visible import Visible
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Health(Described):
     leads: bool
     """Whether it is the daemon that acts, where several share one database."""
     sentence: str | None
-    """What the last cycle did; ``null`` for those who do not say who they are."""
+    """What the last cycle did about one's own chains (administrators: about all); ``null`` for those who do not
+    say who they are."""
 
 
 class Readiness(Described):
@@ -63,18 +65,20 @@ Somebody = Annotated[Caller | None, Depends(_somebody)]
 def about_routes(service: ApiService) -> APIRouter:
     """The addresses about the daemon itself."""
     routes = APIRouter(tags=["about"])
+    checked = SharedCheck(service.readiness)
 
     @routes.get("/healthz", operation_id="health")
     async def health(caller: Somebody) -> Health:
         """That the process answers, and what its last cycle did."""
         status = service.status()
-        sentence, leads = status.sentence if caller else None, not service.impediment()
+        seen = Visible(status, caller.name, every=caller.is_admin) if caller else None
+        sentence, leads = seen.sentence if seen else None, not service.impediment()
         return Health(status="ok", cycles=status.cycles, leads=leads, sentence=sentence)
 
     @routes.get("/readyz", operation_id="readiness", responses={503: {"model": Readiness}})
     async def readiness(caller: Somebody, response: Response) -> Readiness:
         """Whether it leads, sees the cluster and can write its store; 503 where it does not."""
-        found = await run_in_threadpool(service.readiness)
+        found = await checked.get()
         troubles = {name: trouble for name, trouble in found.items() if trouble}
         response.status_code = 503 if troubles else 200
         checks = {name: not trouble for name, trouble in found.items()}

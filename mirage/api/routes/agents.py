@@ -9,18 +9,22 @@ from fastapi import APIRouter, Query, Request, Response
 
 from mirage.api.access.dependencies import Local
 from mirage.api.conventions.body import read_body
+from mirage.api.conventions.parameters import Word
 from mirage.api.conventions.problems import BadDocument
-from mirage.backends.acting.orders import Answer
+from mirage.api.conventions.threads import run_in_thread
+from mirage.backends.acting.orders import LONGEST_ANSWER, Answer
 from mirage.backends.acting.wire import BadOrder
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.api.port import ApiService
-    from mirage.backends.acting.orders import Order, OrderDesk
+    from mirage.backends.acting.orderdesk import OrderDesk
+    from mirage.backends.acting.orders import Order
 
 LONGEST_WAIT = 30.0
 _LOOK = 0.2
-_LARGEST = 1 << 20
 
 
 def agent_routes(service: ApiService) -> APIRouter:
@@ -33,18 +37,21 @@ def agent_routes(service: ApiService) -> APIRouter:
     ) -> Response:
         """The next order for the user who asks, waiting for one for ``wait`` seconds; 204: there is none."""
         desk = _desk(service)
-        order = await _fetch(desk, caller.name, request, wait)
+        order = await _fetch(desk, caller.name, request, wait, service.ending)
         if order is None:
             return Response(status_code=204)
         return Response(order.to_text(), media_type="application/json")
 
     @routes.post("/orders/{order_id}/answer")
-    async def answer_order(caller: Local, request: Request, order_id: str) -> dict[str, bool]:
+    async def answer_order(caller: Local, request: Request, order_id: Word) -> dict[str, bool]:
         """How an order went; ``awaited``: whether somebody still waited for it."""
         desk = _desk(service)
-        body = await read_body(request, _LARGEST)
+        files = desk.find_unanswered(caller.name, order_id)
+        if files is None:  # nothing of it is read: a user could send such answers without end
+            return {"awaited": False}
+        body = await read_body(request, LONGEST_ANSWER)
         try:
-            answer = Answer.from_text(body)
+            answer = await run_in_thread(caller.name, Answer.from_text, body, files)
         except BadOrder as error:
             raise BadDocument(str(error)) from None
         return {"awaited": desk.answer(caller.name, order_id, answer)}
@@ -58,11 +65,16 @@ def _desk(service: ApiService) -> OrderDesk:
     return service.desk
 
 
-async def _fetch(desk: OrderDesk, user: str, request: Request, wait: float) -> Order | None:
-    """Looks now and then instead of blocking: an order must not be taken for an agent that has left."""
+async def _fetch(
+    desk: OrderDesk, user: str, request: Request, wait: float, ending: Callable[[], bool]
+) -> Order | None:
+    """Checks periodically instead of blocking: no order is taken for an agent that has left.
+
+    Nor is one taken as the server ends.
+    """
     desk.attach(user)
     end = asyncio.get_running_loop().time() + wait
-    while not await request.is_disconnected():
+    while not (ending() or await request.is_disconnected()):
         order = desk.next_order(user, 0)
         if order is not None or asyncio.get_running_loop().time() >= end:
             return order

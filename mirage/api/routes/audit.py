@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from mirage.api.access.dependencies import Admin
 from mirage.api.conventions.pages import Cursor, Limit, next_link, read_number, spell_cursor
+from mirage.api.conventions.threads import QueryRoute
 from mirage.api.documents.audit import AuditDocument, AuditPage, audit_document
 from mirage.domain.chain import ChainId
 from mirage.domain.errors import StoreUnavailable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def audit_routes(service: ApiService) -> APIRouter:
     """The address of the audit."""
-    routes = APIRouter(tags=["audit"])
+    routes = APIRouter(route_class=QueryRoute, tags=["audit"])
 
     @routes.get("/audit", operation_id="list_audit")
     def list_audit(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.auditing import note
 from mirage.api.access.dependencies import Operator, Reader
@@ -13,7 +13,10 @@ from mirage.api.conventions.body import read_body
 from mirage.api.conventions.bounds import LARGEST
 from mirage.api.conventions.keeping import KeptBodies
 from mirage.api.conventions.pages import Cursor, Limit, next_link
+from mirage.api.conventions.parameters import ChainName, Word
+from mirage.api.conventions.problems import BadDocument
 from mirage.api.conventions.tags import UNCHANGED, tagged
+from mirage.api.conventions.threads import query, run_in_thread
 from mirage.api.documents.chains import (
     AnswerDocument,
     ChainDocument,
@@ -27,18 +30,33 @@ from mirage.api.documents.definition import read_chain
 from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
 from mirage.api.routes.selection import Wanted, page_of
+from mirage.control.guard import Asker
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
 from mirage.domain.errors import NotPermitted, UnknownChain
+from mirage.provisioner.watched import first_files
 
 if TYPE_CHECKING:
+    from mirage.api.access.caller import Caller
     from mirage.api.conventions.ready import ReadyAnswers
     from mirage.api.port import ApiService
+    from mirage.domain.chain import Chain
 
+HeldLinks = Annotated[
+    int,
+    Query(ge=0, le=1_000_000, description="Links submitted in advance, held, for a daemon that releases them."),
+]
 _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
     "pause": PauseChain,
     "resume": ResumeChain,
     "cancel": CancelChain,
 }
+
+
+_ABOUT = {
+    True: ("done.file", "--done-exit-code, --links or --total-time"),
+    False: ("handover", "--handover on-start or --max-overlap"),
+}
+"""Of the done-file, and of the handover file: the field, and what does without the file."""
 
 
 def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
@@ -69,7 +87,7 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
 
         def make() -> tuple[bytes, str | None]:
             page = page_of(wanted.of(status.chains, owner), limit, cursor)
-            return chain_list(page, status).model_dump_json().encode(), page.further
+            return chain_list(page, status, owner).model_dump_json().encode(), page.further
 
         found = await kept.get(status, (owner, wanted, limit, cursor), make)
         headers = {"Link": next_link(request, found.further)} if found.further else {}
@@ -78,17 +96,35 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
 
 def _add_commands(routes: APIRouter, service: ApiService) -> None:
     petitioner = Petitioner(service)
+    parsing = asyncio.Lock()
+
+    async def described(request: Request, caller: Caller) -> Chain:
+        """One at a time: a document takes many times its size while it is read."""
+        body = await read_body(request, LARGEST)
+        async with service.gate.way.alone(caller.name), parsing:
+            return await run_in_thread(caller.name, read_chain, body, caller, service.chain_defaults)
 
     @routes.post("", status_code=201)
-    async def create_chain(caller: Operator, request: Request) -> AnswerDocument:
+    async def create_chain(caller: Operator, request: Request, held_links: HeldLinks = 0) -> AnswerDocument:
         """A new chain; answered once it is stored."""
-        body = await read_body(request, LARGEST)
-        chain = await run_in_threadpool(read_chain, body, caller, service.chain_defaults)
+        _check_held_links(held_links, released=service.releases_links)
+        if not caller.is_root:  # root may name another owner
+            service.check_room(caller.name)
+        chain = await described(request, caller)
+        if chain.predictor and service.inquiries is not None:  # built here, not by the loop
+            await run_in_thread(caller.name, service.inquiries.named, chain.predictor, Asker(chain.owner))
         note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
-        return await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
+        await run_in_thread(caller.name, _check_files, chain, service)
+        answer = await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
+        if service.desk is None or service.desk.attached(chain.owner):
+            return answer
+        text = f"{chain.owner} has no `mirage agent` on this machine: no link is submitted until one runs"
+        return answer.model_copy(update={"warning": text})
 
     @routes.post("/{chain_id}/{command}")
-    async def command_chain(caller: Operator, request: Request, chain_id: str, command: str) -> AnswerDocument:
+    async def command_chain(
+        caller: Operator, request: Request, chain_id: ChainName, command: Word
+    ) -> AnswerDocument:
         """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
         if command not in _COMMANDS:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
@@ -97,20 +133,43 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
         return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
 
 
+def _check_held_links(number: int, *, released: bool) -> None:
+    """Raises ``BadDocument`` where links are to be released and there are none, or the reverse."""
+    if released and not number:
+        raise BadDocument(
+            "held_links: this daemon releases links that are submitted in advance, held, and submits none "
+            "(acting.mode release); add --held-links N to `mirage submit`"
+        )
+    if number and not released:
+        raise BadDocument("held_links: this daemon submits links itself and releases none; omit --held-links")
+
+
+def _check_files(chain: Chain, service: ApiService) -> None:
+    """Raises ``BadDocument`` where a file that the chain is to wait for could never be seen."""
+    files = first_files(chain)
+    for file, state in zip(files, service.check_files(files), strict=True):
+        if state.denied:
+            key, instead = _ABOUT[file.path == chain.done.file]
+            raise BadDocument(
+                f"{key}: {state.reason}, so {file.path} would never be found; "
+                f"let that account search the directory, name another directory, or use {instead}"
+            )
+
+
 def _add_details(routes: APIRouter, service: ApiService) -> None:
     @routes.get("/{chain_id}", response_model=ChainDocument, responses=UNCHANGED)
-    async def show_chain(caller: Reader, request: Request, chain_id: str) -> Response:
+    async def show_chain(caller: Reader, request: Request, chain_id: ChainName) -> Response:
         """One chain with its links."""
         document = chain_document(own_chain(chain_id, caller, service), service.status())
         return tagged(request, document.model_dump_json().encode())
 
     @routes.get("/{chain_id}/explain")
-    def explain_chain(
-        caller: Reader, chain_id: str, limit: Annotated[int, Query(ge=1, le=1000)] = 20
+    async def explain_chain(
+        caller: Reader, chain_id: ChainName, limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Explanation:
         """The last decisions about a chain and what led to them, newest first."""
         record = own_chain(chain_id, caller, service)
-        entries = service.entries(record.chain.chain_id, limit)
+        entries = await query(caller.name, service.entries, record.chain.chain_id, limit)
         return Explanation(
             id=record.chain.chain_id,
             sentence=service.status().explained.get(record.chain.chain_id, ""),

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, Limit, read_number, spell_cursor
+from mirage.api.conventions.threads import ThreadRoute
 from mirage.api.documents.cluster import ClusterDocument, LoopDocument, cluster_document
 from mirage.api.documents.instants import instant
 from mirage.api.documents.queue import QueueDocument, Sought, queue_page
@@ -21,7 +22,7 @@ Text = Annotated[str, Query(max_length=64)]
 
 def cluster_routes(service: ApiService) -> APIRouter:
     """The addresses about the cluster."""
-    routes = APIRouter(tags=["cluster"])
+    routes = APIRouter(route_class=ThreadRoute, tags=["cluster"])
 
     @routes.get("/cluster", summary="The cluster now")
     def show_cluster(caller: Reader) -> ClusterDocument:

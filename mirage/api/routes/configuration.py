@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from mirage.api.access.dependencies import Admin
+from mirage.api.conventions.threads import ThreadRoute
 from mirage.api.documents.configuration import ConfigurationDocument, SettingDocument
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def configuration_routes(service: ApiService) -> APIRouter:
     """The address of the configuration."""
-    routes = APIRouter(tags=["configuration"])
+    routes = APIRouter(route_class=ThreadRoute, tags=["configuration"])
 
     @routes.get("/configuration", summary="The configuration that holds")
     def show_configuration(caller: Admin) -> ConfigurationDocument:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
+from mirage.api.conventions.parameters import Name
+from mirage.api.conventions.threads import query
 from mirage.api.documents.events import cycle_event, entry_event
 from mirage.api.feed import Interest, TooManyListeners
 from mirage.api.routes.ownership import own_chain
@@ -71,10 +72,12 @@ def event_routes(service: ApiService) -> APIRouter:
     )
     async def stream_events(
         caller: Reader,
-        chain: Annotated[str, Query(description="Of this chain only, by its id or name.")] = "",
-        kind: Annotated[list[EntryKind] | None, Query(description="Of these kinds only; not given: all.")] = None,
+        chain: Annotated[Name, Query(description="Of this chain only, by its id or name.")] = "",
+        kind: Annotated[
+            list[EntryKind] | None, Query(max_length=32, description="Of these kinds only; not given: all.")
+        ] = None,
         last_event_id: Annotated[
-            int | None, Header(ge=0, description="What came after this is sent first.")
+            int | None, Header(ge=0, le=2**63 - 1, description="What came after this is sent first.")
         ] = None,
     ) -> EventStream:
         """Journal lines about one's own chains (administrators: all, and the service's own), and each cycle.
@@ -104,7 +107,7 @@ async def _events(listener: Listener, after: int | None, service: ApiService) ->
     interest, last = listener.interest, after or 0
     yield f"retry: {_RETRY}\n\n"
     if after is not None:
-        for line in await run_in_threadpool(_missed, after, interest, service):
+        for line in await query(interest.name, _missed, after, interest, service):
             last = line.cursor
             yield _spelled(line, interest)
     yield _spelled(service.status(), interest)

@@ -69,7 +69,7 @@ def job_routes(service: ApiService) -> APIRouter:
         )
 
     @routes.get("/{job_id}/prediction", summary="When one pending job may start")
-    async def predict_job(caller: Reader, job_id: Annotated[int, Path(ge=1)]) -> JobPrediction:
+    async def predict_job(caller: Reader, job_id: Annotated[int, Path(ge=1, le=2**32 - 1)]) -> JobPrediction:
         """Slurm's plan for a pending job, and what all predictors foresee for another of its shape."""
         snapshot = service.status().snapshot
         row = _row_of(job_id, caller, snapshot)

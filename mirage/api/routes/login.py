@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, quote
 
-from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.gate import NotAuthenticated, is_same_origin
-from mirage.api.access.sessions import COOKIE, Session
+from mirage.api.access.gate import NotAuthenticated, cookie_name, is_same_origin
 from mirage.api.conventions.body import read_body
+from mirage.api.conventions.threads import run_in_thread
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
     from mirage.api.access.gate import Gate
+    from mirage.api.access.sessions import Session
     from mirage.api.port import ApiService
 
 _LARGEST = 16 << 10
@@ -42,8 +42,10 @@ def login_routes(service: ApiService) -> APIRouter:
         return await _welcome(gate, request, proof.session, target, proof.until)
 
     @routes.get("/enter", status_code=303, response_class=Response, operation_id="enter_by_link")
-    async def enter(request: Request, ticket: str = "") -> Response:
+    async def enter(request: Request, ticket: Annotated[str, Query(max_length=400)] = "") -> Response:
         """A link of ``mirage tokens link``, used this once, becomes a session."""
+        if not is_same_origin(request):  # it would log people in as somebody else, by that user's link
+            raise NotPermitted("a page of another site has led here: copy the link into the browser's address bar")
         session = gate.tickets.redeem(ticket)
         if session is None:
             gate.failed(request)
@@ -55,20 +57,21 @@ def login_routes(service: ApiService) -> APIRouter:
         """The session ends, in this browser and wherever else its cookie is."""
         if not is_same_origin(request):
             raise NotPermitted("the form that was sent is not this server's")
-        if session := gate.session(request.cookies.get(COOKIE, "")):
+        if session := await gate.opened(request):
             gate.sessions.close(session)
         answer = _moved("/login")
-        answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+        secure = request.url.scheme == "https"
+        answer.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
         return answer
 
     return routes
 
 
 async def _welcome(gate: Gate, request: Request, session: Session, target: str, until: float = 0) -> Response:
-    cookie = await run_in_threadpool(gate.cookie, session, until)
+    cookie = await run_in_thread(session.name, gate.cookie, session, until)
     answer = _moved(target)
     answer.set_cookie(
-        COOKIE,
+        cookie_name(request),
         cookie,
         max_age=gate.sessions.lifetime,
         path="/",

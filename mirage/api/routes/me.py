@@ -13,7 +13,7 @@ def me_routes() -> APIRouter:
     routes = APIRouter(tags=["about"])
 
     @routes.get("/me", operation_id="show_me")
-    def show_me(caller: Reader) -> MeDocument:
+    async def show_me(caller: Reader) -> MeDocument:
         """One's own name, and what one may do here."""
         return MeDocument(name=caller.name, scope=caller.scope, how=caller.how)
 

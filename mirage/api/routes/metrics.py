@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from mirage.api.access.dependencies import caller_of
 from mirage.api.access.peer import peer_of
+from mirage.api.conventions.threads import ThreadRoute
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,7 +22,7 @@ _PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 def metrics_routes(service: ApiService) -> APIRouter:
     """The one address; in no document of the interface, since its format is Prometheus's own."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=ThreadRoute, include_in_schema=False)
 
     @routes.get("/metrics", dependencies=[Depends(_scraper(service))])
     def metrics(request: Request) -> Response:
@@ -50,7 +52,20 @@ def _is_local(request: Request) -> bool:
         return False
     if any(name in request.headers for name in _PASSED_ON):
         return False
+    return _is_loopback(request.client.host) and _names_loopback(request)
+
+
+def _names_loopback(request: Request) -> bool:
+    """Whether ``Host`` is this machine's loopback: of a web page elsewhere, whose name leads here, it never is."""
     try:
-        return ipaddress.ip_address(request.client.host).is_loopback
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    except ValueError:
+        return False
+    return name.rstrip(".") == "localhost" or _is_loopback(name)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False

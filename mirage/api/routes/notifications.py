@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.dependencies import Admin
 from mirage.api.conventions.described import Described
+from mirage.api.conventions.threads import run_in_thread
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService
@@ -37,7 +37,7 @@ def notification_routes(service: ApiService) -> APIRouter:
     @routes.post("/test")
     async def test_notifications(caller: Admin) -> TestedChannels:
         """Send a test message by each channel now; answered once all have been tried."""
-        found = await run_in_threadpool(service.telemetry.test, caller.name)
+        found = await run_in_thread(caller.name, service.telemetry.test, caller.name)
         return TestedChannels(channels=[ChannelResult(channel=name, result=told) for name, told in found.items()])
 
     return routes

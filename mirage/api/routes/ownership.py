@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.problems import NotYours
 from mirage.domain.chain import ChainId
+from mirage.domain.chainid import owned_id
 from mirage.domain.errors import UnknownChain
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
-    """The chain with this id, or one's own with this name: the one that is not over, else the last.
+    """The chain with this id, which one may give without one's mark, or one's own with this name.
+
+    Of several with the name, it is the one that is not over, else the last.
 
     Raises ``UnknownChain``, also where several are meant, and in the same words ``NotYours``.
     """
@@ -24,6 +27,10 @@ def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
     meant = next((record for record in chains if record.chain.chain_id == ChainId(asked)), None)
     if meant is not None and caller.may_touch(meant.chain.owner):
         return meant
+    marked = owned_id(asked, caller.name)
+    for record in chains:
+        if record.chain.chain_id == marked and record.chain.owner == caller.name:
+            return record
     named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
     lasting = [record for record in named if not record.over]
     if len(lasting) > 1:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 
 from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.problems import BadDocument
+from mirage.api.conventions.threads import query, run_in_thread
 from mirage.api.documents.predictions import PredictionList, prediction_list
 from mirage.api.routes.inquirer import check_fits, foreseen, inquiries_of
+from mirage.control.guard import Asker
 from mirage.control.questions import Question
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, BatchScript, JobRequest
@@ -67,11 +69,11 @@ def prediction_routes(service: ApiService) -> APIRouter:
 
 async def ask_all(service: ApiService, request: JobRequest, named: str = "") -> PredictionList:
     """What all predictors make of a job, with how good they have been. Raises as ``foreseen`` does."""
-    inquiries = inquiries_of(service)
-    guard = await run_in_threadpool(inquiries.named, named) if named else None
+    inquiries, user = inquiries_of(service), request.user
+    guard = await run_in_thread(user, inquiries.named, named, Asker(user, question=True)) if named else None
     found = await foreseen(service, Question(request, guard))
-    past = await run_in_threadpool(inquiries.measured, None)
-    alike = await run_in_threadpool(inquiries.measured, request)
+    past = await query(user, inquiries.measured, found.partition)
+    alike = await query(user, inquiries.measured, replace(request, partition=found.partition))
     by_name = ({each.predictor: each for each in measured} for measured in (past, alike))
     return prediction_list(request, found, service.now(), *by_name)
 

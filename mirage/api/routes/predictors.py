@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
 from mirage.api.access.dependencies import Admin, Reader
+from mirage.api.conventions.threads import QueryRoute
 from mirage.api.documents.predictors import (
     ModelAnswer,
     PredictorList,
@@ -31,7 +32,7 @@ Name = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")]
 
 def predictor_routes(service: ApiService) -> APIRouter:
     """The addresses of predictors."""
-    routes = APIRouter(prefix="/predictors", tags=["predictors"])
+    routes = APIRouter(route_class=QueryRoute, prefix="/predictors", tags=["predictors"])
 
     @routes.get("", summary="Predictors and trained models")
     def list_predictors(caller: Reader) -> PredictorList:

@@ -26,7 +26,7 @@ def protection_routes(service: ApiService) -> APIRouter:
     petitioner = Petitioner(service)
 
     @routes.get("")
-    def show_protected_mode(caller: Reader) -> ProtectedMode:
+    async def show_protected_mode(caller: Reader) -> ProtectedMode:
         """Whether it is on, since when, and when the next submission is tried."""
         del caller
         return protected_mode(service.status())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
 from mirage.api.access.dependencies import Operator, Reader
+from mirage.api.conventions.threads import ThreadRoute, run_in_thread
 from mirage.api.documents.replays import (
     ReplayDocument,
     ReplayList,
@@ -22,15 +25,18 @@ from mirage.domain.errors import NotPermitted
 from mirage.replay.runs import TooManyRuns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirage.api.port import ApiService
     from mirage.replay.runs import ReplayRuns, Run
 
+_PART = 256 << 10
 RunId = Annotated[str, Path(pattern="^[0-9a-f]{12}$")]
 
 
 def replay_routes(service: ApiService) -> APIRouter:
     """The addresses of replays."""
-    routes = APIRouter(prefix="/replays", tags=["replays"])
+    routes = APIRouter(route_class=ThreadRoute, prefix="/replays", tags=["replays"])
 
     @routes.get("", summary="Replays that are kept")
     def list_replays(caller: Reader) -> ReplayList:
@@ -49,13 +55,14 @@ def replay_routes(service: ApiService) -> APIRouter:
         note(request.scope, f"start replay {run.run_id}")
         return replay_document(run)
 
-    @routes.get("/{replay_id}", summary="One replay and what came of it")
-    def show_replay(caller: Reader, replay_id: RunId) -> ReplayResult:
+    @routes.get("/{replay_id}", summary="One replay and what came of it", response_model=ReplayResult)
+    async def show_replay(caller: Reader, request: Request, replay_id: RunId) -> Response:
         """Progress while it runs; then the document that `mirage replay --json` writes."""
-        del caller
         runs = _runs(service)
-        run = _found(runs, replay_id)
-        return replay_result(run, runs.result(run))
+        run, file = await run_in_thread(caller.name, _opened, runs, replay_id)
+        if file is not None:
+            service.gate.charge(caller, request, os.fstat(file.fileno()).st_size)
+        return StreamingResponse(replay_result(run, _parts(file)), media_type="application/json")
 
     @routes.delete("/{replay_id}", status_code=204, summary="Forget a replay")
     def delete_replay(caller: Operator, request: Request, replay_id: RunId) -> Response:
@@ -75,6 +82,19 @@ def _runs(service: ApiService) -> ReplayRuns:
     if service.replays is None:
         raise NotPermitted("this daemon plays no replays: its replays.most is 0")
     return service.replays
+
+
+def _opened(runs: ReplayRuns, replay_id: str) -> tuple[Run, BinaryIO | None]:
+    run = _found(runs, replay_id)
+    return run, runs.open_result(run)
+
+
+def _parts(file: BinaryIO | None) -> Iterator[bytes]:
+    if file is None:
+        return
+    with file:
+        while part := file.read(_PART):
+            yield part
 
 
 def _found(runs: ReplayRuns, replay_id: str) -> Run:

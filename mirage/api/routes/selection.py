@@ -46,7 +46,9 @@ async def selection(
     every: Annotated[bool, Query(alias="all", description="Everybody's; for administrators.")] = False,
     user: Annotated[str, Query(max_length=128, description="Of this user.")] = "",
     partition: Annotated[str, Query(max_length=128, description="Whose links go to this partition.")] = "",
-    status: Annotated[list[ChainStatus] | None, Query(description="In one of these states.")] = None,
+    status: Annotated[
+        list[ChainStatus] | None, Query(max_length=32, description="In one of these states.")
+    ] = None,
     live: Annotated[bool, Query(description="Those that go on, or still have a job on the cluster.")] = False,
 ) -> Selection:
     """What a request's query asks for. A coroutine, though it waits for nothing: else each takes a thread."""

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Query
 
 from mirage.api.access.dependencies import Reader
 from mirage.api.conventions.pages import Cursor, read_number
+from mirage.api.conventions.parameters import ChainName, LinkIndex
+from mirage.api.conventions.threads import QueryRoute
 from mirage.api.documents.timeline import Timeline, timeline
 from mirage.api.routes.ownership import own_chain
 from mirage.domain.errors import StoreUnavailable
@@ -23,13 +25,13 @@ _HAPPENED = tuple(kind for kind in EntryKind if kind not in _SAID)
 
 def timeline_routes(service: ApiService) -> APIRouter:
     """The address of a chain's timeline."""
-    routes = APIRouter(prefix="/chains", tags=["chains"])
+    routes = APIRouter(route_class=QueryRoute, prefix="/chains", tags=["chains"])
 
     @routes.get("/{chain_id}/timeline", summary="A chain over time")
     def show_timeline(
         caller: Reader,
-        chain_id: str,
-        link: Annotated[int | None, Query(ge=1, description="Journal and forecasts of this link alone.")] = None,
+        chain_id: ChainName,
+        link: Annotated[LinkIndex | None, Query(description="Journal and forecasts of this link alone.")] = None,
         cursor: Cursor = None,
         limit: Annotated[int, Query(ge=1, le=2000, description="Entries, and about as many forecasts.")] = 500,
     ) -> Timeline:

@@ -11,7 +11,9 @@ from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
 from mirage.api.access.scope import lesser
 from mirage.api.access.sessions import TICKET_LASTS, Session
+from mirage.api.conventions.parameters import Word
 from mirage.api.conventions.problems import BadDocument
+from mirage.api.conventions.threads import QueryRoute
 from mirage.api.documents.tokens import LoginLink, NewToken, TokenDocument, TokenList, TokenWish, token_document
 from mirage.domain.errors import ConfigError, NotPermitted
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 def token_routes(service: ApiService) -> APIRouter:
     """The addresses about tokens. A token makes no other: who has stolen one could keep a way in."""
-    routes = APIRouter(prefix="/tokens", tags=["tokens"])
+    routes = APIRouter(route_class=QueryRoute, prefix="/tokens", tags=["tokens"])
     gate = service.gate
 
     @routes.post("", status_code=201, operation_id="create_token")
@@ -48,7 +50,7 @@ def token_routes(service: ApiService) -> APIRouter:
         return TokenList(tokens=[token_document(token) for token in found])
 
     @routes.delete("/{token_id}", operation_id="revoke_token")
-    def revoke_token(caller: Reader, token_id: str) -> TokenDocument:
+    def revoke_token(caller: Reader, token_id: Word) -> TokenDocument:
         """It counts no more, nor do the sessions that it opened."""
         seen = gate.tokens.of(None if caller.is_admin else caller.name)
         found = next((token for token in seen if token.token_id == token_id), None)
@@ -77,5 +79,8 @@ def login_link(gate: Gate, url: str, caller: Caller) -> str:
 def _check_maker(caller: Caller) -> None:
     if not caller.is_known:
         raise NotPermitted(f"{caller.name} is no user with a name, and has no tokens")
-    if caller.how.startswith("token"):
-        raise NotPermitted("a token makes no other: ask on the daemon's socket, by Slurm's token or in a browser")
+    if caller.token_id:
+        raise NotPermitted(
+            "a token makes no other, nor does a session that it opened: ask on the daemon's socket, by Slurm's "
+            "token, or in a browser that a login link opened"
+        )

@@ -1,42 +1,92 @@
-"""Looking at how tasks stand without ever waiting long: a file system may hang, and threads on it with it."""
+"""Looking at how tasks stand without ever waiting long or working much.
+
+A file system may hang, and threads on it with it. What users write takes many times as long to read as to write,
+and all threads of the daemon run one at a time. So what a file comes to is kept, ready to be sent, until the file
+or the chain's links change; and a user's files have a share of the processor: once that is used up, the answer
+stays as it is.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import pwd
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from mirage.api.taskstate.reading import StateUnseen, read_state
+from mirage.api.access.rates import Rates, TooOften
+from mirage.api.documents.tasks import STALE, tasks_document
+from mirage.api.taskstate.content import TaskStatus
+from mirage.api.taskstate.reading import Reading, StateUnseen, read_state
+from mirage.backends.filecheck import Viewer
+from mirage.domain.shares import find_surplus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mirage.api.taskstate.content import TaskStatus
-    from mirage.domain.chain import Chain, ChainId
+    from mirage.api.taskstate.reading import Seen
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import Seconds
 
 _LOG = logging.getLogger(__name__)
 
-Seen: TypeAlias = "TaskStatus | str"
-"""What a file says, or a sentence why that is not known."""
-
 MOST_OWNERS = 64
-"""Whose files are read at the same time."""
+"""Whose files are read at the same time; one thread for each, so no user takes more than one of these places."""
+MOST_KEPT = 16 << 20
+"""Bytes of all answers that are kept; beyond, the users with the most lose their oldest."""
+_OVERHEAD = 2_000
+SHARE, BURST = 50.0, 500
+"""Milliseconds of a processor that the files of one owner may take, in a second and at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer about the tasks of one chain."""
+
+    body: bytes
+    """A ``TasksDocument``."""
+    read: int = 0
+    """Bytes that were read for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer, and what it holds for."""
+
+    shown: Shown
+    mark: tuple[int, ...]
+    record: ChainRecord
+    stale_at: float
+    """From when on the answer would say that the agent is silent."""
+    made: Seconds
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self.shown.body) + _OVERHEAD
+
+    def lasts(self, record: ChainRecord, now: Seconds) -> bool:
+        """Whether the same file comes to the same answer."""
+        return record == self.record and (now > self.stale_at) == (self.made > self.stale_at)
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    chain: Chain
+    record: ChainRecord
+    now: Seconds
     asked: float
-    answer: Future[Seen] = field(default_factory=Future)
+    answer: Future[Shown | TooOften] = field(default_factory=Future)
 
+    @property
+    def owner(self) -> str:
+        return self.record.chain.owner
 
-def _uid_of(owner: str) -> int:
-    return pwd.getpwnam(owner).pw_uid
+    @property
+    def chain_id(self) -> ChainId:
+        return self.record.chain.chain_id
 
 
 class TaskWatch:
@@ -48,38 +98,76 @@ class TaskWatch:
 
     def __init__(
         self,
-        uid_of: Callable[[str], int] = _uid_of,
-        read: Callable[[str, str, int], TaskStatus] = read_state,
+        viewer_of: Callable[[str], Viewer] = Viewer.of,
+        read: Callable[[str, Viewer, tuple[int, ...] | None], Reading | None] = read_state,
         patience: float = 2.0,
+        shares: Rates | None = None,
     ) -> None:
-        self._uid_of, self._read, self._patience = uid_of, read, patience
+        self._viewer_of, self._read, self._patience = viewer_of, read, patience
         self._lock = threading.Lock()
+        self._shares = shares or Rates(SHARE, BURST)
+        self._kept: dict[ChainId, _Kept] = {}
+        """The oldest first."""
+        self._size = 0
         self._lines: dict[str, dict[ChainId, _Look]] = {}
-        """By owner: what is to be read, the first of them just now."""
+        """By owner: what is to be read, the first of them just now where a thread is at it."""
+        self._idle: deque[str] = deque()
+        """Owners for whom no thread is free yet."""
+        self._threads = 0
 
-    def look(self, chains: Iterable[Chain]) -> dict[ChainId, Seen]:
-        """What the files of these chains say; takes no longer than the patience."""
-        looks = [(chain, self._ask(chain)) for chain in chains]
-        return {chain.chain_id: self._answer(chain, look) for chain, look in looks}
+    async def look(self, records: Iterable[ChainRecord], now: Seconds) -> dict[ChainId, Shown | TooOften]:
+        """What the files of these chains say; takes no longer than the patience, and no thread of the server's.
 
-    def _ask(self, chain: Chain) -> _Look | None:
-        look = _Look(chain, time.monotonic())
+        ``TooOften``: nothing is kept of this chain, and its owner's share is used up.
+        """
+        looks = [self._ask(_Look(record, now, time.monotonic())) for record in records]
+        waiting = [asyncio.wrap_future(look.answer) for look in looks if not look.answer.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._patience)
+        return {look.chain_id: self._answer(look) for look in looks}
+
+    def _ask(self, look: _Look) -> _Look:
         with self._lock:
-            line = self._lines.get(chain.owner)
+            if (answer := self._without_looking(look)) is not None:
+                look.answer.set_result(answer)
+                return look
+            line = self._lines.get(look.owner)
             if line is not None:
-                return line.setdefault(chain.chain_id, look)
-            if len(self._lines) >= MOST_OWNERS:
-                return None
-            self._lines[chain.owner] = {chain.chain_id: look}
-        threading.Thread(target=self._work, args=(chain.owner,), name="tasks", daemon=True).start()
+                return line.setdefault(look.chain_id, look)
+            self._lines[look.owner] = {look.chain_id: look}
+            self._idle.append(look.owner)
+            if self._threads >= MOST_OWNERS:
+                return look
+            self._threads += 1
+        threading.Thread(target=self._work, name="tasks", daemon=True).start()
         return look
 
-    def _work(self, owner: str) -> None:
-        while (look := self._first(owner)) is not None:
-            seen = self._seen(look.chain)
-            with self._lock:
-                del self._lines[owner][look.chain.chain_id]
-            look.answer.set_result(seen)
+    def _without_looking(self, look: _Look) -> Shown | TooOften | None:
+        """Where the owner's share is used up: what is kept."""
+        try:
+            self._shares.check(look.owner)
+        except TooOften as error:
+            kept = self._kept.get(look.chain_id)
+            return error if kept is None else kept.shown
+        return None
+
+    def _work(self) -> None:
+        while (owner := self._next_owner()) is not None:
+            while (look := self._first(owner)) is not None:
+                with self._lock:
+                    answer = self._without_looking(look)
+                if answer is None:
+                    answer = self._looked(look)
+                with self._lock:
+                    del self._lines[owner][look.chain_id]
+                look.answer.set_result(answer)
+
+    def _next_owner(self) -> str | None:
+        with self._lock:
+            if self._idle:
+                return self._idle.popleft()
+            self._threads -= 1
+            return None
 
     def _first(self, owner: str) -> _Look | None:
         with self._lock:
@@ -88,9 +176,34 @@ class TaskWatch:
                 del self._lines[owner]
         return first
 
-    def _seen(self, chain: Chain) -> Seen:
+    def _looked(self, look: _Look) -> Shown:
+        with self._lock:
+            kept = self._kept.get(look.chain_id)
+        began = time.thread_time()
+        shown, new = self._shown(look, kept)
+        with self._lock:
+            self._shares.charge(look.owner, (time.thread_time() - began) * 1_000)
+            if new is not kept:
+                self._keep(look.chain_id, new)
+        return shown
+
+    def _shown(self, look: _Look, kept: _Kept | None) -> tuple[Shown, _Kept | None]:
+        """The answer, and what is to be kept of it."""
+        mark = kept.mark if kept is not None and kept.lasts(look.record, look.now) else None
+        found = self._found(look, mark)
+        if found is None and kept is not None:
+            return kept.shown, kept
+        seen = found.seen if isinstance(found, Reading) else found or ""
+        body = _document(look.record, seen, look.now)
+        if not isinstance(found, Reading):
+            return Shown(body), None
+        stale_at = seen.time + STALE if isinstance(seen, TaskStatus) else float("inf")
+        return Shown(body, found.size), _Kept(Shown(body), found.mark, look.record, stale_at, look.now)
+
+    def _found(self, look: _Look, mark: tuple[int, ...] | None) -> Reading | str | None:
+        chain = look.record.chain
         try:
-            return self._read(chain.tasks_state, chain.owner, self._uid_of(chain.owner))
+            return self._read(chain.tasks_state, self._viewer_of(chain.owner), mark)
         except StateUnseen as unseen:
             return str(unseen)
         except KeyError:
@@ -99,12 +212,30 @@ class TaskWatch:
             _LOG.exception("the tasks of chain %s could not be read", chain.chain_id)
             return f"{chain.tasks_state} could not be read; the daemon's log says why"
 
-    def _answer(self, chain: Chain, look: _Look | None) -> Seen:
-        if look is None:
-            return "the files of too many others are being read and do not come: their file system may hang"
+    def _keep(self, chain_id: ChainId, new: _Kept | None) -> None:
+        if (old := self._kept.pop(chain_id, None)) is not None:
+            self._size -= old.size
+        if new is not None:
+            self._kept[chain_id] = new
+            self._size += new.size
+        if self._size > MOST_KEPT:
+            names, held = list(self._kept), [(each.record.chain.owner, each.size) for each in self._kept.values()]
+            for position in find_surplus(held, MOST_KEPT * 9 // 10):
+                self._size -= self._kept.pop(names[position]).size
+
+    def _answer(self, look: _Look) -> Shown | TooOften:
+        if look.answer.done():
+            return look.answer.result()
         waited = time.monotonic() - look.asked
-        try:
-            return look.answer.result(max(0.0, self._patience - waited))
-        except NotYet:
-            waited = time.monotonic() - look.asked
-            return f"{chain.tasks_state}: no answer for {waited:.0f} s; its file system may hang"
+        with self._lock:
+            idle = look.owner in self._idle
+        why = (
+            "too many others wait for their files; their file system may hang"
+            if idle
+            else f"{look.record.chain.tasks_state}: no answer for {waited:.0f} s; its file system may hang"
+        )
+        return Shown(_document(look.record, why, look.now))
+
+
+def _document(record: ChainRecord, seen: Seen, now: Seconds) -> bytes:
+    return tasks_document(record, seen, now).model_dump_json().encode()

@@ -6,11 +6,14 @@ are decided in one place for the page and for every other client.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ValidationError
 
+from mirage.api.access.dependencies import known_caller
+from mirage.api.conventions.threads import run_in_thread
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ API = "/api/v1"
 _KEPT = (b"authorization", b"cookie", b"host", b"x-slurm-user-name", b"x-slurm-user-token")
 """Headers that say who asks; all others are about the page itself."""
 _FOUND_OUT = "mirage."
+_SMALL = 1 << 16
+"""Bytes of a document that are read in no time."""
 _ROUTED = ("endpoint", "path_params", "route", "router")
 """What the router has noted about the page."""
 
@@ -54,7 +59,10 @@ class Inquiry:
         status, body = await self._send(API + path, query)
         if status >= 400:
             raise Refused(status, _detail(body, status))
-        return kind.model_validate_json(body)
+        if len(body) <= _SMALL:
+            return kind.model_validate_json(body)
+        caller = known_caller(self._request.scope)
+        return await run_in_thread(caller.name if caller else "", kind.model_validate_json, body)
 
     async def _send(self, path: str, query: dict[str, Any]) -> tuple[int, bytes]:
         answer, outer, inner = _Answer(), self._request.scope, self._scope(path, query)
@@ -83,8 +91,12 @@ class _Answer:
     def __init__(self) -> None:
         self.status = 500
         self.body = bytearray()
+        self._asked = False
 
     async def receive(self) -> Message:
+        if self._asked:  # the page never hangs up: who waits for that is cancelled once the answer is sent
+            await asyncio.Event().wait()
+        self._asked = True
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(self, message: Message) -> None:

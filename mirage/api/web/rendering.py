@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mirage import __version__
+from mirage.api.conventions.threads import run_in_thread
 from mirage.api.web.wording import calendar, relative, seconds_of, span
 from mirage.domain.instants import spell_instant
 
@@ -49,13 +50,17 @@ def _environment() -> Environment:
     return environment
 
 
-def render(
+async def render(
     request: Request, template: str, me: MeDocument | None, status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """The page ``template`` for ``me``; ``None``: for somebody who is not known."""
+    """The page ``template`` for ``me``; ``None``: for somebody who is not known.
+
+    Made in a thread of the caller's share: a page may hold thousands of tasks.
+    """
     root = request.scope.get("root_path", "")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    text = _environment().get_template(template).render(root=root, here=here, me=me, **values)
+    make = _environment().get_template(template).render
+    text = await run_in_thread(me.name if me else "", make, root=root, here=here, me=me, **values)
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
 
 

@@ -63,7 +63,7 @@ class PageRoute(APIRoute):
             try:
                 return await handler(request)
             except Refused as refused:
-                return _refusal(request, refused)
+                return await _refusal(request, refused)
 
         return page
 
@@ -81,7 +81,7 @@ class KeptFiles(StaticFiles):
         return response
 
 
-def _refusal(request: Request, refused: Refused) -> Response:
+async def _refusal(request: Request, refused: Refused) -> Response:
     if refused.status == 401:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/login?next={quote(request.url.path)}", 303)
-    return render(request, "refusal.html.j2", None, refused.status, refused=refused)
+    return await render(request, "refusal.html.j2", None, refused.status, refused=refused)

@@ -22,7 +22,7 @@ async def show_audit(
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/audit", AuditPage, chain=chain or None, cursor=cursor)
-    return render(request, "audit.html.j2", me, found=found, chain=chain, first=cursor is None)
+    return await render(request, "audit.html.j2", me, found=found, chain=chain, first=cursor is None)
 
 
 async def show_configuration(request: Request) -> Response:
@@ -33,4 +33,4 @@ async def show_configuration(request: Request) -> Response:
     sections: dict[str, list[SettingDocument]] = {}
     for each in found.settings:
         sections.setdefault(each.key.rpartition(".")[0], []).append(each)
-    return render(request, "configuration.html.j2", me, sections=sections)
+    return await render(request, "configuration.html.j2", me, sections=sections)

@@ -28,7 +28,7 @@ async def show_allocation(request: Request) -> Response:
     lanes = [_lane(lane, hues, me, now) for lane in found.lanes[:MOST]]
     instants = [at for lane in lanes for piece in lane.pieces for at in (piece.start, piece.end)]
     axis = Axis.around([*instants, now])
-    return render(
+    return await render(
         request,
         "allocation.html.j2",
         me,

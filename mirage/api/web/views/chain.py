@@ -7,6 +7,8 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
+from mirage.api.conventions.parameters import ChainName, LinkIndex
+from mirage.api.conventions.threads import run_in_thread
 from mirage.api.documents.chains import ChainDocument, Explanation
 from mirage.api.documents.me import MeDocument
 from mirage.api.documents.tasks import TasksDocument
@@ -43,7 +45,7 @@ class LinkRow:
 
 
 async def show_chain(
-    request: Request, chain_id: str, before: Annotated[int | None, Query(ge=1)] = None
+    request: Request, chain_id: ChainName, before: Annotated[LinkIndex | None, Query()] = None
 ) -> Response:
     """The page; ``before``: with the links before that one."""
     ask = Inquiry(request)
@@ -55,7 +57,8 @@ async def show_chain(
     tasks = await ask.get(f"/chains/{chain.id}/tasks", TasksDocument) if chain.tasks_state else None
     shown = _shown(timeline, before)
     axis = _axis(shown, now)
-    return render(
+    picture = await run_in_thread(me.name, draw_tasks, tasks, now) if tasks else None
+    return await render(
         request,
         "chain.html.j2",
         me,
@@ -67,7 +70,7 @@ async def show_chain(
         earlier=shown.bars[0].index if shown.bars and shown.bars[0].index > 1 else None,
         later=before is not None,
         forecasts=[point for point in timeline.forecasts if point.p50][:FORECASTS],
-        picture=draw_tasks(tasks, now) if tasks else None,
+        picture=picture,
         story=condense(explained.entries),
     )
 

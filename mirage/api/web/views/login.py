@@ -13,4 +13,4 @@ async def show_login(
     request: Request, failed: bool = False, target: Annotated[str, Query(alias="next", max_length=2_000)] = "/"
 ) -> Response:
     """The page; ``failed``: after a token that proved nothing."""
-    return render(request, "login.html.j2", None, failed=failed, target=target)
+    return await render(request, "login.html.j2", None, failed=failed, target=target)

@@ -46,7 +46,7 @@ async def show_overview(request: Request, cursor: Annotated[str | None, Query(ma
     cluster = await ask.get("/cluster", ClusterDocument)
     now = seconds_of(chains.time) or 0
     axis = _axis(chains.chains, now)
-    return render(
+    return await render(
         request,
         "overview.html.j2",
         me,
@@ -68,7 +68,7 @@ async def show_over(request: Request, cursor: Annotated[str | None, Query(max_le
     me = await ask.get("/me", MeDocument)
     over = ("done", "stopped")
     chains = await ask.get("/chains", ChainList, all=me.scope == "admin", status=over, limit=MOST, cursor=cursor)
-    return render(request, "over.html.j2", me, chains=chains, first=cursor is None)
+    return await render(request, "over.html.j2", me, chains=chains, first=cursor is None)
 
 
 def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:

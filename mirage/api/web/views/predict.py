@@ -38,7 +38,7 @@ async def show_predict(request: Request) -> Response:
     given = {name: request.query_params.get(name, "").strip()[:300] for name in FIELDS}
     found, fault = await _answer(ask, given)
     axis = _axis(found) if found else None
-    return render(
+    return await render(
         request,
         "predict.html.j2",
         me,

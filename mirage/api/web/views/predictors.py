@@ -28,7 +28,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PredictorRow:
-    """One predictor: what it does here and how it did."""
+    """One predictor: what it does here and how it did in one partition."""
 
     name: str
     """Without the folder that a trained model is in."""
@@ -37,6 +37,13 @@ class PredictorRow:
     gain: Interval | None
     curve: Curve | None
     """How its promises were kept; ``None``: none could be yet."""
+
+    @property
+    def where(self) -> str:
+        """Whose hand-overs it is measured on."""
+        if self.measured is None:
+            return "all partitions" if self.curve else ""
+        return self.measured.partition or "unknown partition"
 
     @property
     def roles(self) -> list[str]:
@@ -59,7 +66,7 @@ async def show_predictors(request: Request) -> Response:
     results = await ask.get("/predictors/shadow", ShadowResults)
     scale = _scale(results.predictors)
     rows = _rows(found, results.predictors, scale)
-    return render(
+    return await render(
         request,
         "predictors.html.j2",
         me,
@@ -72,10 +79,16 @@ async def show_predictors(request: Request) -> Response:
 
 
 def _rows(found: PredictorList, results: list[ShadowResult], scale: float) -> list[PredictorRow]:
-    """Those at work, then others that were measured."""
-    measured = {_short(result.predictor): result for result in results}
+    """Those at work, then others that were measured; one row for each partition where it was."""
     at_work = {_short(each.name): each for each in found.predictors}
-    return [_row(name, at_work.get(name), measured.get(name), scale) for name in {**at_work, **measured}]
+    measured: dict[str, list[ShadowResult]] = {}
+    for result in results:
+        measured.setdefault(_short(result.predictor), []).append(result)
+    return [
+        _row(name, at_work.get(name), result, scale)
+        for name in {**at_work, **measured}
+        for result in measured.get(name) or (None,)
+    ]
 
 
 def _row(

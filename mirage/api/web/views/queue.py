@@ -24,6 +24,6 @@ async def show_queue(request: Request) -> Response:
     cursor = request.query_params.get("cursor")
     wanted = given | {"state": given["state"] if given["state"] in STATES else ""}
     found = await ask.get("/queue", QueueDocument, **wanted, limit=ROWS, cursor=cursor)
-    return render(
+    return await render(
         request, "queue.html.j2", me, cluster=cluster, given=wanted, found=found, states=STATES, first=not cursor
     )

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from fastapi import Request, Response
 from pydantic import BaseModel
 
+from mirage.api.conventions.parameters import Word
 from mirage.api.documents.me import MeDocument
-from mirage.api.documents.replays import ReplayList, ReplayResult
+from mirage.api.documents.replays import ReplayDocument, ReplayList
 from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
 
@@ -57,6 +58,12 @@ class Result(BaseModel):
     metrics: Metrics
 
 
+class ShownReplay(ReplayDocument):
+    """A replay without what the page leaves out: of a large result no objects are made."""
+
+    result: Result | None
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyBars:
     """A policy with its mean overlap to the left of the middle and its mean interruption to the right."""
@@ -72,17 +79,17 @@ async def show_replays(request: Request) -> Response:
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/replays", ReplayList)
-    return render(request, "replays.html.j2", me, found=found, traces=[PRESET, *found.files])
+    return await render(request, "replays.html.j2", me, found=found, traces=[PRESET, *found.files])
 
 
-async def show_replay(request: Request, replay_id: str) -> Response:
+async def show_replay(request: Request, replay_id: Word) -> Response:
     """One with what came of it."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
-    replay = await ask.get(f"/replays/{replay_id}", ReplayResult)
-    result = Result.model_validate(replay.result) if replay.result is not None else None
+    replay = await ask.get(f"/replays/{replay_id}", ShownReplay)
+    result = replay.result
     bars, scale = _bars(result.metrics.rows) if result else ([], _LEAST)
-    return render(
+    return await render(
         request, "replay.html.j2", me, replay=replay, result=result, bars=bars, scale=scale, took=_took(replay)
     )
 
@@ -104,7 +111,7 @@ def _part(estimate: Estimate, scale: float) -> float:
     return round(49 * _hours(estimate) / scale, 2)
 
 
-def _took(replay: ReplayResult) -> timedelta | None:
+def _took(replay: ReplayDocument) -> timedelta | None:
     if not replay.started or not replay.ended:
         return None
     return datetime.fromisoformat(replay.ended) - datetime.fromisoformat(replay.started)

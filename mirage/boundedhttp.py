@@ -1,0 +1,183 @@
+"""HTTP of which each connection, and each client, can make a server hold only so much.
+
+uvicorn bounds neither the headers of a request nor the requests of a connection that wait for their turn, and it
+keeps an answer for as long as a client does not read it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from mirage.domain.addresses import client_network
+
+if TYPE_CHECKING:
+    import asyncio
+
+MOST_HEADERS = 100
+"""Headers and trailers of one request."""
+_AROUND = 4
+"""Bytes of a header beside its name and value."""
+MOST_IN_LINE = 32
+"""Requests that a client may send before it has the answer to the first."""
+READ_WITHIN = 30.0
+"""Seconds within which a client has to read some of an answer that it has been sent."""
+_LEAST_READ = 16 << 10
+"""Bytes that count as some."""
+LARGEST_DISCARDED = 64 << 20
+"""Bytes beyond the bound of a body that are read and thrown away, so that the client can read the answer: a
+connection that is closed with bytes unread is reset."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    longest_headers: ClassVar[int] = 16 << 10
+    """Bytes of a request's address, headers and trailers; and bytes that may come and complete nothing."""
+    made = 0.0
+    """When the connection was made, by the event loop's clock."""
+    in_headers = True
+    """Whether a request's headers are not complete, or no request has begun."""
+    _size = 0
+    """Bytes of this request's address and headers."""
+    _lines = 0
+    _idle = 0
+    """Bytes since anything was complete."""
+    _moved = False
+    """Whether something was completed by the bytes that have just come."""
+    _unread = 0
+    """Bytes of answers that the client had not read when that was last checked."""
+    _reading: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Note the time."""
+        super().connection_made(transport)
+        self.made = self.loop.time()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """No read is waited for any more."""
+        self._stop_reading_clock()
+        super().connection_lost(exc)
+
+    @property
+    def origin(self) -> str:
+        """What counts as one client."""
+        return client_network(self.client[0]) if self.client else ""
+
+    @property
+    def awaits_client(self) -> bool:
+        """Whether no request is complete, so that nothing is lost where the connection ends."""
+        return self.cycle is None or self.cycle.response_complete or getattr(self.cycle, "more_body", False)
+
+    def make_room(self, most: int) -> None:
+        """Where there are more connections, end one that asks for nothing: the oldest of whoever has most."""
+        if len(self.connections) <= most:
+            return
+        others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
+        # One that was ended a moment ago is still among them, and must not be ended in the place of another.
+        waiting = [other for other in others if other.awaits_client and not other.transport.is_closing()]
+        if waiting:
+            heaviest, _ = Counter(other.origin for other in waiting).most_common(1)[0]
+            its = (other for other in waiting if other.origin == heaviest)
+            min(its, key=lambda other: other.made).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, up to the bounds."""
+        self._moved = False
+        super().data_received(data)
+        self._idle = 0 if self._moved else self._idle + len(data)
+        if self._idle > self.longest_headers and not self.transport.is_closing():
+            self.send_400_response("What came is no request, or one with too much around it.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, unless that would seem the answer to the one before; and hear no more."""
+        if self.cycle is None or self.cycle.response_complete:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self.in_headers, self._size, self._lines = True, 0, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        self._count(len(url), 0)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One before the body; behind it, where the application has seen the others already, none counts."""
+        self._count(len(name) + len(value) + _AROUND, 1)
+        if self.in_headers:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The request can be answered, when its turn comes."""
+        self.end_headers()
+        if len(self.pipeline) >= MOST_IN_LINE:
+            raise ValueError("too many requests at once")
+        super().on_headers_complete()
+
+    def end_headers(self) -> None:
+        """What comes now is a body."""
+        self._moved, self.in_headers = True, False
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._moved = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of the body."""
+        self._moved = True
+        super().on_message_complete()
+
+    def _count(self, size: int, lines: int) -> None:
+        """Whatever segments a request comes in. Raises ``ValueError``, which the parser passes on."""
+        self._size, self._lines = self._size + size, self._lines + lines
+        if self._size > self.longest_headers or self._lines > MOST_HEADERS:
+            raise ValueError("too many headers, or too long ones")
+
+    # What the client reads
+
+    def pause_writing(self) -> None:
+        """The client does not read: take no more from it, and do not wait for long."""
+        super().pause_writing()
+        self._stop_reading()
+        self._unread = self.transport.get_write_buffer_size()
+        self._reading = self.loop.call_later(READ_WITHIN, self._check_reading)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._stop_reading_clock()
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def on_response_complete(self) -> None:
+        """An answer is written, which does not mean that it is read."""
+        super().on_response_complete()
+        if self.flow.write_paused:
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.pause_reading()
+
+    def _check_reading(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        if self._unread - left < _LEAST_READ:
+            self.transport.abort()
+        else:
+            self._unread = left
+            self._reading = self.loop.call_later(READ_WITHIN, self._check_reading)
+
+    def _stop_reading_clock(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
