@@ -8,32 +8,44 @@ from typing import TYPE_CHECKING
 from mirage.api.access.gate import Gate
 from mirage.api.access.policy import Policy
 from mirage.api.access.rates import Rates
+from mirage.api.access.rightofway import RightOfWay
 from mirage.api.access.sessions import Sessions, session_key
 from mirage.api.access.slurmtokens import Claims, SlurmTokens
 from mirage.api.access.tokens import TokenBook
 from mirage.api.access.watchedfile import WatchedFile
 from mirage.api.listening import Listening
+from mirage.bootstrap.world import own_user
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.config.model import ApiSection, Config
     from mirage.store.tokens import TokenStore
 
-_KEY_FILE = "session.key"
+SESSION_KEY = "session.key"
+"""File of the state directory."""
 
 
-def build_gate(config: Config, tokens: TokenStore) -> Gate:
-    """All that decides who somebody is and what they may do. Raises ``ConfigError``."""
+def build_gate(config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] = bool) -> Gate:
+    """All that decides who somebody is and what they may do. Raises ``ConfigError``.
+
+    ``in_cycle``: whether the loop is in a cycle, which busy callers wait for.
+    """
     section = config.api
     policy = WatchedFile(Path(section.policy), "api.policy", Policy.read) if section.policy else None
-    built_in = Policy()
-    key = session_key(Path(config.service.state, _KEY_FILE))
+    built_in, slurm = Policy(), slurm_tokens(section)
+    key = session_key(Path(config.service.state, SESSION_KEY))
+    # Where a daemon submits in its own user's name alone it is that user's, who may do with it what they like.
+    own = {own_user()} if config.acting.mode == "own" else set()
     return Gate(
-        admins=frozenset(section.admins),
+        admins=frozenset(section.admins) | own,
         policy=lambda: policy.value if policy else built_in,
         tokens=TokenBook(tokens),
-        slurm=slurm_tokens(section),
+        slurm=slurm,
         sessions=Sessions(key, section.session),
         rates=Rates(section.rate, section.burst),
+        way=RightOfWay(in_cycle),
+        files=(*((policy,) if policy else ()), *(slurm.files if slurm else ())),
     )
 
 
@@ -58,7 +70,8 @@ def listening(section: ApiSection) -> Listening | None:
 
 def check_access(section: ApiSection) -> None:
     """Raises ``ConfigError`` for what would keep a daemon from starting; makes nothing."""
-    listening(section)
+    if (address := listening(section)) is not None:
+        address.check()
     slurm_tokens(section)
     if section.policy:
         WatchedFile(Path(section.policy), "api.policy", Policy.read)

@@ -7,17 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.backends.estimates import WhereAllowed
 from mirage.bootstrap.world import command_environment
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orders import Answer
+    from mirage.backends.acting.sudo import Helper
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.ports import Actuator
 
 _LOG = logging.getLogger(__name__)
+
+_BY_AGENT, _BY_SUDO = 20.0, 30.0
+"""Seconds after which a check of files counts as hanging: an agent may be busy, a helper starts a Python."""
+_EVERY_BY_SUDO = 15.0
+"""Seconds: each check by sudo is a process, and a line in the log of sudo."""
 
 
 def act_as_configured(config: Config, own: World) -> World:
@@ -30,22 +35,25 @@ def act_as_configured(config: Config, own: World) -> World:
         case "release":
             return _by_release(config, own)
         case "sudo":
-            return _by_owners(own, _sudo(config))
+            return _by_sudo(config, own)
         case "token":
             return _by_owners(own, _tokens(config, own))
 
 
 def _by_owners(own: World, actuator: Actuator) -> World:
-    """The daemon's own user still asks Slurm when jobs would start, where that is permitted."""
-    return replace(own, actuator=actuator, estimator=WhereAllowed(own.estimator))
+    """Slurm still tells when jobs of the daemon's own user would start; for others it may not be asked."""
+    return replace(own, actuator=actuator)
 
 
 def _by_agents(config: Config, own: World) -> World:
     from mirage.backends.acting.agent import AgentActuator
-    from mirage.backends.acting.orders import OrderDesk, Patience
+    from mirage.backends.acting.files import files_by_order
+    from mirage.backends.acting.orderdesk import OrderDesk, Patience
+    from mirage.backends.backgroundfiles import CheckLimits
 
     desk = OrderDesk(_late, Patience(answer=config.acting.timeout))
-    return replace(_by_owners(own, AgentActuator(desk)), desk=desk)
+    files = files_by_order(desk.ask, CheckLimits(timeout=_BY_AGENT))
+    return replace(_by_owners(own, AgentActuator(desk)), desk=desk, files=files)
 
 
 def _late(owner: str, order_id: str, answer: Answer) -> None:
@@ -54,24 +62,36 @@ def _late(owner: str, order_id: str, answer: Answer) -> None:
 
 
 def _by_release(config: Config, own: World) -> World:
+    from mirage.backends.acting.in_turns import InTurns
     from mirage.backends.acting.operator import OperatorActuator
     from mirage.backends.acting.release import ReleaseCluster
     from mirage.backends.execution import Commands
 
     operator = OperatorActuator(Commands(command_environment(config.cluster), config.cluster.timeout))
-    both = ReleaseCluster(own.cluster, operator)
+    both = ReleaseCluster(own.cluster, InTurns(operator))
     return replace(_by_owners(own, both), cluster=both)
 
 
-def _sudo(config: Config) -> Actuator:
-    from mirage.backends.acting.sudo import Helper, SudoActuator
+def _by_sudo(config: Config, own: World) -> World:
+    from mirage.backends.acting.files import files_by_order
+    from mirage.backends.acting.sudo import SudoActuator
+    from mirage.backends.backgroundfiles import CheckLimits
+
+    actuator = SudoActuator(_helper(config))
+    files = files_by_order(actuator.ask, CheckLimits(timeout=_BY_SUDO, every=_EVERY_BY_SUDO))
+    return replace(_by_owners(own, actuator), files=files)
+
+
+def _helper(config: Config) -> Helper:
+    from mirage.backends.acting.sudo import Helper
 
     if not Path(config.acting.helper).is_absolute():
         raise ConfigError("acting.helper", "sudo needs the program's whole path, as sudoers names it")
-    return SudoActuator(Helper(config.acting.helper, answer=config.acting.timeout))
+    return Helper(config.acting.helper, answer=config.acting.timeout)
 
 
 def _tokens(config: Config, own: World) -> Actuator:
+    from mirage.backends.acting.in_turns import InTurns
     from mirage.backends.restactuator import RestActuator, TokenDirectory
     from mirage.backends.restclient import Address
 
@@ -80,4 +100,4 @@ def _tokens(config: Config, own: World) -> Actuator:
     if not config.acting.tokens:
         raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
     address, directory = Address.parse(config.cluster.rest.url), TokenDirectory(Path(config.acting.tokens))
-    return RestActuator(address, directory, own.clock, timeout=config.acting.timeout)
+    return InTurns(RestActuator(address, directory, own.clock, timeout=config.acting.timeout))

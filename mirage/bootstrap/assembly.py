@@ -10,7 +10,6 @@ import numpy as np
 
 from mirage.backends.acting.audit import Audited
 from mirage.backends.leading import Leading
-from mirage.backends.localfiles import LocalFiles
 from mirage.backends.recording import RecordingCluster
 from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import Views, build_feed, build_interface
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.backends.acting.audit import Deed
-    from mirage.backends.acting.orders import OrderDesk
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.control.campaign import Tenure
@@ -45,6 +43,9 @@ if TYPE_CHECKING:
 
 
 from mirage.bootstrap.service import Service
+
+_PREPARING = 30.0
+"""Seconds before the first cycle in which predictors that chains name are built."""
 
 
 def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
@@ -72,9 +73,6 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
     loop = ControlLoop(_outside(noted, store, journal, commands, jobs, windows), guards, policy)
     watching.watch(config.notifications, channels, loop.status)
-    watching.stand_on(
-        Sources(lambda: loop.status, world.clock.now, lambda: store.journal.unsaved, tenure.impediment)
-    )
     service = Service(
         config=config,
         loop=loop,
@@ -91,8 +89,20 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
         watching=watching,
         tenure=tenure,
     )
+    service.prepare_named(guards, _PREPARING)
+    watching.stand_on(
+        Sources(
+            lambda: loop.status,
+            world.clock.now,
+            lambda: store.journal.unsaved,
+            tenure.impediment,
+            world.files.hanging,
+            lambda: service.guards.stuck,
+            lambda: len(service.outdated),
+        )
+    )
     if config.api.enabled:
-        _add_interface(service, world.desk)
+        _add_interface(service, world)
     return service
 
 
@@ -136,15 +146,16 @@ def _outside(
         clock=world.clock,
         store=LoggedChains(store.chains, journal),
         journal=journal,
-        files=LocalFiles(),
+        files=world.files,
         commands=commands,
         history=world.lore.jobs or jobs,
         standings=world.lore.standings,
+        sharing=world.lore.sharing,
         windows=windows,
     )
 
 
-def _add_interface(service: Service, desk: OrderDesk | None) -> None:
+def _add_interface(service: Service, world: World) -> None:
     config, store = service.config, service.store
     feed = build_feed(store)
     service.watchers = (feed.cycled, *service.watchers)
@@ -153,4 +164,4 @@ def _add_interface(service: Service, desk: OrderDesk | None) -> None:
     )
     views = Views(feed, readiness, service.watching.telemetry(config.metrics.anonymous))
     service.replays = build_replays(service) if config.replays.most else None
-    service.interface = build_interface(service, desk, views)
+    service.interface = build_interface(service, world, views)

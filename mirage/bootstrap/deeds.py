@@ -32,7 +32,8 @@ class DeedLog:
         try:
             self._audit.write(AuditEntry(self._clock.now(), deed.owner, _uid(deed.owner), act, None, deed.result))
         except StoreUnavailable as error:
-            _LOG.warning("not in the audit: %s: %s: %s: %s", deed.owner, act, deed.result, error)
+            said = f"{deed.owner}: {act}: {deed.result}: {error}"
+            _LOG.warning("not in the audit: %s", said, extra={"always": True})
 
 
 def _uid(name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +11,31 @@ from mirage.api.feed import Feed
 from mirage.api.port import ApiService, Inquiries, Setting, Telemetry
 from mirage.api.server import ApiServer
 from mirage.bootstrap.access import build_gate, listening
-from mirage.bootstrap.inquiries import NamedGuards
+from mirage.bootstrap.inquiries import named_guard
 from mirage.bootstrap.measurements import Measurements
 from mirage.bootstrap.models import ModelDesk
+from mirage.bootstrap.policies import quotas_of
 from mirage.bootstrap.release import Release
 from mirage.config.display import masked, settings
 from mirage.domain.objective import Weights
 from mirage.provisioner.aims import parse_aim
+from mirage.provisioner.quotas import check_count
+from mirage.provisioner.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.backends.acting.orders import OrderDesk
     from mirage.bootstrap.readiness import Readiness
     from mirage.bootstrap.service import Service
+    from mirage.bootstrap.world import World
     from mirage.config.model import ChainsSection, Config
-    from mirage.domain.chain import ChainId
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.journal import Entry
     from mirage.store.opening import Store
+
+
+_CHECK = 3.0
+"""Seconds that the answer to a new chain waits for a check of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Views:
     telemetry: Telemetry
 
 
-def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> ApiServer:
+def build_interface(service: Service, world: World, views: Views) -> ApiServer:
     """The server, not started yet. Raises ``ConfigError``."""
     config, store = service.config, service.store
 
@@ -51,11 +59,14 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         status=lambda: service.loop.status,
         ask=service.commands.put,
         entries=entries,
-        desk=desk,
+        desk=world.desk,
+        releases_links=config.acting.mode == "release",
+        check_files=lambda files: world.files.ask(files, _CHECK),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
         feed=views.feed,
-        gate=build_gate(config, store.tokens),
+        gate=build_gate(config, store.tokens, lambda: service.in_cycle),
+        check_room=_Room(service),
         url=lambda: config.api.url.rstrip("/"),
         frame_ancestors=config.api.frame_ancestors,
         audit=store.audit,
@@ -65,7 +76,7 @@ def build_interface(service: Service, desk: OrderDesk | None, views: Views) -> A
         readiness=views.readiness,
         telemetry=views.telemetry,
         inquiries=Inquiries(
-            service.questions.ask, NamedGuards(service).of, measurements.errors, measurements.comparison
+            service.questions.ask, partial(named_guard, service), measurements.errors, measurements.comparison
         ),
         cycle_seconds=lambda: service.cycle_seconds,
         about_cluster=Release(config),
@@ -90,6 +101,22 @@ def build_feed(store: Store) -> Feed:
     feed = Feed(_Owners(store).of)
     store.journal.listen(feed.stored)
     return feed
+
+
+class _Room:
+    """Whether an owner may have a further chain; counted once per cycle, by the server's thread."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._chains: Sequence[ChainRecord] = ()
+        self._tally = Tally.of((), 0)
+
+    def __call__(self, owner: str) -> None:
+        """Raises ``QuotaExceeded``."""
+        status = self._service.loop.status
+        if status.chains is not self._chains:
+            self._chains, self._tally = status.chains, Tally.of(status.chains, status.time, self._tally)
+        check_count(self._tally, owner, quotas_of(self._service.config))
 
 
 class _Owners:

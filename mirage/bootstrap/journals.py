@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import JobRequest
     from mirage.domain.journal import Entry
     from mirage.ports import ChainStore, Journal
 
@@ -31,6 +32,10 @@ class LoggedChains:
     def load(self) -> tuple[ChainRecord, ...]:
         """As the store behind."""
         return self._chains.load()
+
+    def with_script(self, request: JobRequest) -> JobRequest:
+        """As the store behind."""
+        return self._chains.with_script(request)
 
     def save(self, record: ChainRecord, *entries: Entry) -> None:
         """As the store behind; what could not be saved is not told."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.job import JobRequest
 from mirage.features.waitclass import class_of
 from mirage.replay.shadows import compared
-from mirage.replay.watched import judged_handovers
+from mirage.replay.watched import compared_by_partition, judged_handovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,18 +64,20 @@ class Measurements:
         self._forecasts = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST, _LAST_LINES)))
         self._whole = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST)))
 
-    def errors(self, alike: JobRequest | None = None) -> tuple[Measured, ...]:
+    def errors(self, of: JobRequest | str | None = None) -> tuple[Measured, ...]:
         """Every predictor's forecasts against real starts, those in charge first; what its own hand-overs would
-        have been is not known. ``alike``: where links were of the class of such a job."""
+        have been is not known. ``of``: where links were of the class of such a job, or ran in that partition."""
         judged = self._forecasts.latest()
-        if alike is not None:
-            judged = tuple(each for each in judged if _class(each) == class_of(alike))
+        if isinstance(of, str):
+            judged = tuple(each for each in judged if each.partition == of)
+        elif of is not None:
+            judged = tuple(each for each in judged if _class(each) == class_of(of))
         return compared((each.judged for each in judged), self._weights())
 
     def comparison(self) -> tuple[Measured, ...]:
-        """Every predictor in all respects."""
-        return compared((each.judged for each in self._whole.latest()), self._weights())
+        """Every predictor in all respects, by partition."""
+        return compared_by_partition(self._whole.latest(), self._weights())
 
 
-def _class(handover: JudgedHandover) -> tuple[int, int]:
-    return class_of(JobRequest("", "", handover.limit, handover.nodes))
+def _class(handover: JudgedHandover) -> tuple[str, int, int]:
+    return class_of(JobRequest("", "", handover.limit, handover.nodes, handover.partition))

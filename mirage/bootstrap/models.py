@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.bootstrap.predictors import LOOKAHEAD, MODELS
 from mirage.domain.errors import ConfigError
 from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.artifacts.trial import try_model
 from mirage.predictors.registry import predictor_names
 from mirage.replay.promotion import objection_to
 
@@ -47,6 +48,7 @@ class ModelDesk:
         artifact = self._folder / name / version
         if not force and (problem := objection_to(artifact, self._measurements.comparison())):
             raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
+        try_model(artifact)
         found = Shelf(self._folder).promote(artifact)
         self._service.reload()
         return found

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.predictors import named_predictor
+from mirage.bootstrap.predictors import chosen_predictor, named_predictor
 from mirage.control.guard import Guard, Guards, Took, unheard
 from mirage.control.loop import Policy
+from mirage.control.named import NamedGuards
 from mirage.control.pace import Pacing
+from mirage.control.startplans import PlanBudget
+from mirage.control.workers import PredictorThreads
 from mirage.domain.errors import ClusterUnavailable, ConfigError, PluginNotFound
 from mirage.domain.objective import Weights
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
+from mirage.provisioner.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +29,23 @@ if TYPE_CHECKING:
 def build_policy(config: Config, rate: float) -> Policy:
     """The rule of decision and the limits, for a Slurm whose clock runs ``rate`` times as fast.
 
-    ``settle`` is about how long answers are under way, which no clock of Slurm's makes faster.
+    ``settle`` is about how long answers are under way, which no clock of Slurm's makes faster. Decisions take half
+    of the interval at most.
     """
     loop = config.loop
     level = loop.level if loop.level is not None else _cheapest_level(loop)
     prices = loop.interruption_price + loop.overlap_price
     rule = DecisionRule(level, loop.margin, loop.early_price / (prices or 2.0))
-    return Policy(rule, Limits(**config.limits.model_dump()), round(loop.settle * rate))
+    values = config.limits.model_dump()
+    limits = Limits(**{field.name: values[field.name] for field in fields(Limits)})
+    decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
+    return Policy(rule, limits, quotas_of(config), round(loop.settle * rate), decision_seconds, PlanBudget())
+
+
+def quotas_of(config: Config) -> Quotas:
+    """What one user may have stored."""
+    values = config.limits.model_dump()
+    return Quotas(**{field.name: values[field.name] for field in fields(Quotas)})
 
 
 def _cheapest_level(loop: LoopSection) -> float:
@@ -45,23 +60,26 @@ def build_pacing(config: Config) -> Pacing:
     return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
 
 
-def build_guards(config: Config, lore: Lore | None = None, took: Took = unheard) -> Guards:
+def build_guards(
+    config: Config, lore: Lore | None = None, took: Took = unheard, threads: PredictorThreads | None = None
+) -> Guards:
     """The daemon's predictor, those in shadow, and those that chains name.
 
     Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
-    that names the key. ``took`` hears how long each of them took.
+    that names the key. ``took`` hears how long each of them took; ``threads`` are those of the guards before.
     """
     budget, reactive = config.loop.budget, build_predictor("reactive")
+    threads = threads or PredictorThreads()
 
     def alone(name: str) -> Guard:
-        return Guard(named_predictor(name, config, lore), reactive, budget, took)
+        return Guard(named_predictor(name, config, lore), reactive, budget, took, threads.configured)
 
     fallback = _keyed("loop.fallback", config.loop.fallback, alone)
 
     def guard(name: str) -> Guard:
         predictor = named_predictor(name, config, lore)
         instead = reactive if predictor.name == fallback.predictor.name else fallback
-        return Guard(predictor, instead, budget, took)
+        return Guard(predictor, instead, budget, took, threads.configured)
 
     wanted = [("loop.predictor", config.loop.predictor), *(("loop.shadows", name) for name in config.loop.shadows)]
     built: list[Guard] = []
@@ -72,7 +90,8 @@ def build_guards(config: Config, lore: Lore | None = None, took: Took = unheard)
         for one in (*built, fallback):
             one.close()
         raise
-    return Guards(built[0], guard, tuple(built[1:]))
+    named = NamedGuards(lambda name: chosen_predictor(name, config, lore), fallback, budget, took, threads)
+    return Guards(built[0], named, tuple(built[1:]))
 
 
 def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:

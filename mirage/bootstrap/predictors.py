@@ -1,16 +1,18 @@
-"""The predictors that a configuration names: look-ahead on its cluster, trained models by path or by name."""
+"""Predictors by name: look-ahead, models of the model registry. Only the configuration names models by path."""
 
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
 from mirage.domain.objective import Weights
-from mirage.predictors.ensemble import ensemble_of
+from mirage.predictors.ensemble import ensemble_of, members_of
+from mirage.predictors.naming import SHOWN, check_name
 from mirage.predictors.reactive import Reactive
-from mirage.predictors.registry import ENSEMBLE, build_predictor
+from mirage.predictors.registry import ENSEMBLE, build_predictor, is_built_in
 
 if TYPE_CHECKING:
     from mirage.bootstrap.world import Lore
@@ -24,6 +26,9 @@ _LOG = logging.getLogger(__name__)
 MODELS = "models"
 """Folder of the trained models, in the state folder."""
 LOOKAHEAD = "lookahead"
+
+_PLUGIN, _VERSION = re.compile(r"[a-z0-9_-]{1,40}"), re.compile(r"[0-9a-f]{12}")
+"""Directories of the model registry."""
 
 
 def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
@@ -45,19 +50,65 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
         return ensemble_of(parameter, lambda member: named_predictor(member, config, lore))
 
     named = shelved(text, Path(config.service.state) / MODELS)
+    _try_model(named)
     predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble})
     _check_at_home(predictor, config, lore)
     return predictor
 
 
+def chosen_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
+    """The predictor that a user of the daemon names: built in, or a model of the model registry.
+
+    Raises as ``named_predictor`` does, and for what would be a path.
+    """
+    check_chosen(text, Path(config.service.state) / MODELS)
+    return named_predictor(text, config, lore)
+
+
+def check_chosen(text: str, models: Path) -> None:
+    """Raise ``PluginNotFound`` and ``ConfigError`` for a name that a user of the daemon must not give.
+
+    A plugin takes its parameter for a path, so a parameter has to be a version of the model registry.
+    """
+    check_name(text)
+    name, _, parameter = text.partition(":")
+    if name == ENSEMBLE:
+        try:
+            members = members_of(parameter)
+        except ValueError as error:
+            raise ConfigError(f"predictor {text!r}", str(error)) from None
+        for member in members:
+            check_chosen(member, models)
+    elif parameter and name != LOOKAHEAD and not is_built_in(name) and shelved(text, models) == text:
+        problem = f"the model registry has no such version; `mirage models list` shows those of {name}"
+        raise ConfigError(f"predictor {text!r}", problem)
+
+
 def shelved(text: str, models: Path) -> str:
-    """The same name with the folder of its model, where the shelf has it."""
+    """The same name with the directory of its model, where the model registry has it."""
     name, _, parameter = (part.strip() for part in text.strip().partition(":"))
+    if not _PLUGIN.fullmatch(name):
+        return text
     shelf = models / name
     if not parameter:
         return f"{name}:{shelf}" if (shelf / "current").is_file() else text
-    version = shelf / parameter
-    return f"{name}:{version}" if version.parent == shelf and version.is_dir() else text
+    kept = _VERSION.fullmatch(parameter) and (shelf / parameter).is_dir()
+    return f"{name}:{shelf / parameter}" if kept else text
+
+
+def _try_model(named: str) -> None:
+    """Raise ``ConfigError`` for a model that does not run within bounds; what is no model is for others to say."""
+    from mirage.predictors.artifacts.shelf import promoted
+    from mirage.predictors.artifacts.trial import try_model
+
+    name, _, parameter = named.partition(":")
+    folder = Path(parameter).expanduser()
+    if not parameter or name in (LOOKAHEAD, ENSEMBLE) or not folder.is_dir():
+        return
+    try:
+        try_model(promoted(folder))
+    except ArtifactMismatch as error:
+        raise ConfigError(f"predictor {named[:SHOWN]!r}", str(error)) from error
 
 
 def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 _INTERVALS = 3
-_HOLDS = 2.0
-"""Seconds for which an answer is given again: anybody may ask, as often as they like."""
 _NOTHING = text("DELETE FROM answers WHERE time < 0")
 """A change that changes nothing, but takes the right to change."""
 
 
 class Readiness:
-    """Any thread may ask."""
+    """Any thread may ask; each time it queries the database."""
 
     def __init__(
         self,
@@ -38,15 +35,9 @@ class Readiness:
         """``impediment``: why this daemon may not act; empty: it leads."""
         self._status, self.now, self._pace, self._store = status, now, pace, store
         self._impediment = impediment
-        self._known: tuple[float, Mapping[str, str]] = (-_HOLDS, {})
 
     def __call__(self) -> Mapping[str, str]:
         """What is wrong with each part; empty: nothing."""
-        if time.monotonic() - self._known[0] > _HOLDS:
-            self._known = (time.monotonic(), self._looked())
-        return self._known[1]
-
-    def _looked(self) -> Mapping[str, str]:
         if impediment := self._impediment():
             # Who stands by looks at no cluster.
             return {"leadership": impediment, "store": self._writable()}

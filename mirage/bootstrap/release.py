@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HOLDS = 3_600.0
 _RETRIED = 60.0
 """Real seconds after which a Slurm that did not say its version is asked again."""
-_VERSION = re.compile(r"[0-9]+\.[0-9]+[.0-9a-z-]*")
+_VERSION = re.compile(r"(?<![0-9])[0-9]++\.[0-9]++[.0-9a-z-]*")
 
 
 class Release:

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.predictors import MODELS, shelved
+from mirage.bootstrap.predictors import MODELS, check_chosen, shelved
 from mirage.domain.errors import ConfigError
+from mirage.predictors.ensemble import members_of
+from mirage.predictors.registry import ENSEMBLE
 from mirage.replay.runs import ReplayRuns
 
 if TYPE_CHECKING:
@@ -26,14 +28,14 @@ def build_replays(service: Service) -> ReplayRuns:
         return replay_command(wish, wish.cluster or _own_cluster(service, folder), _models(service))
 
     folder = Path(config.service.state) / "replays"
-    return ReplayRuns(folder, offered, command, service.clock.now, config.replays.most)
+    return ReplayRuns(folder, offered, command, service.clock.now, config.replays.most, config.replays.memory_mb)
 
 
 def replay_command(wish: Wish, cluster: str, models: Path) -> list[str]:
     """``mirage replay`` for a wish; each word is one argument, and none of them can be taken for an option."""
     options = {
         "--cluster": cluster,
-        "--predictor": ",".join(shelved(name, models) for name in wish.predictors),
+        "--predictor": ",".join(_located(name, models) for name in wish.predictors),
         "--nodes": str(wish.nodes),
         "--limit": f"{wish.limit}s",
         "--start": wish.start,
@@ -46,6 +48,15 @@ def replay_command(wish: Wish, cluster: str, models: Path) -> list[str]:
     }
     words = [f"{name}={value}" for name, value in options.items() if value]
     return [sys.executable, "-m", "mirage", "replay", wish.trace, *words]
+
+
+def _located(text: str, models: Path) -> str:
+    """The predictor with the directories of its models. Raises ``PluginNotFound`` and ``ConfigError``."""
+    check_chosen(text, models)
+    name, _, members = text.partition(":")
+    if name != ENSEMBLE:
+        return shelved(text, models)
+    return f"{ENSEMBLE}:{'+'.join(shelved(member, models) for member in members_of(members))}"
 
 
 def _own_cluster(service: Service, folder: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,9 @@ from mirage.bootstrap.observability import Observability
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.windows import refill
 from mirage.control.campaign import SOLE
+from mirage.control.guard import Asker
+from mirage.domain.errors import MirageError
+from mirage.provisioner.quotas import KEPT_FOR_ONE
 from mirage.store.retention import Retention
 
 if TYPE_CHECKING:
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
     from mirage.replay.runs import ReplayRuns
     from mirage.store.jobhistory import StoredJobs
     from mirage.store.opening import Store
+
+
+_LOG = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
@@ -69,6 +77,8 @@ class Service:
     """Where the value of a key comes from."""
     cycle_seconds: float | None = None
     """Real seconds that the last cycle took."""
+    in_cycle: bool = False
+    """Whether the loop is in a cycle. Any thread reads it."""
     replays: ReplayRuns | None = None
     """Those that people ask for; ``None``: none."""
     tenure: Tenure = SOLE
@@ -78,10 +88,23 @@ class Service:
         """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
         return self.questions.answer(lambda question: self.loop.foresee(question, alive))
 
+    def prepare_named(self, guards: Guards, seconds: float) -> None:
+        """Build what live chains name, within so many seconds; until it is built the fallback decides for them."""
+        until = time.monotonic() + seconds
+        live = [record.chain for record in self.store.chains.load() if not record.over]
+        for name, owner in sorted({(chain.predictor, chain.owner) for chain in live}):
+            try:
+                guards.prepare(name, max(0.0, until - time.monotonic()), Asker(owner))
+            except MirageError as error:
+                _LOG.warning("%s; chains that name it are decided by loop.fallback", error)
+
     def tell_cycle(self) -> None:
-        """A cycle has ended, and what it wrote is stored."""
+        """A cycle has ended, and what it wrote is stored. A watcher that raises keeps no other from hearing it."""
         for watcher in self.watchers:
-            watcher(self.loop.status)
+            try:
+                watcher(self.loop.status)
+            except Exception:
+                _LOG.exception("internal error (bug in Mirage): one that watches the cycles failed")
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.
@@ -89,8 +112,9 @@ class Service:
         Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``ConfigError``; all is then as it
         was.
         """
-        guards = build_guards(config, self.lore, self.watching.meters.predicted)
+        guards = build_guards(config, self.lore, self.watching.meters.predicted, self.guards.threads)
         self.watching.know(guards)
+        self.prepare_named(guards, config.loop.budget)
         if guards.wants.window and not self.guards.wants.window:
             refill(self.windows, self.store.snapshots, self.clock.now())
         self.loop.reconfigure(guards, build_policy(config, self.clock.rate))
@@ -105,10 +129,22 @@ class Service:
         if self.interface is not None:
             self.interface.service.gate.tokens.forget()
 
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        """Why an older key or policy is in force; empty: none is. Any thread; reads no file."""
+        return self.interface.service.gate.outdated if self.interface is not None else ()
+
+    def refresh_access(self) -> str:
+        """Read keys and the policy again. Any thread."""
+        if self.interface is not None:
+            self.interface.service.gate.refresh()
+        return ""
+
     def prune(self) -> dict[str, int]:
         """Delete what is too old; how many of what. Any thread. Raises ``StoreUnavailable``."""
         retention = Retention(**self.config.store.retention.model_dump())
-        return self.store.prune(retention, self.clock.now())
+        kept = KEPT_FOR_ONE * self.config.limits.chains_per_user // 2
+        return self.store.prune(retention, self.clock.now(), kept)
 
     def close(self) -> None:
         """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""

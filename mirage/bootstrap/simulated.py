@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
 
+CLOCK = "simulated-clock.json"
+"""File of the state directory."""
 _WARM_UP = 9 * 86_400
 """Simulated seconds of background load before the daemon begins: an empty cluster has no queue, and look-ahead
 draws what may come from at least a week."""
@@ -36,11 +38,17 @@ _DAYS = 60
 
 def simulated_world(section: SimulatedSection, state: Path) -> World:
     """A simulation on a clock of its own, kept in the folder ``state``. Raises ``ConfigError``."""
-    clock = _own_clock(state / "simulated-clock.json", section.rate)
+    clock = _own_clock(state / CLOCK, section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, background(section.trace, now), start=now)), clock)
-    lore = Lore(jobs=cluster, standings=cluster, description=lambda: config, copied=lambda _: section.cluster)
+    lore = Lore(
+        jobs=cluster,
+        standings=cluster,
+        sharing=cluster,
+        description=lambda: config,
+        copied=lambda _: section.cluster,
+    )
     return World(cluster, cluster, cluster, clock, lore)
 
 
@@ -64,6 +72,8 @@ def background(trace: str, now: Seconds) -> JobTable | None:
         table = generate(preset, int(seed or 0), days=_DAYS) if drawn else read_trace(Path(trace)).table
     except (TraceError, ValueError) as error:
         raise ConfigError("cluster.simulated.trace", str(error)) from error
+    if not len(table.submit):
+        raise ConfigError("cluster.simulated.trace", f"{trace}: has no jobs; name another trace, or none")
     return _moved(table, now - _WARM_UP - int(table.submit[0]))
 
 

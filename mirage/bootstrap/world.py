@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.backends.backgroundfiles import BackgroundFiles, local_files
 from mirage.control.wallclock import WallClock, read_clock
 
 if TYPE_CHECKING:
-    from mirage.backends.acting.orders import OrderDesk
+    from mirage.backends.acting.orderdesk import OrderDesk
     from mirage.config.model import ClusterSection
     from mirage.control.wallclock import RealTimeClock
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
-    from mirage.ports import Actuator, Cluster, JobHistory, Standings, StartEstimator
+    from mirage.ports import Actuator, Cluster, JobHistory, NodeSharing, Standings, StartEstimator
     from mirage.simulator.cluster import ClusterConfig
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
@@ -36,6 +37,8 @@ class Lore:
     jobs: JobHistory | None = None
     """``None``: those that the history brought and the store keeps."""
     standings: Standings | None = None
+    sharing: NodeSharing | None = None
+    """``None``: nothing is known of what runs beside a job on its nodes."""
     refresh: Callable[[], str] | None = None
     """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
     description: Callable[[], ClusterConfig] | None = None
@@ -58,6 +61,8 @@ class World:
     lore: Lore = NOTHING_KNOWN
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
+    files: BackgroundFiles = field(default_factory=local_files)
+    """Files that users name, seen by whoever may see them."""
 
 
 def slurm_clock(section: ClusterSection) -> RealTimeClock:

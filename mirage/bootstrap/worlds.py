@@ -50,6 +50,7 @@ def _cli(section: ClusterSection) -> World:
 
 def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
     from mirage.backends.cli_history import past_jobs
+    from mirage.backends.nodesharing import CliNodeSharing
     from mirage.backends.standings_cli import CliStandings
     from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
 
@@ -57,6 +58,7 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
     return Lore(
         history=partial(past_jobs, commands),
         standings=standings,
+        sharing=CliNodeSharing(commands),
         refresh=standings.refresh,
         description=partial(described_by_slurm, section.slurm_conf, commands),
         copied=partial(copied_from_slurm, section.slurm_conf, commands),

@@ -5,8 +5,10 @@ It trusts neither its caller nor its environment: see ``mirage.backends.acting.h
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
+import signal
 import sys
 
 from mirage.backends.acting.helper import serve
@@ -16,6 +18,7 @@ from mirage.backends.execution import Commands
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 30.0
 """Seconds that one of Slurm's commands may take."""
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # linux/prctl.h
 
 
 def main() -> None:
@@ -24,8 +27,19 @@ def main() -> None:
         sys.exit("mirage-act takes no arguments: it reads an order from its standard input")
     if os.getuid() == 0 or os.geteuid() != os.getuid():
         sys.exit("mirage-act acts for ordinary users only; run it with sudo -u USER")
+    _close_off()
     user = pwd.getpwuid(os.getuid()).pw_name
     serve(sys.stdin.buffer, sys.stdout, own_links(Commands(_environment(user), _TIMEOUT), user))
+
+
+def _close_off() -> None:
+    """Its user cannot trace this process from here on, and one who stops it does not keep it: it ends with sudo.
+
+    It is among the daemon's own processes, and its bounds are the daemon's.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) or libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        sys.exit(f"mirage-act: prctl: {os.strerror(ctypes.get_errno())}")
 
 
 def _environment(user: str) -> dict[str, str]:

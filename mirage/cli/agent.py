@@ -7,16 +7,19 @@ import os
 import pwd
 import time
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
 from mirage.cli.connection import connect, exit_codes
-from mirage.client.errors import DaemonUnreachable
+from mirage.cli.printing import show
+from mirage.client.errors import ClientError, DaemonUnreachable, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.backends.acting.orders import Answer, Order
+    from mirage.client.address import Address
     from mirage.client.client import Client
 
 Once = Annotated[bool, typer.Option("--once", help="Execute what is waiting, then end.")]
@@ -25,15 +28,17 @@ Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemo
 _WAIT = 30
 _SPARE = 30.0
 """Seconds that an answer may take beyond the wait that was asked for."""
-
-_AGAIN = 10.0
-"""Seconds after which a daemon that went away is looked for again."""
+_DELIVER = 60.0
+"""Seconds for which an answer is offered to a daemon that does not take it; it waits no longer by default."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two attempts; doubled from one to the next."""
+_NOT_PERMITTED = (401, 403)
 
 
 def agent_command(once: Once = False, socket: Socket = "") -> None:
     """Submit and cancel your links when the daemon says so; runs until it is ended.
 
-    Keep it running where your jobs can be submitted from: on a login node, or in the job itself.
+    Keep it running on the daemon's machine, also after you log out: no link starts one.
     """
     from mirage.backends.acting.executor import execute
     from mirage.backends.acting.own import own_links
@@ -46,37 +51,109 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
         _serve(client, lambda order: execute(order, actuator), once=once)
 
 
+class _Contact:
+    """One daemon as its agent meets it: each failure is reported once, and the pauses between attempts grow."""
+
+    def __init__(self, address: Address, *, once: bool) -> None:
+        self._address = address
+        self._once = once
+        self._heard = self._acting = False
+        self._reported = ""
+        self._pause = _FIRST_PAUSE
+
+    def answered(self) -> None:
+        """The daemon has answered as it should."""
+        if not self._acting:
+            show(f"acting by order of the daemon on {self._address}")
+        elif self._reported:
+            show(f"the daemon on {self._address} answers again")
+        self._heard = self._acting = True
+        self._reported, self._pause = "", _FIRST_PAUSE
+
+    def check(self, error: ClientError) -> None:
+        """Raise ``error`` where another attempt is of no use.
+
+        That is where the daemon does not permit it, and before its first answer also where there is no daemon.
+        """
+        permanent = not isinstance(error, Refusal) or error.permanent
+        denied = isinstance(error, Refusal) and error.status in _NOT_PERMITTED
+        if self._once or denied or (permanent and not self._heard):
+            raise error
+
+    def failed(self, error: ClientError) -> None:
+        """Report it and pause. Raises ``error`` as ``check`` does."""
+        self.check(error)
+        self._heard = True
+        if str(error) != self._reported:
+            show(error, err=True)
+        self._reported = str(error)
+        self.pause()
+
+    def pause(self) -> None:
+        """Wait before the next attempt, longer each time."""
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+
 def _serve(client: Client, carry_out: Callable[[Order], Answer], *, once: bool) -> None:
-    """Raises ``DaemonUnreachable`` where the daemon has never answered; one that goes away later may come back."""
-    met = False
+    """Raises ``ClientError`` where the daemon has never answered, or does not permit it.
+
+    Everything else may pass: a daemon that is restarted, stands by or is busy, a proxy before it that fails.
+    """
+    contact = _Contact(client.transport.address, once=once)
     while True:
+        begun = time.monotonic()
         try:
             order = _fetch(client, 0 if once else _WAIT)
-            if order is not None:
-                _answer(client, order, carry_out(order))
-        except DaemonUnreachable as error:
-            if once or not met:
-                raise
-            typer.echo(str(error), err=True)
-            time.sleep(_AGAIN)
+        except ClientError as error:
+            contact.failed(error)
             continue
-        if once and order is None:
+        if order is not None:
+            contact.answered()
+            _answer(client, order, carry_out(order), contact)
+        elif once:
             return
-        if not met:
-            typer.echo(f"acting by order of the daemon on {client.transport.address}")
-        met = True
+        else:
+            contact.answered()
+            if time.monotonic() - begun < _FIRST_PAUSE:  # a daemon that ends does not wait for an order
+                contact.pause()
 
 
 def _fetch(client: Client, wait: int) -> Order | None:
-    """The next order, waiting for one for so many seconds."""
-    from mirage.backends.acting.orders import Order
+    """The next order, waiting for one for so many seconds; one that cannot be read is refused."""
+    from mirage.backends.acting.orders import Answer, Order, Verdict
+    from mirage.backends.acting.wire import BadOrder
 
     document = client.transport.ask("GET", f"/agent/order?wait={wait}", timeout=wait + _SPARE)
-    return None if document is None else Order.from_text(json.dumps(document))
+    if document is None:
+        return None
+    try:
+        return Order.from_text(json.dumps(document))
+    except BadOrder as error:
+        problem = f"the order cannot be read: {error}; are daemon and agent of one version?"
+        if isinstance(document, dict) and isinstance(document.get("order_id"), str):
+            _post(client, document["order_id"], Answer(Verdict.NOT_PERMITTED, text=problem))
+        raise DaemonUnreachable(f"{client.transport.address}: {problem}") from None
 
 
-def _answer(client: Client, order: Order, answer: Answer) -> None:
+def _answer(client: Client, order: Order, answer: Answer, contact: _Contact) -> None:
+    """Deliver an answer; one that the daemon does not take is dropped: the job's tag tells what happened."""
     job = f" (job {answer.job_id})" if answer.job_id else ""
     said = f": {answer.text}" if answer.text else ""
-    typer.echo(f"{order.sentence}: {answer.verdict.name.lower().replace('_', ' ')}{job}{said}")
-    client.transport.ask("POST", f"/agent/orders/{order.order_id}/answer", json.loads(answer.to_text()))
+    show(f"{order.sentence}: {answer.verdict.name.lower().replace('_', ' ')}{job}{said}")
+    end = time.monotonic() + _DELIVER
+    while True:
+        try:
+            _post(client, order.order_id, answer)
+        except ClientError as error:
+            contact.check(error)
+            if time.monotonic() < end and not (isinstance(error, Refusal) and error.permanent):
+                contact.failed(error)
+                continue
+            show(f"the answer to order {order.order_id} is dropped: {error}", err=True)
+        return
+
+
+def _post(client: Client, order_id: str, answer: Answer) -> None:
+    target = f"/agent/orders/{quote(order_id, safe='')}/answer"
+    client.transport.ask("POST", target, json.loads(answer.to_text()))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.domain.bounds import HIGHEST_FACTOR
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -24,11 +26,13 @@ Out = Annotated[
 Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Commas between; all when not given.")]
 Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Commas between; all when not given.")]
 Kept = Annotated[Path, typer.Option("--kept", metavar="DIR", help="Costs of layers found before; grows.")]
-Pieces = Annotated[int, typer.Option("--pieces", min=0, help="Join layers: at most so many pieces a network.")]
+Pieces = Annotated[
+    int, typer.Option("--pieces", min=0, max=HIGHEST_FACTOR, help="Join layers: at most so many pieces a network.")
+]
 Models = Annotated[list[Path], typer.Argument(metavar="MODEL.onnx...", exists=True, dir_okay=False)]
 Units = Annotated[list[str], typer.Option("--unit", metavar="NAME=DEVICE:N", help="cpu2=threads:2, gpu=cuda:0")]
-Warmup = Annotated[int, typer.Option(min=0, help="Runs before measuring.")]
-Measured = Annotated[int, typer.Option("--repeats", min=2, help="Runs measured.")]
+Warmup = Annotated[int, typer.Option(min=0, max=HIGHEST_FACTOR, help="Runs before measuring.")]
+Measured = Annotated[int, typer.Option("--repeats", min=2, max=HIGHEST_FACTOR, help="Runs measured.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table's name (edge) or its file.")]
 TableNames = Annotated[list[str], typer.Argument(metavar="TABLE...", help="Tables' names or files.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is not there.")]

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
+from mirage.domain.bounds import YEAR
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The gateways' state folder.")]
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients find it.")]
 Certificate = Annotated[str, typer.Option(metavar="FILE", help="For TLS.")]
@@ -15,7 +18,10 @@ Key = Annotated[
 ]
 Trusted = Annotated[bool, typer.Option("--trusted-network", help="Listen for others without TLS.")]
 Patience = Annotated[
-    float, typer.Option(min=0.1, metavar="SECONDS", help="How long a request waits for a gateway.")
+    float,
+    typer.Option(
+        min=0.1, max=YEAR, callback=finite, metavar="SECONDS", help="How long a request waits for a gateway."
+    ),
 ]
 Largest = Annotated[int, typer.Option(min=1, max=1024, metavar="MIB", help="Largest body of a request.")]
 
@@ -38,9 +44,10 @@ def front_command(
     import uvloop
 
     from mirage.allocation.inference.serving.addressbook import StateFolder
-    from mirage.allocation.inference.serving.configfile import address_of
     from mirage.allocation.inference.serving.front import Front
     from mirage.allocation.inference.serving.httpserver import Listening, allow_connections, make_server
+    from mirage.allocation.inference.serving.listenaddress import address_of
+    from mirage.tlshandshake import serve_bounded
 
     try:
         host, port = address_of(listen)
@@ -61,7 +68,7 @@ def front_command(
     async def serve() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
-        await server.serve([bound])
+        await serve_bounded(server, bound)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())

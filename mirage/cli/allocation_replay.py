@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
 from mirage.cli.outputs import Report
 from mirage.cli.sidebyside import Workers, parse_seeds, run_progress
+from mirage.domain.bounds import YEAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +27,9 @@ Format = Annotated[
 PoolText = Annotated[
     str,
     typer.Option(
-        "--pool", metavar="POOL", help="NODESxDEVICES[:KIND][@DOLLARS],... or, for openb, the file of its nodes."
+        "--pool",
+        metavar="POOL",
+        help=r"NODESxDEVICES\[:KIND]\[@DOLLARS],... or, for openb, the file of its nodes.",
     ),
 ]
 OrderingName = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
@@ -45,7 +49,13 @@ Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes the first 
 Preempt = Annotated[bool, typer.Option("--preempt", help="Tasks with a checkpoint may be stopped for others.")]
 Move = Annotated[bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, to make room.")]
 Quantum = Annotated[
-    float, typer.Option(min=0.0, help="Seconds after which it is decided anew; 0: only at arrivals and ends.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=YEAR,
+        callback=finite,
+        help="Seconds after which it is decided anew; 0: only at arrivals and ends.",
+    ),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]

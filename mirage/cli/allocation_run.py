@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
+from mirage.domain.bounds import HIGHEST_FACTOR, YEAR
 
 if TYPE_CHECKING:
     from mirage.allocation.engine.world import Policy
@@ -29,7 +31,12 @@ EngineName = Annotated[
 ]
 Devices = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Accelerators of this machine, where nvidia-smi is not to be asked."),
+    typer.Option(
+        min=0,
+        max=HIGHEST_FACTOR,
+        metavar="N",
+        help="Accelerators of this machine, where nvidia-smi is not to be asked.",
+    ),
 ]
 Order = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
 Place = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
@@ -43,7 +50,11 @@ Move = Annotated[
 Quantum = Annotated[
     float,
     typer.Option(
-        metavar="SECONDS", min=0.0, help="While tasks wait, decide anew so often; 0: only when something happens."
+        metavar="SECONDS",
+        min=0.0,
+        max=YEAR,
+        callback=finite,
+        help="While tasks wait, decide anew so often; 0: only when something happens.",
     ),
 ]
 Speeds = Annotated[

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from mirage.domain.bounds import HIGHEST_FACTOR
+
 Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Models, units and tenants.")]
 EngineName = Annotated[
     str,
@@ -16,7 +18,12 @@ EngineName = Annotated[
 ]
 Devices = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Accelerators of this machine, where nvidia-smi is not to be asked."),
+    typer.Option(
+        min=0,
+        max=HIGHEST_FACTOR,
+        metavar="N",
+        help="Accelerators of this machine, where nvidia-smi is not to be asked.",
+    ),
 ]
 
 

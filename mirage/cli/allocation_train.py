@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.domain.bounds import HIGHEST_FACTOR
+
 if TYPE_CHECKING:
     from mirage.training.das.course import Course, Training
 
 Mixes = Annotated[list[str], typer.Argument(metavar="MIX...", help="Mixes (TOML) to draw sets of tasks from.")]
-PoolText = Annotated[str, typer.Option("--pool", metavar="POOL", help="NODESxDEVICES[:KIND][@DOLLARS],...")]
+PoolText = Annotated[str, typer.Option("--pool", metavar="POOL", help=r"NODESxDEVICES\[:KIND]\[@DOLLARS],...")]
 Speeds = Annotated[
     str, typer.Option(metavar="TABLE", help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE.")
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained agents with their manifest.")]
 Seed = Annotated[int, typer.Option(min=0, max=90, help="Of the training. Its sets have seeds from 500000 on.")]
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning.")]
-Sets = Annotated[int, typer.Option(min=1, help="Sets of tasks in a round; each is played eight times.")]
-Tasks = Annotated[int, typer.Option(min=2, help="At most so many tasks of each set are learnt from.")]
+Rounds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Rounds of playing and learning.")]
+Sets = Annotated[
+    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Sets of tasks in a round; each is played eight times.")
+]
+Tasks = Annotated[
+    int, typer.Option(min=2, max=HIGHEST_FACTOR, help="At most so many tasks of each set are learnt from.")
+]
 Without = Annotated[
     str,
     typer.Option(metavar="PARTS", help="Leave out communication or walks, commas between: to see their worth."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,6 +26,15 @@ _MOST_DIGITS = 18
 
 _LAST_INSTANT = 253_402_300_799
 """The end of the year 9999; what is beyond is a slip of the keyboard."""
+
+
+def finite(value: float | None) -> float | None:
+    """A number as an option gives it; raises ``typer.BadParameter`` for NaN, which lies within all bounds."""
+    import typer
+
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
 
 
 def load_trace(name: str, *, strict: bool = False) -> JobTable:

@@ -6,7 +6,9 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from mirage.domain import bounds
 from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm import duration
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from enum import StrEnum
 
+    from mirage.domain.chain import ChainId
     from mirage.domain.job import WarnSignal
     from mirage.slurm.sbatchoptions import Given
 
@@ -36,10 +39,10 @@ _SUFFIX = 5
 _LONGEST_NAME = 40
 
 
-def new_chain_id(name: str) -> str:
-    """Short, readable, unlike any other, and fit for a tag: ``train-k3q9x``."""
+def new_chain_id(name: str, owner: str) -> ChainId:
+    """Readable, unlike any other, and fit for a tag: ``train-k3q9x.4hq2zk7a``."""
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:_LONGEST_NAME] or "chain"
-    return f"{readable}-{''.join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX))}"
+    return owned_id(f"{readable}-{''.join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX))}", owner)
 
 
 def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal | None) -> Document:
@@ -72,9 +75,16 @@ def count(given: Mapping[str, Given], name: str) -> int:
 
 def _read(given: Given, read: Callable[[str], tuple[Path, Any]]) -> tuple[Path, Any]:
     try:
-        return read(given.value or "")
+        return _bounded(*read(given.value or ""))
     except BadSpelling as error:
         raise BadSpelling(given.spelling, f"{given.where}: {error.problem}") from None
+
+
+def _bounded(path: Path, value: Any) -> tuple[Path, Any]:
+    bound = bounds.CHAIN.fields.get(".".join(path))
+    if bound is not None and value is not None and (problem := bound.problem(value)):
+        raise BadSpelling(str(value), problem)
+    return path, value
 
 
 def _put(document: Document, path: Path, value: Any) -> None:
@@ -90,6 +100,24 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise BadSpelling(text, "expected a whole number")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    if (number := _number(text)) < 1:
+        raise BadSpelling(text, "expected 1 or more; without the option there is no such bound")
+    return number
+
+
+def _total_time(text: str) -> int:
+    if (seconds := duration.parse_human(text)) < 1:
+        raise BadSpelling(text, "expected a time above 0; without the option there is no such bound")
+    return seconds
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise BadSpelling(text, "expected a name; without the option it is the job's")
+    return text
 
 
 def _grace(text: str) -> int:
@@ -138,8 +166,8 @@ def _absolute(text: str, directory: str) -> str:
 
 
 _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
-    "total-time": lambda text: (("done", "total_time"), duration.parse_human(text)),
-    "links": lambda text: (("done", "links"), _number(text)),
+    "total-time": lambda text: (("done", "total_time"), _total_time(text)),
+    "links": lambda text: (("done", "links"), _positive(text)),
     "done-file": lambda text: (("done", "file"), text),
     "done-exit-code": lambda text: (("done", "exit_code"), _exit_code(text)),
     "grace": lambda text: (("handover", "signal", "lead"), _grace(text)),
@@ -151,6 +179,6 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "aim": _aim,
     "steering": lambda text: (("steering",), _choice(Steering, text)),
     "lead": lambda text: (("lead",), duration.parse_human(text)),
-    "name": lambda text: (("name",), text),
+    "name": lambda text: (("name",), _name(text)),
     "tasks-state": lambda text: (("tasks_state",), text),
 }

@@ -24,6 +24,7 @@ from mirage.cli.asking import (
 )
 from mirage.cli.completing import complete_chain
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
 from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> 
 
     print_table(facts(chain))
     if chain["links"]:
-        typer.echo()
+        show("")
         print_table(link_rows(chain["links"]))
 
 
@@ -141,27 +142,20 @@ def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, sock
     from mirage.cli.columns import print_table
 
     print_table(entry_rows(document["entries"][::-1]))
-    typer.echo(f"now: {document['sentence'] or 'nothing is to be decided'}")
+    show(f"now: {document['sentence'] or 'nothing is to be decided'}")
 
 
 def _tell(command: str, chain_id: str, socket: str, *, as_json: bool) -> None:
     with exit_codes():
         answer = connect(socket).post(f"{chain_path(chain_id)}/{command}")
-    typer.echo(json.dumps(answer) if as_json else answer["sentence"])
+    show(json.dumps(answer) if as_json else answer["sentence"])
 
 
 def _list(client: Client, *, every: bool) -> Any:
     """Everybody's chains where that is permitted; one's own otherwise."""
-    from mirage.client.errors import Refusal
-
-    if not every:
-        return whole(client, "/chains", "chains", limit=_PAGE)
-    try:
+    if every and client.get("/me")["scope"] == "admin":
         return whole(client, "/chains", "chains", all=True, limit=_PAGE)
-    except Refusal as refusal:
-        if refusal.status != 403:
-            raise
-        return whole(client, "/chains", "chains", limit=_PAGE)
+    return whole(client, "/chains", "chains", limit=_PAGE)
 
 
 def _states(text: str) -> frozenset[str]:

@@ -137,6 +137,10 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Hand-over", f"{chain['handover']}, steering {chain['steering']}"),
         ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
+    if chain["files_unknown"]:
+        rows.append(("Files", f"cannot be checked: {chain['files_unknown']}"))
+    if (held := chain["held_links"]) is not None:
+        rows.append(("Held links", f"{len(held)}, to be released" if held else "none left"))
     if chain["failures"] or chain["refusals"]:
         rows.append(("Trouble", f"{chain['failures']} failures and {chain['refusals']} refusals in a row"))
     if chain["not_before"]:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
+from mirage.domain.texts import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -138,15 +140,11 @@ class Columns(Generic[T]):
         return ", ".join(f"{each.name} (%{each.letter})" if each.letter else each.name for each in self.known)
 
 
-def printable(text: str) -> str:
-    """What users call their jobs is for no terminal to obey: control characters become question marks."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)
-
-
 def print_table(rows: Sequence[Row]) -> None:
     """Columns as wide as their widest cell; on a terminal lines are cut at its edge."""
     if not rows:
         return
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     coloured = bool(edge) and not os.environ.get("NO_COLOR")

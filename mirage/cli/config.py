@@ -38,18 +38,14 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
     """Check a file, with those of conf.d beside it and the environment, as the daemon would read it."""
     from pathlib import Path
 
-    from mirage.bootstrap.access import check_access
-    from mirage.bootstrap.observability import build_channels
-    from mirage.bootstrap.policies import build_guards
     from mirage.config.loading import load_config
+    from mirage.daemon.startcheck import check_start
     from mirage.domain.errors import MirageError
 
     try:
         loaded = load_config(Path(file))
         with loaded.explaining():
-            build_guards(loaded.config).close()
-            check_access(loaded.config.api)
-            tuple(build_channels(loaded.config.notifications))
+            check_start(loaded.config)
     except MirageError as error:
         if not as_json:
             raise

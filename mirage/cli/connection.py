@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mirage.cli.printing import show_error
 from mirage.client.address import SOCKET_VARIABLES, URL_VARIABLE, Address
 from mirage.client.client import Client
 from mirage.client.errors import ClientError, DaemonUnreachable, Refusal
@@ -49,5 +49,5 @@ def exit_codes() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        print(f"mirage: {error}", file=sys.stderr)  # noqa: T201
+        show_error(error)
         raise SystemExit(exit_code(error)) from None

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
+from mirage.domain.bounds import HIGHEST_SEED
+
 Port = Annotated[
     int,
     typer.Option(min=0, max=65_535, help="Where the page is, on this machine only; 0: 8642, or any that is free."),
 ]
-Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, help="Simulated seconds a second.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of the generated workload [10; with --report 1].")]
+Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, callback=finite, help="Simulated seconds a second.")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, max=HIGHEST_SEED, help="Of the generated workload [10; with --report 1].")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, line by line.")]
 Prepare = Annotated[
     bool, typer.Option("--prepare", help="Compile what demo, tasks and requests need, done once, and end.")

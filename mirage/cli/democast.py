@@ -21,7 +21,14 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
     def request(name: str, partition: str, nodes: int, hours: int, gres: tuple[str, int]) -> JobRequest:
         batch = BatchScript(f"#!/bin/bash\nsrun {name}\n", directory=directory)
         return JobRequest(
-            name, owner, hours * _HOUR, nodes, partition=partition, gres_per_node=(gres,), batch=batch
+            name,
+            owner,
+            hours * _HOUR,
+            nodes,
+            partition=partition,
+            gres_per_node=(gres,),
+            exclusive=True,
+            batch=batch,
         )
 
     def chain(request: JobRequest, **wanted: object) -> Chain:

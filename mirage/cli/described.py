@@ -95,7 +95,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _parameters(command: Any) -> Iterator[Argument | Option]:
     for param in command.params:
-        about = " ".join((param.help or "").split())
+        about = " ".join((param.help or "").split()).replace(r"\[", "[")
         if param.param_type_name == "argument":
             yield Argument((param.metavar or param.name.upper()).strip("[]"), about, param.required)
         elif not param.hidden and param.name not in ("install_completion", "show_completion"):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.printing import show
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
@@ -40,8 +42,8 @@ def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
 def _show(finding: Finding) -> None:
     level = typer.style(f"{finding.level:<4}", fg=_COLOURS[finding.level])
-    typer.echo(f"{level}  {finding.check}: {finding.found}")
+    typer.echo(f"{level}  {printable(f'{finding.check}: {finding.found}')}")
     if finding.follows:
-        typer.echo(f"      {finding.follows}")
+        show(f"      {finding.follows}")
     if finding.todo:
-        typer.echo(f"      -> {finding.todo}")
+        show(f"      -> {finding.todo}")

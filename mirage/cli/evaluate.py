@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema, Trace, Workers
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
@@ -63,7 +64,7 @@ Errors = Annotated[
         "no-user-limit, priorities, month-old.",
     ),
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="Models of each learned method.")]
+Seeds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Models of each learned method.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
 Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
@@ -209,9 +210,14 @@ KnownCluster = Annotated[
     str, typer.Option("--cluster", help="The cluster of the one trace: a look-ahead forecasts as well.")
 ]
 Most = Annotated[
-    int, typer.Option(min=100, help="Jobs of each part, at most; evenly spaced where there are more.")
+    int,
+    typer.Option(
+        min=100, max=HIGHEST_COUNT, help="Jobs of each part, at most; evenly spaced where there are more."
+    ),
 ]
-Planned = Annotated[int, typer.Option("--lookahead-jobs", min=1, help="Jobs for which a look-ahead is played.")]
+Planned = Annotated[
+    int, typer.Option("--lookahead-jobs", min=1, max=HIGHEST_COUNT, help="Jobs for which a look-ahead is played.")
+]
 WaitsOut = Annotated[str, typer.Option("-o", "--out", help="Folder for waits.json and waits.md.")]
 
 

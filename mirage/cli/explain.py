@@ -11,10 +11,15 @@ import typer
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.completing import complete_chain
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
 from mirage.client.client import chain_path
+from mirage.domain.bounds import MOST_LINKS
+from mirage.domain.texts import printable
 
 Id = Annotated[str, typer.Argument(metavar="CHAIN", help="A chain's id or name.", autocompletion=complete_chain)]
-Index = Annotated[int | None, typer.Argument(metavar="[LINK]", min=1, help="One of its links, by its number.")]
+Index = Annotated[
+    int | None, typer.Argument(metavar="[LINK]", min=1, max=MOST_LINKS, help="One of its links, by its number.")
+]
 _NOT_FOUND = 3
 _WIDTH = 100
 
@@ -36,6 +41,8 @@ def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, s
     try:
         sentences = list(chain_story(chain, timeline) if link is None else link_story(link, timeline))
     except KeyError:
-        typer.echo(f"mirage: {chain['id']} has {len(timeline['links'])} links, and no link {link}", err=True)
+        show(f"mirage: {chain['id']} has {len(timeline['links'])} links, and no link {link}", err=True)
         raise SystemExit(_NOT_FOUND) from None
-    typer.echo("\n".join(textwrap.fill(sentence, _WIDTH) for sentence in sentences))
+    for sentence in sentences:
+        for line in textwrap.wrap(printable(sentence), _WIDTH) or [""]:
+            show(line)

@@ -21,6 +21,7 @@ from mirage.cli.explain import explain_command
 from mirage.cli.models import models_app
 from mirage.cli.plugins import plugins_command
 from mirage.cli.predict import predict_command
+from mirage.cli.printing import show_error
 from mirage.cli.protected import protected_app
 from mirage.cli.queue import queue_command
 from mirage.cli.replay import replay_command
@@ -89,7 +90,7 @@ def main() -> None:
     try:
         app()
     except (MirageError, ClientError) as error:
-        typer.echo(f"mirage: {error}", err=True)
+        show_error(error)
         sys.exit(1)
     except BrokenPipeError:  # the reader of a pipe left, for example ``| head``
         sys.stderr.close()

@@ -60,6 +60,9 @@ def promote_command(
     if not force and (problem := objection(artifact, config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)
+    from mirage.predictors.artifacts.trial import try_model
+
+    try_model(artifact)
     _tell(_shelf(models).promote(artifact), models, as_json=as_json)
 
 

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
 
-COMMAND_ONLY = (*option_table(Takes.NOTHING, "dry-run json"), *option_table(Takes.VALUE, "socket"))
+COMMAND_ONLY = (*option_table(Takes.NOTHING, "dry-run json no-check"), *option_table(Takes.VALUE, "socket chain"))
 COMMAND = Options((*CHAIN.own, *COMMAND_ONLY))
 SUBMIT = Options(SBATCH.own, beside=COMMAND)
 
+_CHAIN_ONLY = frozenset(option.name for option in CHAIN.own) - {"held-links", "health-command", "tasks-state"}
+"""Options of which links take nothing."""
 _CHAIN_NAMES = frozenset(option.name for option in COMMAND.own)
 
 
@@ -50,6 +52,15 @@ class CommandLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Shell:
+    """The process state that a job inherits; the defaults: not known."""
+
+    umask: int | None = None
+    resource_limits: tuple[tuple[str, int], ...] = ()
+    nice: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outside:
     """What a plan takes from the machine."""
 
@@ -59,6 +70,7 @@ class Outside:
     now: Seconds
     default_limit: Callable[[str], Seconds]
     read_stdin: Callable[[], bytes]
+    shell: Shell = Shell()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,8 @@ class Plan:
     request: JobRequest
     held_links: int
     remarks: tuple[str, ...]
+    chain: str = ""
+    """ID or name of the chain to which only held links are added; empty: a new chain."""
 
     @property
     def chain_id(self) -> str:
@@ -107,8 +121,21 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     assert request.batch is not None
     document = chain_document(options, request.batch.directory, request.warn)
     document.setdefault("name", request.name)
-    document |= {"chain_id": new_chain_id(document["name"]), "owner": outside.user, "request": _plain(request)}
-    return Plan(document, request, count(options, "held-links"), remarks)
+    chain_id = new_chain_id(document["name"], outside.user)
+    document |= {"chain_id": chain_id, "owner": outside.user, "request": _plain(request)}
+    held, chain = count(options, "held-links"), line.value("chain")
+    if chain is not None:
+        remarks = (*remarks, *_check_addition(line, chain, held))
+    return Plan(document, request, held, remarks, chain or "")
+
+
+def _check_addition(line: CommandLine, chain: str, held: int) -> tuple[str, ...]:
+    """Remarks on options that change nothing of a chain that is there. Raises ``BadSpelling``."""
+    if not chain or not held:
+        raise BadSpelling(f"--chain={chain}", "it adds held links to a chain: give its ID, and --held-links N")
+    idle = sorted(name for name in line.chain if name in _CHAIN_ONLY)
+    names = ", ".join(f"--{name}" for name in idle)
+    return (f"--chain: the chain stays as it was submitted; no effect of {names}",) if idle else ()
 
 
 def _script(line: CommandLine, outside: Outside) -> tuple[str, str]:
@@ -164,13 +191,20 @@ def _only_options(table: Options, words: Sequence[Word]) -> tuple[Given, ...]:
 def _as_submitted(
     request: JobRequest, line: CommandLine, options: dict[str, Given], outside: Outside
 ) -> JobRequest:
-    """With its environment, and in the wrapper where the script needs it."""
+    """With all that it inherits from the shell, and in the wrapper where its health is watched."""
     assert request.batch is not None
     text = request.batch.text
     health = options["health-command"].value or "" if "health-command" in options else ""
-    if health or line.arguments:
-        text = wrap(text, line.arguments, health)
-    return replace(request, batch=replace(request.batch, text=text, environment=capture(outside.environment)))
+    batch = replace(
+        request.batch,
+        text=wrap(text, health) if health else text,
+        environment=capture(outside.environment),
+        arguments=line.arguments,
+        umask=outside.shell.umask,
+        resource_limits=outside.shell.resource_limits,
+        process_nice=outside.shell.nice,
+    )
+    return replace(request, batch=batch)
 
 
 def _plain(request: JobRequest) -> dict[str, Any]:

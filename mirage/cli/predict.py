@@ -9,13 +9,17 @@ import typer
 
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
+from mirage.domain.bounds import MOST_NODES
 
 if TYPE_CHECKING:
     from mirage.cli.columns import Row
     from mirage.client.documents import Forecast, PastError, Predictions
 
 Partition = Annotated[str, typer.Option("-p", "--partition", metavar="PART", help="The default one if not given.")]
-Nodes = Annotated[int, typer.Option("-N", "-n", "--nodes", metavar="N", min=1, help="How many nodes.")]
+Nodes = Annotated[
+    int, typer.Option("-N", "-n", "--nodes", metavar="N", min=1, max=MOST_NODES, help="How many nodes.")
+]
 Limit = Annotated[str, typer.Option("-t", "--time", metavar="LIMIT", help="As sbatch takes it, or such as 48h.")]
 Gres = Annotated[str, typer.Option("--gres", metavar="LIST", help="Per node, such as gpu:a100:4.")]
 Account = Annotated[str, typer.Option("-A", "--account", metavar="NAME", help="Charged for it.")]
@@ -39,7 +43,8 @@ def predict_command(  # noqa: PLR0913 (one parameter for each option of the comm
 
     Every predictor answers: EARLIEST is the instant before which the job starts in one case of ten (P10), LATEST
     the one before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on
-    average, WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts.
+    average, WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for
+    which links: those of this partition, where there are enough those of about this size and limit.
     """
     seconds = _seconds(limit)
     with exit_codes():
@@ -81,16 +86,19 @@ def _show(found: Predictions) -> None:
     foreseen = [each for each in found.predictions if not each.trouble]
     if foreseen:
         print_table([heading, *(_row(each) for each in foreseen)])
+    for each in foreseen:
+        if each.basis:
+            show(f"{each.predictor}: from {each.basis}")
     for each in found.predictions:
         if each.trouble:
-            typer.echo(f"{each.predictor} foresees nothing: {each.trouble}", err=True)
+            show(f"{each.predictor} foresees nothing: {each.trouble}", err=True)
     if found.planned_start:
-        typer.echo(f"Slurm's own plan: {clock(found.planned_start)}")
+        show(f"Slurm's own plan: {clock(found.planned_start)}")
     if found.stale_since:
         since = clock(found.stale_since)
-        typer.echo(f"The cluster has not answered since {since}: this rests on what was known then.", err=True)
+        show(f"The cluster has not answered since {since}: this rests on what was known then.", err=True)
     else:
-        typer.echo(f"By the queue of {words(found.snapshot_age)} ago.", err=True)
+        show(f"By the queue of {words(found.snapshot_age)} ago.", err=True)
 
 
 def _row(forecast: Forecast) -> Row:
@@ -106,7 +114,7 @@ def _row(forecast: Forecast) -> Row:
         span(forecast.wait_p50),
         words(past.absolute_error) if past and past.absolute_error is not None else NOTHING,
         _share(past),
-        str(past.forecasts) if past else NOTHING,
+        f"{past.forecasts}, {past.of}" if past else NOTHING,
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
 
 protected_app = typer.Typer(help="Protected mode: submissions held back because Slurm refuses too much.")
 
@@ -22,11 +23,9 @@ def show_command(context: typer.Context, as_json: AsJson = False, socket: Socket
     if as_json:
         typer.echo(json.dumps(document))
     elif document["on"]:
-        typer.echo(
-            f"on since {document['since']}: {document['reason']}; the next try is at {document['next_try']}"
-        )
+        show(f"on since {document['since']}: {document['reason']}; the next try is at {document['next_try']}")
     else:
-        typer.echo("off")
+        show("off")
 
 
 @protected_app.command("off")
@@ -34,4 +33,4 @@ def off_command(as_json: AsJson = False, socket: Socket = "") -> None:
     """Let all chains try again at once; for administrators."""
     with exit_codes():
         answer = connect(socket).post("/protected-mode", {"on": False})
-    typer.echo(json.dumps(answer) if as_json else answer["sentence"])
+    show(json.dumps(answer) if as_json else answer["sentence"])

@@ -20,6 +20,7 @@ from mirage.cli.asking import (
     whole,
 )
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +145,7 @@ def _ask(client: Client, user: str, partition: str) -> dict[str, Any]:
     try:
         own = whole(client, "/jobs", "jobs")["jobs"]
     except Refusal as refusal:
-        typer.echo(f"mirage: when your jobs may start is not known: {refusal}", err=True)
+        show(f"mirage: when your jobs may start is not known: {refusal}", err=True)
         own = []
     foreseen = {job["job_id"]: {name: job[name] for name in _FORESEEN} for job in own}
     document["jobs"] = [job | foreseen.get(job["job_id"], {}) for job in document["jobs"]]

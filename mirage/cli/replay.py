@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
 from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,18 +29,24 @@ POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
 ]
-Nodes = Annotated[int, typer.Option(min=1, help="Nodes of each link.")]
+Nodes = Annotated[int, typer.Option(min=1, max=MOST_NODES, help="Nodes of each link.")]
 Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="No episode starts after this.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
-Links = Annotated[int, typer.Option(min=2, help="Links of each chain.")]
+Links = Annotated[int, typer.Option(min=2, max=MOST_LINKS, help="Links of each chain.")]
 Tick = Annotated[str, typer.Option(help="Between decisions.")]
 OverlapPrice = Annotated[
-    float, typer.Option(min=0.0, help="Cost of overlap where interruption costs 1, for policies that weigh them.")
+    float,
+    typer.Option(
+        min=0.0,
+        max=HIGHEST_COUNT,
+        callback=finite,
+        help="Cost of overlap where interruption costs 1, for policies that weigh them.",
+    ),
 ]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
-Seed = Annotated[int, typer.Option(help="Seed of the confidence intervals.")]
+Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Seed of the confidence intervals.")]
 ProgressOut = Annotated[
     str, typer.Option("--progress", metavar="OUT", help="Keep in this file, as JSON, how far it is.")
 ]

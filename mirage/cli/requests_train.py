@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR
+
 if TYPE_CHECKING:
     from mirage.training.relmas.course import Course, Training
 
@@ -29,8 +32,15 @@ Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trai
 Seed = Annotated[
     int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
 ]
-Rounds = Annotated[int, typer.Option(min=1, help="Rounds of playing and learning, before 8 of refining.")]
-Period = Annotated[float, typer.Option(min=0.01, help="T_s: milliseconds between two decisions of the agent.")]
+Rounds = Annotated[
+    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Rounds of playing and learning, before 8 of refining.")
+]
+Period = Annotated[
+    float,
+    typer.Option(
+        min=0.01, max=HIGHEST_COUNT, callback=finite, help="T_s: milliseconds between two decisions of the agent."
+    ),
+]
 State = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and go on from it.")
 ]

@@ -88,11 +88,13 @@ def _table(found: tuple[Measured, ...]) -> Table:
 
     table = Table(title="hours; * in charge", padding=(0, 0))
     table.add_column("predictor", overflow="fold", min_width=16)
+    table.add_column("partition", overflow="fold")
     for heading in ("foreseen", "|error|", "pinball", "P10-P90", "would-be", "gap", "overlap", "gain"):
         table.add_column(heading, justify="right")
     for each in found:
         table.add_row(
             f"{each.predictor} *" if each.in_charge else each.predictor,
+            each.partition,
             str(each.forecasts),
             *(_number(value) for value in (each.absolute_error, each.pinball)),
             "" if math.isnan(each.coverage) else f"{each.coverage:.0%}",

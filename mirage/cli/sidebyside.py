@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.domain.bounds import MOST_WORKERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_SEEDS = 10_000
 
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each processor.")]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

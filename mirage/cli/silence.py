@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from mirage.cli.instants import clock
+from mirage.cli.printing import show
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,4 +15,4 @@ def tell_silence(since: datetime | None) -> None:
     """On stderr, where the cluster has been silent since some instant."""
     if since:
         text = f"The cluster has not answered since {clock(since)}: this is what was known then."
-        typer.echo(text, err=True)
+        show(text, err=True)

@@ -10,6 +10,7 @@ import typer
 
 from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Strict, Trace
+from mirage.domain.bounds import HIGHEST_COUNT
 
 if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig, Scheduling
@@ -19,7 +20,10 @@ Mode = Annotated[
     str, typer.Option("--scheduling", help="slurm, or easy / fifo on one pool; the cluster file's own by default.")
 ]
 Processors = Annotated[
-    int, typer.Option(help="Size of the pool for easy and fifo; the cluster's CPUs by default.")
+    int,
+    typer.Option(
+        min=0, max=HIGHEST_COUNT, help="Size of the pool for easy and fifo; the cluster's CPUs by default."
+    ),
 ]
 JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 ScheduleOut = Annotated[

@@ -22,7 +22,10 @@ _STATES = {
     "stopped": "has been stopped",
 }
 _STEERING = {
-    "pin": "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue.",
+    "pin": (
+        "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; "
+        "where another job fits beside it, it is not bound."
+    ),
     "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
     "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
 }
@@ -30,6 +33,7 @@ _ENDS = {
     "TIMEOUT": "its time limit ended it",
     "COMPLETED": "it completed",
     "CANCELLED": "it was cancelled",
+    "REQUEUED": "its job was requeued",
     "FAILED": "its script failed",
     "NODE_FAIL": "a node failed",
     "PREEMPTED": "it was preempted",
@@ -45,6 +49,8 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     if timeline.get("stale_since"):
         since = _at(timeline["stale_since"])
         yield f"The cluster has not answered since {since}: nothing is decided until it does."
+    if chain["files_unknown"]:
+        yield f"Its done-file or handover file cannot be checked, and does not count: {chain['files_unknown']}."
     now = instant_of(timeline.get("now"))
     yield from _present(timeline, now)
     if chain["status"] == "active":

@@ -7,22 +7,21 @@ import os
 import pwd
 import sys
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from mirage.domain.chain import NO_JOB, Chain, ChainId, HandoverPolicy
-from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
+from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
     from mirage.cli.plan import CommandLine, Outside, Plan
+    from mirage.client.client import Client
     from mirage.domain.job import JobId, Seconds
 
 USAGE = """\
@@ -33,29 +32,38 @@ each so that it starts as its predecessor ends. Options of sbatch mean what they
 lines and in SBATCH_ variables. Without a script it is read from standard input; --wrap works too.
 
 Options about the chain, here or on #MIRAGE lines of the script:
-  --links N             so many links, then the chain is done
+  --links N             so many links (1 or more), then the chain is done; not given: no such bound
   --total-time TIME     so much running time in all, such as 10-00:00:00 or 240h
   --done-file FILE      the chain is done once FILE exists
   --done-exit-code N    a link that exits with N ends the chain (0); none: no exit code does
   --on-failure WHAT     of a script that fails: retry, continue or stop (retry); or a list such as
                         exit=stop,node=continue,cancelled=stop
   --retries N           failures in a row that are still followed by another link (3)
-  --handover WHEN       when a link makes way for its running successor: none, when-ready, on-start
+  --handover WHEN       none: one writer, no link starts before the one before it is over (default); overlap: a
+                        link may start early, both run until the predecessor's limit; when-ready, on-start: the
+                        predecessor is told to exit once its successor is ready, or runs
   --health-command CMD  run by sh beside the script until it succeeds; the link is ready then
   --signal SIG@TIME     Slurm's; SIG also tells a link to make way for its successor (TERM)
   --grace SECONDS       between that signal and the end of the link (60)
-  --max-overlap TIME    two links run together no longer than this
+  --max-overlap TIME    two links run together for at most TIME (0: no bound, the default); no effect with
+                        --handover none
   --predictor NAME      who says when the next link has to be submitted; see mirage plugins
   --aim WHAT            cheapest: by the daemon's prices; no-interruption=90%: so early that nine of ten links are
                         there in time; overlap=30m: as early as that much expected overlap allows
   --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
-                        by hold, by nice or by pin (bound to its predecessor's nodes); off: submit it in time
-  --lead TIME           steering: let it go so long before its predecessor's end (10m); 0 with pin: never
+                        by hold, by nice or by pin (bound to its predecessor's nodes, where no other job fits
+                        beside it); off: submit it in time
+  --lead TIME           steering: let it go TIME before its predecessor's end (default 10m); pin lets it go only
+                        after that end with 0, and always with --handover none
   --name NAME           the chain's name; the job's if not given
   --tasks-state DIR     its links run tasks: mirage allocation run keeps their state in DIR, the daemon shows them
-  --held-links N        submit the first N links now, held, for a daemon that releases them
+  --held-links N        submit the first N links now, held, for a daemon that releases them (acting.mode release,
+                        which needs it)
+  --chain CHAIN         make no new chain: add N further held links to CHAIN; give the options and the script with
+                        which it was submitted
 
   --dry-run             show what would be submitted, and submit nothing
+  --no-check            submit without asking Slurm first whether it would accept the job (sbatch --test-only)
   --json                one JSON document on stdout
   --parsable            the chain's id alone on stdout
   --socket FILE         the daemon's socket
@@ -84,7 +92,7 @@ def submit(argv: Sequence[str]) -> None:
     from mirage.cli.connection import exit_codes
     from mirage.cli.plan import make_plan
 
-    line = _command_line(argv)
+    line = _command_line([_text(os.fsencode(word)) for word in argv])
     if line.has("help", "usage"):
         typer.echo(USAGE, nl=False)
         return
@@ -93,7 +101,10 @@ def submit(argv: Sequence[str]) -> None:
 
         typer.echo(f"mirage {__version__}")
         return
-    plan = make_plan(line, _outside())
+    try:
+        plan = make_plan(line, _outside())
+    except BadSpelling as error:
+        raise _usage_error(error) from None
     for remark in plan.remarks:
         typer.echo(f"mirage: {remark}", err=True)
     with exit_codes():
@@ -105,26 +116,36 @@ def submit(argv: Sequence[str]) -> None:
 
 def _command_line(argv: Sequence[str]) -> CommandLine:
     from mirage.cli.plan import read_command_line
-    from mirage.domain.errors import BadSpelling
 
     try:
         return read_command_line(argv)
     except BadSpelling as error:
-        typer.echo(f"mirage: {error}\nTry mirage submit --help", err=True)
-        raise SystemExit(2) from None
+        raise _usage_error(error) from None
+
+
+def _usage_error(error: BadSpelling) -> SystemExit:
+    typer.echo(f"mirage: {error}\nTry mirage submit --help", err=True)
+    return SystemExit(2)
 
 
 def _outside() -> Outside:
-    from mirage.cli.plan import Outside
+    from mirage.cli.plan import Outside, Shell
+    from mirage.slurm.submitshell import read_resource_limits, read_umask
 
     return Outside(
         user=pwd.getpwuid(os.getuid()).pw_name,
-        environment=dict(os.environ),
+        environment={_text(name): _text(value) for name, value in os.environb.items()},
         directory=str(Path.cwd()),
         now=_slurm_time(),
         default_limit=_default_limit,
         read_stdin=sys.stdin.buffer.read,
+        shell=Shell(read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0)),
     )
+
+
+def _text(value: bytes) -> str:
+    """Bytes as every part of Mirage spells them, whatever this process's locale."""
+    return value.decode("utf-8", "surrogateescape")
 
 
 def _slurm_time() -> Seconds:
@@ -147,7 +168,10 @@ def _default_limit(partition: str) -> Seconds:
         problem = str(error)
     if problem:
         raise ClusterUnavailable(f"there is no --time, and Slurm does not tell the partition's default: {problem}")
-    return read_default_limit(answer.out, partition)
+    try:
+        return read_default_limit(answer.out, partition)
+    except BadSpelling as error:
+        raise ConfigError(f"--partition '{partition}'", error.problem) from None
 
 
 def _commands() -> Commands:
@@ -158,11 +182,22 @@ def _commands() -> Commands:
 
 def _send(plan: Plan, line: CommandLine) -> None:
     from mirage.cli.connection import connect
+    from mirage.cli.heldlinks import add_held_links, held_links
 
-    _make_room(plan)
+    if plan.chain:
+        _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), _commands()), line)
+        return
+    _warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
-    with _held_links(plan) as held:
-        answer = daemon.post("/chains", plan.document)
+    if not line.has("no-check"):
+        _check(plan, daemon)
+    _make_room(plan)
+    with held_links(plan, _commands()) as held:
+        answer = daemon.post(f"/chains?held_links={plan.held_links}" if held else "/chains", plan.document)
+    if (shown := answer.get("chain")) and shown["files_unknown"]:
+        typer.echo(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
+    if warning := answer.get("warning"):
+        typer.echo(f"mirage: warning: {warning}", err=True)
     if line.has("json"):
         typer.echo(json.dumps(answer | ({"held_jobs": held} if held else {})))
     elif line.has("parsable"):
@@ -171,6 +206,36 @@ def _send(plan: Plan, line: CommandLine) -> None:
         typer.echo(f"Submitted chain {plan.chain_id}")
         if held:
             typer.echo(f"Submitted {len(held)} held links: jobs {', '.join(map(str, held))}")
+
+
+def _tell_added(chain_id: str, held: Sequence[JobId], line: CommandLine) -> None:
+    if line.has("json"):
+        typer.echo(json.dumps({"id": chain_id, "held_jobs": list(held)}))
+    elif line.has("parsable"):
+        typer.echo(chain_id)
+    elif not line.has("quiet"):
+        typer.echo(f"Submitted {len(held)} held links of chain {chain_id}: jobs {', '.join(map(str, held))}")
+
+
+def _check(plan: Plan, daemon: Client) -> None:
+    """Raises ``ConfigError`` for a chain whose links could not run; held links are their own check."""
+    from mirage.cli.slurmcheck import check_directory, check_request
+
+    check_directory(plan.request)
+    if plan.held_links or daemon.get("/cluster")["backend"] == "simulated":
+        return
+    if remark := check_request(plan.request, _commands()):
+        typer.echo(f"mirage: {remark}", err=True)
+
+
+def _warn_of_parts(plan: Plan) -> None:
+    """Say that a pin may not keep links back; whether it does is known once the first of them runs."""
+    if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
+        typer.echo(
+            "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
+            "fits beside the first, links are not pinned, and do not age while they wait (see mirage explain)",
+            err=True,
+        )
 
 
 def _make_room(plan: Plan) -> None:
@@ -184,51 +249,6 @@ def _make_room(plan: Plan) -> None:
         raise ConfigError(str(file.parent), f"no place for the hand-over files: {error.strerror}") from error
 
 
-@contextmanager
-def _held_links(plan: Plan) -> Iterator[list[JobId]]:
-    """The ids of the first links, held by their owner, for a daemon that may release them.
-
-    They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
-    or one of them, is refused, those that are there are cancelled.
-    """
-    jobs: list[JobId] = []
-    if not plan.held_links:
-        yield jobs
-        return
-    from mirage.backends.cli_actuator import CliActuator
-
-    actuator = CliActuator(_commands(), plan.request.user)
-    chain = Chain(
-        ChainId(plan.chain_id), plan.request.name, plan.request.user, plan.request,
-        tasks_state=plan.document.get("tasks_state", ""),
-    )  # fmt: skip
-    try:
-        for index in range(1, plan.held_links + 1):
-            request = chain.link_request(index, jobs[-1] if jobs else NO_JOB)
-            jobs.append(actuator.submit(replace(request, held=True)))
-        yield jobs
-    except BaseException:
-        _take_back(jobs, actuator, chain.owner)
-        raise
-
-
-def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
-    """Cancel held links that nobody will release; those that remain are named."""
-    left: list[str] = []
-    for job_id in jobs:
-        try:
-            actuator.cancel(job_id, user)
-        except UnknownJob:
-            continue
-        except MirageError as error:
-            left.append(str(job_id))
-            typer.echo(f"mirage: job {job_id} could not be cancelled: {error}", err=True)
-    if left:
-        typer.echo(f"mirage: nobody will release these held links: scancel {' '.join(left)}", err=True)
-    elif jobs:
-        typer.echo(f"mirage: cancelled {len(jobs)} held links that had been submitted for the chain", err=True)
-
-
 def _show(plan: Plan, *, as_json: bool) -> None:
     from mirage.slurm.sbatch import sbatch_arguments
 
@@ -240,7 +260,13 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
         typer.echo(
             json.dumps(
-                {"chain": chain, "sbatch": arguments, "script": request.batch.text, "environment": variables},
+                {
+                    "chain": chain,
+                    "sbatch": arguments,
+                    "script": request.batch.text,
+                    "arguments": request.batch.arguments,
+                    "environment": variables,
+                },
                 indent=1,
             )
         )
@@ -248,7 +274,8 @@ def _show(plan: Plan, *, as_json: bool) -> None:
     typer.echo("Nothing is submitted. The chain, where it differs from the daemon's defaults:")
     typer.echo(json.dumps(chain, indent=1))
     typer.echo("Its first link, and each one after it with another comment:")
-    typer.echo("sbatch " + " \\\n  ".join(_quoted(arguments)))
+    script = ["SCRIPT", *_quoted(request.batch.arguments)] if request.batch.arguments else []
+    typer.echo("sbatch " + " \\\n  ".join([*_quoted(arguments), *script]))
     typer.echo(f"with {len(variables)} variables of your environment, MIRAGE_ variables, and the script:")
     typer.echo(request.batch.text.encode("utf-8", "surrogateescape"), nl=False)
 

@@ -10,6 +10,7 @@ import typer
 
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
+from mirage.cli.printing import show
 
 tokens_app = typer.Typer(help="Tokens for programs and browsers that come over the network.", no_args_is_help=True)
 
@@ -39,10 +40,10 @@ def create_command(
     if as_json:
         typer.echo(json.dumps(made))
         return
-    typer.echo(made["token"])
+    show(made["token"])
     lasts = f"until {made['expires']}" if made["expires"] else "until it is revoked"
     said = f"Token {made['id']} of {made['owner']}, scope {made['scope']}, {lasts}"
-    typer.echo(f"{said}. Keep it: it is not shown again.", err=True)
+    show(f"{said}. Keep it: it is not shown again.", err=True)
 
 
 @tokens_app.command("list")
@@ -75,7 +76,7 @@ def revoke_command(token_id: Id, as_json: AsJson = False, socket: Socket = "") -
     """End a token, and the browsers' sessions that it opened."""
     with exit_codes():
         gone = connect(socket).transport.ask("DELETE", f"/tokens/{quote(token_id, safe='')}")
-    typer.echo(json.dumps(gone) if as_json else f"token {gone['id']} of {gone['owner']} counts no more")
+    show(json.dumps(gone) if as_json else f"token {gone['id']} of {gone['owner']} counts no more")
 
 
 @tokens_app.command("link")
@@ -83,7 +84,7 @@ def link_command(as_json: AsJson = False, socket: Socket = "") -> None:
     """Show a link that logs a browser in as you, once, within ten minutes."""
     with exit_codes():
         made = connect(socket).post("/tokens/link")
-    typer.echo(json.dumps(made) if as_json else made["url"])
+    show(json.dumps(made) if as_json else made["url"])
 
 
 def _seconds(text: str) -> int:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, HIGHEST_SEED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +41,20 @@ Zone = Annotated[
         "America/Chicago for mirage.",
     ),
 ]
-Capacity = Annotated[int, typer.Option("--capacity", min=0, help="Nodes of the machine; 0: not known.")]
+Capacity = Annotated[
+    int, typer.Option("--capacity", min=0, max=HIGHEST_COUNT, help="Nodes of the machine; 0: not known.")
+]
 Like = Annotated[str, typer.Option("--like", metavar="NAME", help="A preset's name, or the file of a model.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same trace.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Exactly so many jobs; 0: as the model has them.")]
-Days = Annotated[float, typer.Option("--days", min=0, help="Days of submissions; 0: as the model has them.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=HIGHEST_SEED, help="The same seed gives the same trace.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=0, max=HIGHEST_COUNT, help="Exactly so many jobs; 0: as the model has them.")
+]
+Days = Annotated[
+    float,
+    typer.Option(
+        "--days", min=0, max=HIGHEST_FACTOR, callback=finite, help="Days of submissions; 0: as the model has them."
+    ),
+]
 
 
 @trace_app.command("import")

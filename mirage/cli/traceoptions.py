@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from mirage.domain.bounds import MOST_WORKERS
+
 Trace = Annotated[
     str, typer.Argument(metavar="TRACE", help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")
 ]
@@ -14,7 +16,7 @@ Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to 
 NodeCounts = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
 PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes; 0: one for each processor.")]
+Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each processor.")]
 Strict = Annotated[
     bool,
     typer.Option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
+from mirage.domain.bounds import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,11 @@ Launched = Annotated[
 ]
 Workers = Annotated[
     int,
-    typer.Option(min=0, help=f"Processes, or jobs, for a table; 0: one for each processor, or {JOBS} jobs."),
+    typer.Option(
+        min=0,
+        max=MOST_WORKERS,
+        help=f"Processes, or jobs, for a table; 0: one for each processor, or {JOBS} jobs.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The manifest as one JSON document on stdout.")]
 

@@ -10,6 +10,7 @@ import typer
 from mirage import __version__
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect
+from mirage.cli.printing import show
 
 
 def version_command(as_json: AsJson = False, socket: Socket = "") -> None:
@@ -25,4 +26,4 @@ def version_command(as_json: AsJson = False, socket: Socket = "") -> None:
         typer.echo(json.dumps(versions))
         return
     for name, version in versions.items():
-        typer.echo(f"{name:7} {version or 'none answers'}")
+        show(f"{name:7} {version or 'none answers'}")

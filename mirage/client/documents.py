@@ -65,8 +65,12 @@ class Chain:
     aim: str = ""
     steering: str = ""
     handover: str = ""
+    files_unknown: str = ""
+    """Why its done-file or handover file cannot be checked; empty: they can."""
     tasks_state: str = ""
     """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
+    held_links: tuple[int, ...] | None = None
+    """Indices of held links, to be released; ``None``: it has none, or the cluster is not polled yet."""
     failures: int = 0
     refusals: int = 0
     not_before: datetime | None = None
@@ -148,6 +152,8 @@ class PastError:
     """How forecasts held that were made when links were really submitted."""
 
     forecasts: int
+    of: str = ""
+    """At which hand-overs: ``partition v100``."""
     bias: int | None = None
     """Median of start less foreseen median, seconds: above 0, jobs start later than foreseen."""
     absolute_error: int | None = None
@@ -171,9 +177,12 @@ class Forecast:
     wait_p90: int | None = None
     trouble: str = ""
     """Why it foresees nothing; empty: it does."""
+    basis: str = ""
+    """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
     past: PastError | None = None
+    """In the job's partition."""
     past_alike: PastError | None = None
-    """On jobs of about this size and limit, where there are enough."""
+    """On jobs of about this size and limit as well, where there are enough."""
 
 
 @dataclass(frozen=True, slots=True)

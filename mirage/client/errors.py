@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_BUSY = (408, 425, 429)
+
 
 class ClientError(Exception):
     """Base of all that this package raises."""
@@ -19,6 +21,11 @@ class Refusal(ClientError):
         self.status = status
         """HTTP's: 401, 403 not permitted, 404 no such thing, 409 not now, 422 badly described, 429 too often."""
         self.detail = detail
+
+    @property
+    def permanent(self) -> bool:
+        """Whether the same request gets the same answer again: not where a daemon or a proxy is busy or fails."""
+        return self.status < 500 and self.status not in _BUSY
 
 
 class Missing(ClientError):

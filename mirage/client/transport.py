@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
 from mirage.client.errors import DaemonUnreachable, Refusal
 
 if TYPE_CHECKING:
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mirage.client.address import Address
+    from mirage.client.deadline import Deadline
 
 ROOT = "/api/v1"
 TIMEOUT = 90.0
+_LARGEST = 1 << 30
+_LONGEST_LINE = 1 << 24
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -42,28 +45,33 @@ class Transport:
     ) -> Any:
         """The document that answers, ``None`` for an empty answer. ``document`` is sent as JSON.
 
+        ``timeout``: seconds for the whole exchange.
+
         ``target`` begins behind ``/api/v1``. Raises ``DaemonUnreachable``, and ``Refusal`` with the daemon's
         words.
         """
-        with self._request(method, f"{ROOT}{target}", document, headers, timeout) as response:
-            content = response.read()
+        with self._request(method, f"{ROOT}{target}", document, headers, timeout) as (response, _):
+            content = _read_whole(response)
         return self._answer(response.status, content)
 
     def ask_root(self, target: str, *, timeout: float = TIMEOUT) -> Any:
         """``ask`` with GET, for addresses beside the interface: ``/healthz``, ``/version``."""
-        with self._request("GET", target, None, _NO_HEADERS, timeout) as response:
-            content = response.read()
+        with self._request("GET", target, None, _NO_HEADERS, timeout) as (response, _):
+            content = _read_whole(response)
         return self._answer(response.status, content)
 
     def lines(self, target: str, headers: Mapping[str, str], *, timeout: float) -> Iterator[str]:
         """The lines of an answer that goes on, until the daemon ends it.
 
-        Raises ``DaemonUnreachable``, also where nothing has come for ``timeout`` seconds, and ``Refusal``.
+        Raises ``DaemonUnreachable``, also where no whole line has come for ``timeout`` seconds, and ``Refusal``.
         """
-        with self._request("GET", f"{ROOT}{target}", None, headers, timeout) as response:
+        with self._request("GET", f"{ROOT}{target}", None, headers, timeout) as (response, deadline):
             if response.status >= 400:
-                self._answer(response.status, response.read())
-            for line in response:
+                self._answer(response.status, _read_whole(response))
+            while line := response.readline(_LONGEST_LINE):
+                if len(line) == _LONGEST_LINE:
+                    raise http.client.LineTooLong("line of a stream")
+                deadline.renew()
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
 
     def _answer(self, status: int, content: bytes) -> Any:
@@ -81,7 +89,7 @@ class Transport:
     @contextmanager
     def _request(
         self, method: str, target: str, document: object, headers: Mapping[str, str], timeout: float
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[tuple[http.client.HTTPResponse, Deadline]]:
         body = None if document is None else json.dumps(document).encode()
         sent = {"Accept": "application/json", **self._credentials(), **headers}
         if body is not None:
@@ -89,7 +97,7 @@ class Transport:
         connection = self._connection(timeout)
         try:
             connection.request(method, target, body, sent)
-            yield connection.getresponse()
+            yield connection.getresponse(), connection.deadline
         except (OSError, http.client.HTTPException) as error:
             raise DaemonUnreachable(
                 f"{self.address}: the daemon went away before it answered: {error!r}"
@@ -100,35 +108,31 @@ class Transport:
     def _credentials(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+    def _connection(self, timeout: float) -> BoundedConnection:
         """Connected. Raises ``DaemonUnreachable``."""
         address = self.address
         if address.tls:
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            connection: BoundedConnection = BoundedTlsConnection(
                 address.host, address.port, timeout=timeout, context=self.tls
             )
         else:
-            connection = http.client.HTTPConnection(address.host or "localhost", address.port, timeout=timeout)
+            host = address.host or "localhost"
+            connection = BoundedConnection(host, address.port, timeout=timeout, path=address.socket)
         try:
-            if address.socket:
-                connection.sock = _connected(address.socket, timeout)
-            else:
-                connection.connect()
+            connection.connect()
         except OSError as error:
             connection.close()
             raise DaemonUnreachable(_no_daemon(address, error)) from error
         return connection
 
 
-def _connected(path: str, timeout: float) -> socket.socket:
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connected.settimeout(timeout)
-    try:
-        connected.connect(path)
-    except OSError:
-        connected.close()
-        raise
-    return connected
+def _read_whole(response: http.client.HTTPResponse) -> bytes:
+    content = response.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise http.client.HTTPException(f"the answer has more than {_LARGEST >> 20} MiB")
+    if response.length:
+        raise http.client.IncompleteRead(content, response.length)
+    return content
 
 
 def _no_daemon(address: Address, error: OSError) -> str:

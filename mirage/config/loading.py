@@ -14,12 +14,13 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from mirage.config.display import settings
 from mirage.config.model import Config
-from mirage.config.places import SOCKET, default_file, default_places
+from mirage.config.places import SOCKET, default_file, default_places, is_absent
 from mirage.documentfaults import Fault, faults_of, more_faults
 from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
 from mirage.simulator.configuration.nearest import did_you_mean
 from mirage.simulator.configuration.tomlplaces import line_of
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,12 +86,23 @@ def load_config(file: Path | None = None) -> Loaded:
 
 
 def _files(file: Path | None) -> tuple[Path, ...]:
-    return (file, *sorted((file.parent / "conf.d").glob("*.toml"))) if file else ()
+    return (file, *_overrides(file.parent / "conf.d")) if file else ()
+
+
+def _overrides(folder: Path) -> list[Path]:
+    """Raises ``ConfigError`` for a directory that cannot be listed: without its files users might do more."""
+    if is_absent(folder):
+        return []
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        problem = f"cannot be listed: {error.strerror}; let the daemon's account read it, or remove it"
+        raise ConfigError(str(folder), problem) from error
 
 
 def _read(path: Path) -> Source:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"cannot be read: {error}") from error
     try:
@@ -132,7 +144,8 @@ def _merged(below: Document, above: Document) -> Document:
 def _with_places(config: Config, places: Places) -> Config:
     """Folders, store and socket filled in where nothing names them."""
     state = config.service.state or str(places.state)
-    runtime = config.service.runtime or str(places.runtime)
+    beside = places.runtime == places.state  # an ordinary user's socket lies in the state folder, wherever that is
+    runtime = config.service.runtime or (state if beside else str(places.runtime))
     filled = {
         "service": {"state": state, "runtime": runtime},
         "store": {"url": config.store.url or f"sqlite:///{Path(state, 'mirage.db').absolute()}"},

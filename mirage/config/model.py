@@ -11,7 +11,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mirage.config.values import NUMBER, SECONDS, AboveZero, Count, Duration, Positive, Price, Ratio, valid_aim
+from mirage.config.values import (
+    NUMBER,
+    SECONDS,
+    AboveZero,
+    Count,
+    Duration,
+    FileName,
+    Positive,
+    Price,
+    Ratio,
+    valid_aim,
+)
+from mirage.domain.bounds import LONGEST_PATH, MOST_NODES
 from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.notice import NoticeKind
 
@@ -26,17 +38,17 @@ _FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK)
 class Section(BaseModel):
     """A table of the file; a key that it does not have is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=LONGEST_PATH, allow_inf_nan=False)
 
 
 class ServiceSection(Section):
     """Where the daemon keeps its things."""
 
-    state: str = ""
+    state: FileName = ""
     """Folder for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage, or where
     that is on a network file system /var/tmp/mirage-USER."""
-    runtime: str = ""
-    """Folder for the socket; empty: systemd's, or the state folder."""
+    runtime: FileName = ""
+    """Directory for the socket; empty: systemd's, for root /run/mirage, else the state folder."""
     name: str = ""
     """How people call this daemon among several on one database; empty: the machine's name."""
 
@@ -46,7 +58,7 @@ class RestSection(Section):
 
     url: str = ""
     """Such as http://127.0.0.1:6820, or unix:/run/slurmrestd.socket."""
-    token_file: str = ""
+    token_file: FileName = ""
     """A JWT, read anew at each use; empty: the socket says who asks."""
     user: str = ""
     """Whose token that is; empty: the daemon's own user."""
@@ -55,9 +67,9 @@ class RestSection(Section):
 class SimulatedSection(Section):
     """The cluster that needs no Slurm (backend "simulated")."""
 
-    cluster: str = "demo"
+    cluster: FileName = "demo"
     """A cluster file, a slurm.conf or a preset."""
-    trace: str = "generated:demo:1"
+    trace: FileName = "generated:demo:1"
     """The background load: a trace file, or generated:PRESET:SEED; empty: none."""
     rate: AboveZero = 60.0
     """Simulated seconds a second."""
@@ -67,11 +79,11 @@ class ClusterSection(Section):
     """How Slurm is seen."""
 
     backend: Literal["cli", "rest", "pyslurm", "simulated"] = "cli"
-    slurm_conf: str = ""
+    slurm_conf: FileName = ""
     """The file that Slurm's commands read; empty: their own default."""
     timeout: Positive = 30
     """After so long an unanswered question is given up."""
-    clock: str = ""
+    clock: FileName = ""
     """The clock.json of a Slurm whose clock runs faster; empty: the machine's clock."""
     rest: RestSection = RestSection()
     simulated: SimulatedSection = SimulatedSection()
@@ -85,9 +97,9 @@ class ActingSection(Section):
     program; token: slurmrestd with each user's JWT."""
     timeout: Positive = 60
     """After so long an act without an answer is given up; the next snapshot tells what became of it."""
-    helper: str = "/usr/bin/mirage-act"
+    helper: FileName = "/usr/bin/mirage-act"
     """Mode sudo: the program that sudo starts as the user."""
-    tokens: str = ""
+    tokens: FileName = ""
     """Mode token: the folder that holds a JWT for each user, USER.jwt, readable by the daemon only."""
 
 
@@ -129,7 +141,7 @@ class LoopSection(Section):
 class LookaheadSection(Section):
     """The predictor that plays the coming days on the simulator (predictor "lookahead")."""
 
-    cluster: str = ""
+    cluster: FileName = ""
     """A cluster file, a slurm.conf or a preset; empty: the slurm.conf that the cluster itself has read."""
 
 
@@ -145,7 +157,7 @@ class TrainingSection(Section):
     every: Duration = 0
     """Such as 7d; 0: never."""
     predictor: str = "xgboost"
-    nodes: tuple[Annotated[int, Field(ge=1), NUMBER], ...] = (1, 8)
+    nodes: tuple[Annotated[int, Field(ge=1, le=MOST_NODES), NUMBER], ...] = (1, 8)
     """Sizes of the links that it is to time."""
     limit: Positive = 48 * 3_600
     """Their time limit."""
@@ -161,10 +173,12 @@ class TrainingSection(Section):
 class ReplaysSection(Section):
     """Replays that people ask for over the interface."""
 
-    folder: str = ""
+    folder: FileName = ""
     """Of the traces and cluster files that may be named; empty: none but generated ones and presets."""
     most: Count = 8
     """May wait or run at once, one after the other; 0: there are no replays."""
+    memory_mb: Count = 768
+    """MiB of data that the process of a replay may have; 0: no such limit. It is ended with "out of memory"."""
 
 
 class LimitsSection(Section):
@@ -172,15 +186,27 @@ class LimitsSection(Section):
 
     live_links: Count = 0
     """Links of all chains on the cluster at once."""
-    submissions_per_hour: Count = 60
-    """Of all chains."""
+    submissions_per_hour: Count = 600
+    """Submissions of all users within an hour. Each is one RPC that takes slurmctld's job lock for writing. Half
+    of the total is divided evenly among the users with active chains: no other user can take that from them."""
+    submissions_per_hour_per_user: Count = 60
+    """Submissions of one user within an hour, over all chains of that user."""
+    chains_per_user: Count = 100
+    """Chains of one user that are not over; ten times as many are kept of one user in all."""
+    chains: Count = 2_000
+    """Chains of all users that are not over; half of them are divided evenly among the users."""
+    stored_mb_per_user: Count = 64
+    """MiB of scripts and environments of one user's chains. A chain that is over has none."""
+    stored_mb: Count = 512
+    """MiB of scripts and environments of all users; half of them are divided evenly among the users."""
     pause_after_refusals: Count = 3
-    """Refused submissions in a row after which a chain pauses."""
+    """Rejections in a row that no retry can mend, such as an unknown partition, after which a chain pauses that
+    Slurm had accepted before; one never accepted pauses at the first. Other rejections never pause a chain."""
     protect_after: Count = 5
     """Chains refused in a row that Slurm had accepted before, after which all submissions are held back but for a
     try now and then (docs/observability.md)."""
     refusal_backoff: Duration = 300
-    """Wait after a refused submission; doubles with each one in a row."""
+    """Wait after a refused submission; doubles with each one in a row, up to 15 min or this value if greater."""
 
 
 class RetentionSection(Section):
@@ -217,9 +243,9 @@ class StoreSection(Section):
 class JwtSection(Section):
     """Slurm's own tokens ("scontrol token"), taken over the network; without a key or keys none is."""
 
-    key: str = ""
+    key: FileName = ""
     """The site's jwt_hs256.key, readable by the daemon; whoever can read it can be anybody."""
-    jwks: str = ""
+    jwks: FileName = ""
     """Public keys (a JWKS file) for tokens signed with RS256."""
     user_claim: str = "sun"
     """Which claim names the user, as Slurm's userclaimfield."""
@@ -233,27 +259,28 @@ class ApiSection(Section):
     """By which people, programs and browsers speak to the daemon."""
 
     enabled: bool = True
-    socket: str = ""
+    socket: FileName = ""
     """Empty: api.sock in the runtime folder."""
     admins: tuple[str, ...] = ()
     """Users who see and change the chains of all; root does anyway."""
     listen: str = ""
     """An address for browsers and programs, such as 127.0.0.1:8421; empty: the socket only. One that others can
     reach needs a certificate, or a proxy that is trusted."""
-    certificate: str = ""
+    certificate: FileName = ""
     """A PEM file: the address speaks TLS; read at the start."""
-    certificate_key: str = ""
+    certificate_key: FileName = ""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
     believed, and without a certificate only they may come from other machines."""
     url: str = ""
     """Where browsers find the page, such as https://mirage.example.org; empty: the address listened on."""
-    policy: str = ""
+    policy: FileName = ""
     """A file that says what users and Unix groups may do; empty: each user works with own chains."""
     session: Positive = 12 * 3_600
     """After so long a browser has to log in again."""
     rate: Count = 300
-    """Requests a second that one caller may make in the long run; 0: no bound."""
+    """Requests a second that one caller may make in the long run; 0: no bound. Each 128 KiB of a body count as one
+    request more."""
     burst: Positive = 600
     """Requests that one caller may make at once."""
     frame_ancestors: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.:*\[\]-]+$")], ...] = ()
@@ -280,7 +307,7 @@ class MetricsSection(Section):
 class WebhookSection(Section):
     """Messages by HTTP POST."""
 
-    url_file: str = ""
+    url_file: FileName = ""
     """The file with the address, readable by the daemon alone; empty: no messages this way."""
     format: Literal["json", "chat"] = "json"
     """json: one field a fact; chat: the field text that Slack and Mattermost take."""
@@ -295,7 +322,7 @@ class MailSection(Section):
     """Such as mail.example.org:587; empty: no messages this way."""
     security: Literal["none", "starttls", "tls"] = "none"
     user: str = ""
-    password_file: str = ""
+    password_file: FileName = ""
     """The file with the user's password, readable by the daemon alone."""
     sender: str = "mirage@localhost"
     to: tuple[str, ...] = ()
@@ -331,10 +358,13 @@ class ChainsSection(Section):
     overlap than that in the mean."""
     steering: Steering = Steering.OFF
     lead: Duration = 600
-    """Steering: a successor is let go so long before its predecessor's end."""
+    """Steering: a successor is let go so long before its predecessor's end. Pin: after that end with 0, and always
+    with handover none."""
     handover: HandoverPolicy = HandoverPolicy.NONE
+    """none: one writer, no link starts before the one before it is over; overlap: both run until the predecessor's
+    limit; when-ready, on-start: the predecessor is told to exit once its successor is ready, or runs."""
     max_overlap: Duration = 0
-    """Both links run no longer than this; 0: no such bound."""
+    """Both links run no longer than this; 0: no such bound. No effect with handover none."""
     grace: Duration = 60
     """Between the signal to a predecessor and its end."""
 

@@ -102,7 +102,18 @@ def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
     """
     own = Path(environ.get("XDG_CONFIG_HOME") or _home(environ) / ".config") / "mirage" / "mirage.toml"
     file = SYSTEM_FILE if uid == 0 else own
-    return file if file.exists() else None
+    return None if is_absent(file) else file
+
+
+def is_absent(path: Path) -> bool:
+    """Whether nothing has this name. A link that leads nowhere is there, and so is what may not be seen."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _home(environ: Mapping[str, str]) -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, LONGEST_SPAN, path_problem
 from mirage.domain.errors import BadSpelling
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm.duration import parse_human
@@ -36,6 +37,13 @@ def valid_aim(value: str) -> str:
     return value
 
 
+def valid_path(value: str) -> str:
+    """The name of a file or directory, where one can have it; empty: none is named."""
+    if value and (problem := path_problem(f"/{value}")):
+        raise ValueError(f"no file can have this name: {problem}")
+    return value
+
+
 def _number(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("expected a number")  # noqa: TRY004
@@ -47,12 +55,13 @@ SECONDS = BeforeValidator(_duration)
 NUMBER = BeforeValidator(_number)
 """Marks a number that ``true`` and ``false`` are none of."""
 
-Duration = Annotated[int, Field(ge=0), SECONDS]
-Positive = Annotated[int, Field(ge=1), SECONDS]
-Count = Annotated[int, Field(ge=0), NUMBER]
+Duration = Annotated[int, Field(ge=0, le=LONGEST_SPAN), SECONDS]
+Positive = Annotated[int, Field(ge=1, le=LONGEST_SPAN), SECONDS]
+Count = Annotated[int, Field(ge=0, le=HIGHEST_COUNT), NUMBER]
 Ratio = Annotated[float, Field(ge=0, le=1), NUMBER]
-Price = Annotated[float, Field(ge=0), NUMBER]
-AboveZero = Annotated[float, Field(gt=0), NUMBER]
+Price = Annotated[float, Field(ge=0, le=HIGHEST_COUNT), NUMBER]
+FileName = Annotated[str, AfterValidator(valid_path)]
+AboveZero = Annotated[float, Field(gt=0, le=HIGHEST_FACTOR), NUMBER]
 
 
 def is_duration(about: FieldInfo) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from threading import Event
 
     from mirage.bootstrap.service import Service
+    from mirage.bootstrap.world import Lore
+    from mirage.config.model import Config
     from mirage.daemon.launching import Launcher
 
 _TRY_EVERY = 600.0
@@ -40,6 +42,12 @@ def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
         yield Chore("training", often, often, _retraining(service, stopped).run)
 
 
+def check_training(config: Config, lore: Lore) -> None:
+    """Raise ``ConfigError`` where models are to be trained and cannot be."""
+    if config.training.every:
+        _description(config, lore)
+
+
 def _retraining(service: Service, stopped: Event) -> Retraining:
     """Raises ``ConfigError`` where the cluster is not described, ``MissingExtra``."""
     config, state = service.config.training, Path(service.config.service.state)
@@ -47,17 +55,17 @@ def _retraining(service: Service, stopped: Event) -> Retraining:
         config.every, config.predictor, config.nodes, config.limit, config.span, config.partition
     )
     launcher: Launcher = SlurmLauncher() if config.launcher == "slurm" else LocalLauncher()
-    cluster = _description(service)
+    cluster = _description(service.config, service.lore)
     folder, models = state / "training", state / MODELS
     jobs = service.store.jobs.read
     return Retraining(curriculum, jobs, cluster, launcher, service.clock, folder, models, stopped)
 
 
-def _description(service: Service) -> Callable[[Path], str]:
-    named = service.config.predictors.lookahead.cluster
+def _description(config: Config, lore: Lore) -> Callable[[Path], str]:
+    named = config.predictors.lookahead.cluster
     if named:
         return lambda _: named
-    if service.lore.copied is None:
+    if lore.copied is None:
         problem = "the back end does not tell how the cluster is set up: name a file that does"
         raise ConfigError("predictors.lookahead.cluster", problem)
-    return service.lore.copied
+    return lore.copied

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from typing import TYPE_CHECKING
 
 from mirage.config.places import may_be_had
+from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError
+from mirage.store.location import locate, standing_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_LOG = logging.getLogger(__name__)
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def check_folder(folder: Path, key: str) -> None:
+    """Raise ``ConfigError`` where ``make_folder`` would; nothing is made."""
+    if problem := path_problem(str(folder.absolute())):
+        raise ConfigError(key, f"{folder}: {problem}")
+    there = standing_directory(folder)
+    if not there.is_dir():
+        raise ConfigError(key, f"the folder {folder} cannot be made: {there} is no directory; name another one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(key, f"the folder {there} cannot be written by this user; name another one")
 
 
 def make_folder(folder: Path, mode: int, key: str) -> Path:
@@ -35,8 +50,20 @@ def make_private_folder(folder: Path, key: str) -> Path:
     belongs to another user or is open to others is refused.
     """
     made = make_folder(folder, 0o700, key)
+    _check_private(folder, key)
+    return made
+
+
+def check_private_folder(folder: Path, key: str) -> None:
+    """Raise ``ConfigError`` where ``make_private_folder`` would; nothing is made."""
+    check_folder(folder, key)
+    if folder.exists():
+        _check_private(folder, key)
+
+
+def _check_private(folder: Path, key: str) -> None:
     if not folder.absolute().parent.stat().st_mode & stat.S_IWOTH:
-        return made
+        return
     if not may_be_had(folder, os.geteuid()):
         raise ConfigError(
             key, f"{folder} is a link or another user's, in a folder that is open to all; name another one"
@@ -45,4 +72,19 @@ def make_private_folder(folder: Path, key: str) -> Path:
         raise ConfigError(
             key, f"{folder} is open to others, and scripts of chains lie in there; chmod 700 {folder}"
         )
-    return made
+
+
+def check_database(url: str, heartbeat: Path) -> None:
+    """Make sure that a daemon which has run before does not begin anew without its chains.
+
+    Raises ``ConfigError`` where its SQLite file is empty; one that is missing may be an administrator's wish, and
+    is logged.
+    """
+    file = locate(url).file
+    if file is None or not heartbeat.exists():
+        return
+    if not file.exists():
+        _LOG.warning("%s is missing, although a daemon has run here before: no chain is known", file)
+    elif not file.stat().st_size:
+        problem = "is empty, although a daemon has run here before: all chains would be lost"
+        raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin anew")

@@ -10,10 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from mirage.documenttext import parse_json
-from mirage.wholefile import write_anew
+from mirage.wholefile import read_regular, write_anew
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+HEARTBEAT = "heartbeat"
+"""The file's name in the state folder."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +30,14 @@ class Beat:
     """Epoch seconds of the machine's clock."""
     cycles: int
     sentence: str
+    failed: int = 0
+    """Cycles failed in a row."""
+    due_s: float = 0.0
+    """Seconds until the next beat at the latest; 0: not known."""
+    stuck: int = 0
+    """Threads of predictors that will hardly end."""
+    outdated: str = ""
+    """Why an older key or policy is in force."""
 
 
 class Heartbeat:
@@ -36,9 +47,17 @@ class Heartbeat:
         self._file = file
         self._failed = False
 
-    def beat(self, cycles: int, sentence: str) -> None:
-        """A cycle is complete."""
-        beat = Beat(os.getpid(), int(time.time()), cycles, sentence)
+    def beat(
+        self,
+        cycles: int,
+        sentence: str,
+        failed: int = 0,
+        due_s: float = 0.0,
+        stuck: int = 0,
+        outdated: str = "",
+    ) -> None:
+        """Record a cycle. Arguments as in ``Beat``."""
+        beat = Beat(os.getpid(), int(time.time()), cycles, sentence, failed, due_s, stuck, outdated)
         try:
             write_anew(self._file, json.dumps(asdict(beat)).encode())
         except OSError as error:
@@ -52,6 +71,6 @@ class Heartbeat:
 def read_beat(file: Path) -> Beat | None:
     """What the file says; ``None`` where there is none that can be read."""
     try:
-        return Beat(**parse_json(file.read_text(encoding="utf-8")))
+        return Beat(**parse_json(read_regular(file)))
     except (OSError, ValueError, TypeError):
         return None

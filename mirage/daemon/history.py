@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mirage.documenttext import parse_json
+from mirage.domain.gresclass import gres_class
 from mirage.domain.job import ABSENT
+from mirage.domain.jobtraits import JobTraits, gres_columns
 from mirage.store.waits import StartedJobs
 from mirage.wholefile import write_anew
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.jobtraits import GresColumns
     from mirage.ports import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -159,4 +162,12 @@ def started_jobs(table: JobTable) -> StartedJobs:
         limit=rows.limit,
         partition=rows.partition.codes.astype(np.int64),
         partition_names=rows.partition.vocabulary,
+        traits=JobTraits(rows.account, rows.qos, *_gres(rows)),
     )
+
+
+def _gres(table: JobTable) -> GresColumns:
+    """Jobs with the same amounts are of one class."""
+    amounts, of_job = np.unique(np.column_stack([table.nodes, table.gres]), axis=0, return_inverse=True)
+    found = [gres_class(zip(table.gres_names, row[1:], strict=True), row[0]) for row in amounts.tolist()]
+    return gres_columns([found[place] for place in of_job.ravel().tolist()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +17,8 @@ from mirage.config.places import remark_on
 from mirage.control.campaign import Tenure
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.chores import learning_chores
-from mirage.daemon.folders import make_folder, make_private_folder
-from mirage.daemon.heartbeat import Heartbeat
+from mirage.daemon.folders import check_database, make_folder, make_private_folder
+from mirage.daemon.heartbeat import HEARTBEAT, Heartbeat
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
 from mirage.daemon.logs import set_up_logging
@@ -33,7 +34,8 @@ from mirage.domain.errors import MirageError
 if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
     from mirage.config.loading import Loaded
-    from mirage.control.loop import Cycle
+    from mirage.control.cycle import Cycle
+    from mirage.control.status import Status
     from mirage.daemon.office import Office
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ the loop has got on."""
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
 _LOOK_AT_INTERFACE_EVERY = 5.0
+_REFRESH_ACCESS_EVERY = 10.0
+"""Seconds after which keys and the policy are read again where no request has them read."""
 
 
 def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) -> int:
@@ -64,6 +68,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     with single_instance(state / "daemon.lock"), ExitStack() as closing:
         notifier = Notifier(os.environ)
         with loaded.explaining():
+            check_database(config.store.url, state / HEARTBEAT)
             office = closing.enter_context(open_office(config))
         if once and (why := Tenure.of(office.campaign).impediment()):
             raise MirageError(f"{why}: only the daemon that leads looks at the cluster and decides")
@@ -104,7 +109,7 @@ class _Daemon:
         self._office = office
         self._turns = Supervisor(service) if service.tenure.term else Standby(service)
         self._notifier = notifier
-        self._heartbeat = Heartbeat(Path(service.config.service.state) / "heartbeat")
+        self._heartbeat = Heartbeat(Path(service.config.service.state) / HEARTBEAT)
         self._reload_asked = threading.Event()
         self._ended = threading.Event()
         every = self._notifier.watchdog_seconds / 2 or 3_600.0
@@ -165,10 +170,11 @@ class _Daemon:
         """What is to be done beside the loop; most of it is the leader's."""
         service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
+        access = Chore("access", _REFRESH_ACCESS_EVERY, _REFRESH_ACCESS_EVERY, service.refresh_access)
         if not service.tenure.term:
-            return (reopening,)
+            return (reopening, access)
         retention = Chore("retention", every, min(every, 600.0), self._prune)
-        return (retention, reopening, *learning_chores(service, self._ended))
+        return (retention, reopening, access, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
@@ -181,11 +187,15 @@ class _Daemon:
 
     def _cycle(self) -> Cycle:
         cycle = self._turns.cycle()
-        cycles = self._service.loop.status.cycles
-        _LOG.debug("%s", cycle.sentence, extra={"fields": {"kind": "cycle", "cycle": cycles}})
-        self._notifier.status(cycle.sentence)
+        status = self._service.loop.status
+        cycles, decided = status.cycles, status.decided
+        fields = {"kind": "cycle", "cycle": cycles, "decided_s": {k: round(v, 4) for k, v in decided.items()}}
+        _LOG.debug("%s", cycle.sentence, extra={"fields": fields})
+        self._notifier.status(_summary(status))
         self._notifier.alive()
-        self._heartbeat.beat(cycles, cycle.sentence)
+        due_s = self._service.pace.at_most / self._service.clock.rate
+        stuck, outdated = self._service.guards.stuck, "; ".join(self._service.outdated)
+        self._heartbeat.beat(cycles, cycle.sentence, self._turns.failures, due_s, stuck, outdated)
         return cycle
 
     def _reload(self) -> None:
@@ -212,9 +222,16 @@ class _Daemon:
 
 
 def _close(service: Service) -> None:
-    for asked in service.commands.take():
+    for asked in service.commands.take_all():
         asked.answer.set_exception(MirageError("the daemon ends; ask again once it is back"))
     try:
         service.close()
     except MirageError as error:
         _LOG.error("the last lines of the journal are lost: %s", error)
+
+
+def _summary(status: Status) -> str:
+    """For every user of the machine: systemd tells its status to all, so nothing of one chain is in it."""
+    count = Counter(str(record.status) for record in status.chains)
+    chains = ", ".join(f"{number} {name}" for name, number in sorted(count.items())) or "none"
+    return f"cycle {status.cycles}; chains: {chains}"

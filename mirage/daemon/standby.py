@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from mirage.control.loop import Cycle
+from mirage.control.cycle import Cycle
 from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
 from mirage.domain.job import NEVER
 
@@ -27,7 +27,7 @@ class Standby:
     def cycle(self) -> Cycle:
         """Read what is stored by now; a sentence that says who leads."""
         why = self._service.tenure.impediment()
-        for asked in self._service.commands.take():
+        for asked in self._service.commands.take_all():
             asked.answer.set_exception(MirageError(f"this daemon does not act now: {why}"))
         sentence = f"stands by: {why}"
         if sentence != self._said:

@@ -7,13 +7,15 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from mirage.control.loop import Cycle
+from mirage.control.cycle import Cycle
 from mirage.control.wallclock import JumpWatch
 from mirage.domain.errors import MirageError
 from mirage.domain.job import NEVER
 
 if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
+    from mirage.control.faults import Fault
+    from mirage.domain.chain import ChainId
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ class Supervisor:
         self._service = service
         self._jumps = jumps or JumpWatch()
         self._seen: set[str] = set()
+        self._troubled: dict[ChainId | None, str] = {}
         self.failures = 0
         """Cycles failed in a row."""
 
@@ -32,10 +35,28 @@ class Supervisor:
         """One cycle, its journal on disk. One that fails is a hold: all is derived anew by the next."""
         self._notice_jump()
         began = time.monotonic()
-        cycle = self._attempt()
+        self._service.in_cycle = True
+        try:
+            cycle = self._attempt()
+        finally:
+            self._service.in_cycle = False
         self._service.cycle_seconds = took = time.monotonic() - began
         self._service.watching.meters.cycled(took, failed=bool(self.failures))
+        self._tell(cycle.faults)
         return cycle
+
+    def _tell(self, faults: tuple[Fault, ...]) -> None:
+        """Count the errors of single chains and commands; each is logged when it is new."""
+        for fault in faults:
+            self._service.watching.meters.chain_failed()
+            if self._troubled.get(fault.chain) != fault.text:
+                about = (
+                    {"kind": "chain-failed", "chain": fault.chain} if fault.chain else {"kind": "command-failed"}
+                )
+                _LOG.error("%s", fault.text, extra={"fields": about})
+            if not isinstance(fault.error, MirageError):
+                self._explain(fault.error)
+        self._troubled = {fault.chain: fault.text for fault in faults if fault.chain}
 
     def _attempt(self) -> Cycle:
         try:

@@ -1,12 +1,18 @@
-"""Messages on their way: a thread and a bounded queue for each channel, so that nobody waits for a slow one."""
+"""Messages on their way: a thread and a bounded queue for each channel, so that nobody waits for a slow one.
+
+The users take turns in each queue, and a message that has to be tried again keeps back those of its user alone.
+"""
 
 from __future__ import annotations
 
 import logging
-import queue
-from threading import Event, Thread
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mirage.domain.shares import find_displaced
 from mirage.notifications.channel import Undeliverable
 
 if TYPE_CHECKING:
@@ -17,8 +23,19 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 200
+"""Messages that wait for one channel; once they are so many, the user with the most loses the newest."""
 PAUSES = (5.0, 30.0, 120.0, 600.0)
 """Seconds before each further attempt."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What waits for one user, or (without a user) for the site."""
+
+    waiting: deque[Notice] = field(default_factory=deque)
+    attempts: int = 0
+    """Made with the first of them."""
+    due: float = 0.0
 
 
 class Courier:
@@ -34,52 +51,87 @@ class Courier:
         self.channel = channel
         self._told = told
         self._pauses = pauses
-        self._waiting: queue.Queue[Notice] = queue.Queue(room)
-        self._ended = Event()
-        self._thread = Thread(target=self._run, name=f"notify-{channel.name}", daemon=True)
+        self._room = room
+        self._lanes: dict[str, _Lane] = {}
+        """By owner; whose turn is next comes first."""
+        self._changed = threading.Condition()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name=f"notify-{channel.name}", daemon=True)
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
         """Send it soon, if this channel wants it; never waits. What finds no room is dropped."""
         if not self.channel.wants(notice):
             return
-        try:
-            self._waiting.put_nowait(notice)
-        except queue.Full:
+        with self._changed:
+            dropped = self._make_room(notice)
+            if dropped is not notice:
+                self._lanes.setdefault(notice.owner, _Lane()).waiting.append(notice)
+                self._changed.notify()
+        if dropped is not None:
             self._told(self.channel.name, "dropped")
-            _LOG.warning(
-                "%s: %d messages wait already; dropped: %s", self.channel.name, self._waiting.maxsize, notice.text
-            )
+            _LOG.warning("%s: %d messages wait already; dropped: %s", self.channel.name, self._room, dropped.text)
 
     def close(self) -> None:
         """Begin no further attempt; what still waits is lost."""
-        self._ended.set()
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+
+    def _make_room(self, notice: Notice) -> Notice | None:
+        """The message that is dropped for ``notice``, which may be that itself."""
+        held = {owner: len(lane.waiting) for owner, lane in self._lanes.items()}
+        if sum(held.values()) < self._room:
+            return None
+        heaviest = find_displaced(held, notice.owner)
+        return notice if heaviest is None else self._lanes[heaviest].waiting.pop()
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                notice = self._waiting.get(timeout=1.0)
-            except queue.Empty:
-                continue
-            self._deliver(notice)
+        while (turn := self._next()) is not None:
+            owner, notice = turn
+            result = self._attempt(owner, notice)
+            if result:
+                self._told(self.channel.name, result)
 
-    def _deliver(self, notice: Notice) -> None:
+    def _next(self) -> tuple[str, Notice] | None:
+        """The next message to try, once one is due; ``None`` at the end."""
+        with self._changed:
+            while not self._ended:
+                self._lanes = {owner: lane for owner, lane in self._lanes.items() if lane.waiting}
+                now = time.monotonic()
+                for owner, lane in self._lanes.items():
+                    if lane.due <= now and lane.waiting:
+                        self._lanes[owner] = self._lanes.pop(owner)  # from now on the last
+                        return owner, lane.waiting.popleft()
+                due = min((lane.due for lane in self._lanes.values()), default=None)
+                self._changed.wait(None if due is None else due - now)
+            return None
+
+    def _attempt(self, owner: str, notice: Notice) -> str:
+        """Try once; what came of the message, empty where it is to be tried again."""
         try:
-            result = "sent" if self._insist(notice) else "failed"
+            self.channel.send(notice)
+        except Undeliverable as error:
+            _LOG.warning("%s: %s: %s", self.channel.name, error, notice.text)
+            if error.passing and self._defer(owner, notice):
+                return ""
+            result = "failed"
         except Exception:
             result = "failed"
             _LOG.exception("%s: a fault of this program, please report it", self.channel.name)
-        self._told(self.channel.name, result)
+        else:
+            result = "sent"
+        with self._changed:
+            self._lanes[owner].attempts = 0
+        return result
 
-    def _insist(self, notice: Notice) -> bool:
-        """Try until it is delivered, or hopeless."""
-        for pause in (*self._pauses, None):
-            try:
-                self.channel.send(notice)
-            except Undeliverable as error:
-                _LOG.warning("%s: %s: %s", self.channel.name, error, notice.text)
-                if not error.passing or pause is None or self._ended.wait(pause):
-                    return False
-            else:
-                return True
-        return False
+    def _defer(self, owner: str, notice: Notice) -> bool:
+        """Put it back in front of its user's other messages, unless it was tried often enough."""
+        with self._changed:
+            lane = self._lanes[owner]
+            if lane.attempts >= len(self._pauses):
+                return False
+            lane.waiting.appendleft(notice)
+            lane.due = time.monotonic() + self._pauses[lane.attempts]
+            lane.attempts += 1
+            return True

@@ -8,12 +8,13 @@ import ssl
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from mirage.client.deadline import Deadline, TimedSocket
 from mirage.domain.notice import NoticeKind
 from mirage.notifications.channel import Undeliverable
 from mirage.notifications.wording import body, heading
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +22,30 @@ if TYPE_CHECKING:
     from mirage.domain.notice import Notice
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_LARGEST_ANSWERS = 1 << 20
+"""Bytes of all answers of a session."""
 Security = Literal["none", "starttls", "tls"]
+
+
+class _Encryption:
+    """As much of a TLS context as ``smtplib`` uses."""
+
+    def wrap_socket(self, plain: TimedSocket, *, server_hostname: str) -> TimedSocket:
+        return plain.encrypted(ssl.create_default_context(), server_hostname)
+
+
+class _Session(smtplib.SMTP):
+    """One session of so many seconds, to the last answer in it."""
+
+    def __init__(self, host: str, port: int, timeout: float, *, tls: bool) -> None:
+        self._deadline, self._tls = Deadline(timeout), tls
+        super().__init__(host, port, timeout=timeout)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> TimedSocket:
+        del timeout
+        opened = TimedSocket.to_host(host, port, self._deadline)
+        opened.limit(_LARGEST_ANSWERS)
+        return _Encryption().wrap_socket(opened, server_hostname=host) if self._tls else opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +59,7 @@ class Postbox:
     user: str = ""
     password_file: str = ""
     timeout: float = 10.0
+    """Seconds for a whole session."""
 
     def post(self, message: EmailMessage, recipients: Collection[str]) -> None:
         """Hand one message in. Raises ``Undeliverable``."""
@@ -51,16 +76,12 @@ class Postbox:
             raise Undeliverable(f"{self.host}: {type(error).__name__}", passing=True) from None
 
     def _session(self) -> smtplib.SMTP:
-        if self.security == "tls":
-            context = ssl.create_default_context()
-            session: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=self.timeout, context=context)
-        else:
-            session = smtplib.SMTP(self.host, self.port, timeout=self.timeout)
+        session = _Session(self.host, self.port, self.timeout, tls=self.security == "tls")
         try:
             if self.security == "starttls":
-                session.starttls(context=ssl.create_default_context())
+                session.starttls(context=_Encryption())  # type: ignore[call-overload]
             if self.user:
-                session.login(self.user, Path(self.password_file).read_text(encoding="utf-8").strip())
+                session.login(self.user, read_regular(self.password_file).decode().strip())
         except BaseException:
             session.close()
             raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus
 from mirage.domain.journal import EntryKind
 from mirage.domain.notice import Notice, NoticeKind
+from mirage.provisioner import heldlinks
 from mirage.provisioner.decide import hours
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Watch:
             now = before if before.record is record else _Known.of(record)
             if now is not before:
                 found += self._of_change(before.record, record, status.time)
-            found += self._of_lasting(now, status.time)
+            found += self._of_lasting(now, status)
             known[record.chain.chain_id] = now
         self._last, self._known = status, known
         self._commanded.clear()
@@ -105,13 +106,16 @@ class Watch:
         if status.protection is None and self._last.protection is not None:
             yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
 
-    def _of_lasting(self, known: _Known, time: Seconds) -> Iterator[Notice]:
-        """What is too long by now."""
+    def _of_lasting(self, known: _Known, status: Status) -> Iterator[Notice]:
+        """What is too long by now, or about to be missing."""
+        time = status.time
         if known.stopped is not None:
             yield from self._of_gap(known.record, known.stopped, time)
         link = known.waiting
         if link is not None and (text := self._lateness(known.record, link, time)):
             yield from self._of_trouble(known.record, text, time, link.index)
+        if text := heldlinks.shortage(known.record, status.snapshot.stock):
+            yield from self._of_trouble(known.record, text, time)
 
     def _of_change(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
         had = {link.index for link in before.links if link.job_id != NO_JOB}

@@ -11,14 +11,18 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from mirage import __version__
+from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
 from mirage.domain.errors import ConfigError
 from mirage.domain.instants import spell_instant
 from mirage.domain.notice import NoticeKind
+from mirage.domain.texts import storable
 from mirage.notifications.channel import Undeliverable
-from mirage.notifications.wording import heading, sayable
+from mirage.notifications.wording import heading
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from http.client import HTTPResponse
     from pathlib import Path
 
     from mirage.domain.notice import Notice
@@ -34,7 +38,17 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         del args, named
 
 
-_OPENER = urllib.request.build_opener(_NoRedirects)
+class _Bounded(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(BoundedConnection, req)  # type: ignore[arg-type]
+
+
+class _BoundedTls(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(BoundedTlsConnection, req)  # type: ignore[arg-type]
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects, _Bounded, _BoundedTls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class Webhook:
     chat: bool = False
     """The one field ``text`` that chat services take, instead of one a fact."""
     timeout: float = 10.0
+    """Seconds for a whole exchange."""
 
     @property
     def name(self) -> str:
@@ -85,7 +100,7 @@ class Webhook:
 
     def _url(self) -> str:
         try:
-            url = self.url_file.read_text(encoding="utf-8").strip()
+            url = read_regular(self.url_file).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise Undeliverable(f"{self.url_file} cannot be read: {type(error).__name__}", passing=True) from None
         if not _is_web_address(url):
@@ -116,7 +131,7 @@ def _facts(notice: Notice) -> dict[str, object]:
 
 def _chat(notice: Notice) -> str:
     """Users give names: none may call a whole channel or pose as a link."""
-    text = f"{heading(notice)}: {sayable(notice.text)}"
+    text = f"{heading(notice)}: {storable(notice.text)}"
     for char, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
         text = text.replace(char, instead)
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.instants import spell_instant
+from mirage.domain.texts import storable
 
 if TYPE_CHECKING:
     from mirage.domain.notice import Notice
@@ -36,17 +37,12 @@ def body(notice: Notice) -> str:
     """All of it, in plain text."""
     chain = _CHAIN.format(name=_one_line(notice.name), chain=notice.chain, owner=notice.owner)
     return _BODY.format(
-        text=sayable(notice.text),
+        text=storable(notice.text),
         event=notice.kind,
         time=spell_instant(notice.time),
         chain=chain if notice.chain else "",
     )
 
 
-def sayable(text: str) -> str:
-    """Names of files and jobs may hold bytes that are no text."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def _one_line(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in sayable(text)).split())
+    return " ".join("".join(char if char.isprintable() else " " for char in storable(text)).split())

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
 import pytest
+from backends.fake_slurmrestd import slurmrestd
 from fakes import FakeCluster
 
-from mirage.backends.estimates import WhereAllowed
 from mirage.bootstrap.acting import act_as_configured
 from mirage.bootstrap.world import Lore, World
 from mirage.config.model import Config
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ConfigError, NotPermitted
+from mirage.domain.job import BatchScript, JobId, JobRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -19,8 +28,14 @@ def own() -> World:
     return World(cluster, cluster, cluster, cluster, lore)  # type: ignore[arg-type]
 
 
-def config(mode: str, *, url: str = "http://127.0.0.1:6820", helper: str = "/opt/mirage-act") -> Config:
-    acting = {"mode": mode, "tokens": "/run/tokens", "helper": helper}
+def config(
+    mode: str,
+    *,
+    url: str = "http://127.0.0.1:6820",
+    helper: str = "/opt/mirage-act",
+    tokens: str = "/run/tokens",
+) -> Config:
+    acting = {"mode": mode, "tokens": tokens, "helper": helper}
     return Config.model_validate({"acting": acting, "cluster": {"rest": {"url": url}}})
 
 
@@ -32,7 +47,7 @@ def test_in_its_own_name_nothing_changes(own: World) -> None:
 def test_another_acts_and_all_else_stays(own: World, mode: str) -> None:
     world = act_as_configured(config(mode), own)
     assert world.actuator is not own.actuator
-    assert isinstance(world.estimator, WhereAllowed)
+    assert world.estimator is own.estimator, "which knows for whom it may ask"
     assert (world.lore, world.clock) == (own.lore, own.clock)
     assert (world.desk is not None) == (mode == "agent")
     assert (world.cluster is own.cluster) == (mode != "release")
@@ -50,3 +65,30 @@ def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
 def test_what_is_missing_is_named(own: World, mode: str, given: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         act_as_configured(config(mode, **given), own)
+
+
+def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(own: World, tmp_path: Path) -> None:
+    begun, go = Event(), Event()
+
+    def submit(handler: Any) -> None:
+        if handler.headers["X-SLURM-USER-NAME"] == "alice":
+            begun.set()
+            assert go.wait(60)
+        handler.reply(200, b'{"errors": [], "job_id": 7}')
+
+    for owner in ("alice", "bob"):
+        (tmp_path / f"{owner}.jwt").write_text("a.good.token")
+    request = JobRequest("link", "alice", 3_600, tag="mirage:c:1", batch=BatchScript("#!/bin/sh\ntrue\n"))
+    with slurmrestd() as fake, ThreadPoolExecutor(1) as pool:
+        fake.answers = {"/slurm/v0.0.38/ping": {"errors": []}, "/slurm/v0.0.38/job/submit": submit}
+        actuator = act_as_configured(config("token", url=fake.address, tokens=str(tmp_path)), own).actuator
+        hanging = pool.submit(actuator.submit, request)
+        try:
+            assert begun.wait(60)
+            assert actuator.submit(replace(request, user="bob")) == 7
+            with pytest.raises(NotPermitted):
+                actuator.cancel(JobId(7), "alice")
+            assert not hanging.done(), "none of them waited for alice's"
+        finally:
+            go.set()
+        assert hanging.result(60) == 7

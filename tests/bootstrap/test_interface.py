@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,13 @@ from fakes import HOUR, FakeCluster
 
 from mirage.api.access.scope import Scope
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.inquiries import NamedGuards
+from mirage.bootstrap.inquiries import named_guard
 from mirage.bootstrap.measurements import Measurements
 from mirage.bootstrap.models import ModelDesk
 from mirage.bootstrap.release import Release
 from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
+from mirage.control.guard import NOBODY
 from mirage.control.questions import Question, Role
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import JobRequest
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from mirage.bootstrap.service import Service
 
+KEY = b"k" * 32
 JOB = JobRequest("probe", "alice", 4 * HOUR)
 
 
@@ -44,8 +47,11 @@ def service(tmp_path: Path) -> Iterator[Service]:
     file = tmp_path / "mirage.toml"
     file.write_text(
         f'[service]\nstate = "{tmp_path}"\nruntime = "{tmp_path}"\n[loop]\nshadows = ["fixed:6h"]\n'
-        '[api]\nadmins = ["chief"]\n[store]\nurl = "sqlite:///' + f'{tmp_path}/mirage.db"\n'
+        f'[api]\nadmins = ["chief"]\npolicy = "{tmp_path}/policy.toml"\njwt.key = "{tmp_path}/jwt.key"\n'
+        f'[store]\nurl = "sqlite:///{tmp_path}/mirage.db"\n'
     )
+    (tmp_path / "policy.toml").write_text('everybody = "operate"\n')
+    (tmp_path / "jwt.key").write_bytes(KEY)
     loaded = load_config(file)
     made = assemble(loaded.config, World(cluster, cluster, cluster, cluster), lambda: None)  # type: ignore[arg-type]
     made.origin = loaded.origin
@@ -60,12 +66,30 @@ def test_the_admins_of_the_configuration_may_do_everything(service: Service) -> 
     assert gate.scope_of("alice") is not Scope.ADMIN
 
 
+def test_service_says_which_access_files_are_outdated(service: Service, tmp_path: Path) -> None:
+    for name, right, problem in (
+        ("policy.toml", b'everybody = "none"\n', "api.policy"),
+        ("jwt.key", b"n" * 32, "api.jwt.key"),
+    ):
+        (tmp_path / name).unlink()
+        service.refresh_access()
+        (said,) = service.outdated
+        assert said.startswith(problem)
+        assert "mirage_access_files_outdated 1.0" in service.watching.telemetry("nobody").expose("")[0].decode()
+        (tmp_path / name).write_bytes(right)
+        service.refresh_access()
+        assert not service.outdated
+    assert "mirage_access_files_outdated 0.0" in service.watching.telemetry("nobody").expose("")[0].decode()
+    assert service.interface is not None
+    assert service.interface.service.gate.scope_of("alice") is None
+
+
 def test_a_question_goes_through_the_daemon(service: Service) -> None:
     service.loop.cycle()
     assert service.interface is not None
     inquiries = service.interface.service.inquiries
     assert inquiries is not None
-    promise = inquiries.ask(Question(JOB, inquiries.named("fixed:9h")))
+    promise = inquiries.ask(Question(JOB, inquiries.named("fixed:9h", NOBODY)))
     shown: list[str] = []
     assert service.answer_question(lambda: shown.append("alive"))
     assert not service.answer_question(lambda: None)
@@ -79,21 +103,18 @@ def test_a_question_goes_through_the_daemon(service: Service) -> None:
     assert inquiries.measured(None) == ()
 
 
-def test_named_predictors_are_kept_and_bounded_and_no_paths(service: Service, tmp_path: Path) -> None:
-    named = NamedGuards(service)
-    first = named.of("fixed:1h")
-    assert named.of("fixed:1h") is first
-    assert named.of("fixed:6h") is None, "it is asked anyway"
-    for hours in range(2, 12):
-        named.of(f"fixed:{hours + 10}h")
-    assert named.of("fixed:1h") is not first
+def test_named_predictors_are_kept_and_no_paths(service: Service, tmp_path: Path) -> None:
+    named = partial(named_guard, service, asker=NOBODY)
+    first = named("fixed:1h")
+    assert named("fixed:1h") is first
+    assert named("fixed:6h") is None, "it is asked anyway"
     service.reconfigure(service.config)
-    assert named.of("fixed:21h") is not None
+    assert named("fixed:1h") is not first
     for name in ("xgboost:/etc", "xgboost:../x", "", "a b", f"xgboost:{tmp_path}"):
         with pytest.raises(PluginNotFound):
-            named.of(name)
+            named(name)
     with pytest.raises(ConfigError):
-        named.of("fixed:soon")
+        named("fixed:soon")
 
 
 def test_the_configuration_is_told_with_its_sources(service: Service) -> None:
@@ -119,7 +140,7 @@ def artifact(folder: Path, name: str = "xgboost", seed: int = 1) -> Path:
     manifest = Manifest(
         name,
         "1",
-        "v2",
+        "of another release",
         "hash",
         ClusterMark("site", "print", None),
         TrainingMark("trace", "print", 1_600_000_000, 1_600_000_100, 1_600_000_200, 50),

@@ -36,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def submit(
-    folder: Path, *arguments: str, stdin: bytes = b"", program: str = "submit", **variables: str
+    folder: Path, *arguments: str, stdin: bytes = b"", program: str = "submit", shell: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run it in ``folder``; no daemon can be found unless ``MIRAGE_SOCKET`` is given."""
+    """Run it in ``folder``, preceded by ``shell``; no daemon can be found unless ``MIRAGE_SOCKET`` is given."""
     environment = {
         "PATH": f"{folder}/bin:/usr/bin:/bin",
         "HOME": str(folder),
@@ -46,6 +46,8 @@ def submit(
     }
     code = "from mirage.cli.submit import main; main()"
     argv = [sys.executable, "-c", code] if program == "mbatch" else [sys.executable, "-m", "mirage", program]
+    if shell:
+        argv = ["/bin/sh", "-c", f'{shell} "$@"', "sh", *argv]
     done = subprocess.run(
         [*argv, *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
     )

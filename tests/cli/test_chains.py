@@ -15,6 +15,7 @@ from api_world import START, definition, world
 
 from mirage.backends.acting.orders import Answer, CancelJob, Verdict
 from mirage.domain.chain import ChainStatus, Link, LinkState
+from mirage.domain.chainid import owned_id
 from mirage.domain.job import JobId, JobState
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["world"]
 
 ME = pwd.getpwuid(os.getuid()).pw_name
+ID = owned_id("train-k3q9", ME)
 
 
 MAIN = "import sys; from mirage.cli.main import main; sys.argv[0] = 'mirage'; main()"
@@ -51,11 +53,11 @@ def running(world: World) -> World:
     tag = record.chain.tag
     first = Link(
         1, tag(1), START - 9_000, LinkState.ENDED, JobId(101), START - 9_000, START - 8_000, START - 4_400,
-        JobState.TIMEOUT, 0, "the first link",
+        job_state=JobState.TIMEOUT, reason="the first link",
     )  # fmt: skip
     second = Link(
         2, tag(2), START - 7_000, LinkState.RUNNING, JobId(102), START - 7_000, START - 4_340, START + 3_600,
-        JobState.RUNNING,
+        job_state=JobState.RUNNING,
     )  # fmt: skip
     third = Link(3, tag(3), START - 60, LinkState.PENDING, JobId(103), START - 60, reason="it would start in time")
     world.loop.records = [replace(record, links=(first, second, third))]
@@ -67,7 +69,7 @@ def test_the_list_is_as_squeues(running: World) -> None:
     heading, row = mirage(running, "chains").stdout.splitlines()
     shown = dict(zip(heading.split(), row.split(None, 9), strict=True))
     assert shown == {
-        "CHAIN": "train-k3q9",
+        "CHAIN": ID,
         "USER": ME,
         "STATE": "ACTIVE",
         "LINKS": "3",
@@ -100,11 +102,11 @@ def test_one_chain_is_shown_with_its_links(running: World) -> None:
     assert first.endswith("the first link")
     assert "2023-11-14T21:01:00" in second
     assert third.split()[1:3] == ["103", "PENDING"]
-    assert json.loads(mirage(running, "chain", "show", "train-k3q9", "--json").stdout)["id"] == "train-k3q9"
+    assert json.loads(mirage(running, "chain", "show", "train-k3q9", "--json").stdout)["id"] == ID
 
 
 def test_commands_say_what_was_done(running: World) -> None:
-    assert mirage(running, "chain", "pause", "train-k3q9").stdout == f"chain train-k3q9 paused by {ME}\n"
+    assert mirage(running, "chain", "pause", "train-k3q9").stdout == f"chain {ID} paused by {ME}\n"
     assert running.loop.records[0].status is ChainStatus.PAUSED
     assert (
         json.loads(mirage(running, "chain", "resume", "train-k3q9", "--json").stdout)["chain"]["status"]
@@ -117,8 +119,8 @@ def test_commands_say_what_was_done(running: World) -> None:
 def test_explain_tells_the_story(running: World) -> None:
     mirage(running, "chain", "pause", "train-k3q9")
     lines = mirage(running, "chain", "explain", "train-k3q9").stdout.splitlines()
-    assert lines[0].endswith(f"chain train-k3q9 added by {ME}")
-    assert lines[1].endswith(f"chain train-k3q9 paused by {ME}")
+    assert lines[0].endswith(f"chain {ID} added by {ME}")
+    assert lines[1].endswith(f"chain {ID} paused by {ME}")
     assert lines[2] == "now: hold: it is early"
 
 
@@ -192,12 +194,12 @@ def test_an_agent_without_a_daemon_says_so(world: World) -> None:
 
 def test_columns_are_chosen_by_squeues_letters(running: World) -> None:
     shown = mirage(running, "chains", "-o", "%.14i|%5u|%T %D nodes").stdout.splitlines()
-    assert shown == ["         CHAIN|USER |STATE NODES nodes", f"    train-k3q9|{ME[:5]:5}|ACTIVE 1 nodes"]
+    assert shown == ["         CHAIN|USER |STATE NODES nodes", f"{ID[:14]}|{ME[:5]:5}|ACTIVE 1 nodes"]
 
 
 def test_columns_are_chosen_by_name(running: World) -> None:
     shown = mirage(running, "chains", "-h", "-o", "chain,time_left,steering").stdout.split()
-    assert shown == ["train-k3q9", "01:00:00", "nice"]
+    assert shown == [ID, "01:00:00", "nice"]
 
 
 def test_a_column_that_is_none_is_a_mistake_of_usage(running: World) -> None:
@@ -238,7 +240,7 @@ def test_what_is_piped_has_no_colours_and_is_never_cut(running: World) -> None:
 
 def test_shells_complete_chains_from_the_daemon_and_are_silent_without_one(running: World) -> None:
     words = {"_MIRAGE_COMPLETE": "complete_bash", "COMP_WORDS": "mirage explain tra", "COMP_CWORD": "2"}
-    assert mirage(running, **words).stdout.split() == ["train-k3q9"]
+    assert mirage(running, **words).stdout.split() == [ID]
     silent = mirage(running, **words, MIRAGE_SOCKET="/nowhere")
     assert (silent.stdout.strip(), silent.stderr) == ("", "")
 
@@ -282,11 +284,11 @@ def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -
 
 def test_a_terminal_shows_states_in_colour_and_lines_end_at_its_edge(running: World) -> None:
     arguments = ("chains", "-o", "state,chain,reason")
-    heading, row = on_a_terminal(running, 30, *arguments).splitlines()
-    assert row == "\x1b[32mACTIVE\x1b[0m  train-k3q9  hold: it i"
-    assert heading == "STATE   CHAIN       REASON"
-    plain = on_a_terminal(running, 30, *arguments, NO_COLOR="1").splitlines()
-    assert plain == [heading, "ACTIVE  train-k3q9  hold: it i"]
+    heading, row = on_a_terminal(running, 39, *arguments).splitlines()
+    assert row == f"\x1b[32mACTIVE\x1b[0m  {ID}  hold: it i"
+    assert heading == "STATE   CHAIN                REASON"
+    plain = on_a_terminal(running, 39, *arguments, NO_COLOR="1").splitlines()
+    assert plain == [heading, f"ACTIVE  {ID}  hold: it i"]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,11 @@ def test_the_schedule_is_written_and_read_again(tmp_path: Path) -> None:
         (("simulate", "nowhere.swf", "--cluster", "ls6"), "nowhere.swf"),
         (("simulate", "generated:demo:1", "--cluster", "lsx"), "presets"),
         (("simulate", "generated:demo:1"), "--cluster"),
+        (("simulate", "generated:demo:1", "--cluster", "ls6"), "rejects all"),
+        (
+            ("replay", "generated:demo:1", "--cluster", "ls6", "--start", "2025-01-08", "--end", "2025-01-09"),
+            "rejects all",
+        ),
         (("simulate", "generated:demo:1", "--cluster", "demo", "--scheduling", "best"), "slurm, easy, fifo"),
         (("simulate", "generated:demo:1", "--processors", "9", "--scheduling", "slurm"), "partitions"),
         (("bench", "everything"), "simulator"),

@@ -63,7 +63,7 @@ def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
     pinned = client.chain("protein-folding")
     assert pinned.interruption == pinned.overlap == 0  # bound to its predecessor's nodes
     demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
-    assert "refused" in client.chain("far-too-large").reason
+    assert "PartitionNodeLimit" in client.chain("far-too-large").reason
     assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}
 
 

@@ -7,8 +7,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
+
+from mirage.cli.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "man"
 
@@ -35,6 +43,20 @@ def test_every_command_has_a_page(made: Path) -> None:
     for page in made.glob("mirage-*.1"):
         assert page.stem.removeprefix("mirage-") in shown
     assert "mirage\\-chains" in (made / "mirage.1").read_text()
+
+
+def _help_texts(command: Any) -> Iterator[str]:
+    yield command.help or ""
+    yield from (param.help or "" for param in command.params)
+    for below in getattr(command, "commands", {}).values():
+        yield from _help_texts(below)
+
+
+def test_help_brackets_are_escaped_for_the_terminal() -> None:
+    texts = [text for text in _help_texts(get_command(app)) if "[" in text]
+    assert any("@DOLLARS" in text for text in texts)
+    for text in texts:
+        assert Text.from_markup(text).plain == text.replace(r"\[", "["), text
 
 
 def test_they_can_be_formatted(made: Path) -> None:

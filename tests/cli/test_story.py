@@ -43,6 +43,8 @@ CHAIN = {
     "reason": "",
     "steering": "off",
     "sentence": "hold: it would start 2 h too early",
+    "files_unknown": "",
+    "held_links": None,
     "request": {"nodes": 1, "partition": "gpu", "limit": 24 * 3_600},
 }
 TIMELINE: dict[str, Any] = {

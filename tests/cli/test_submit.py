@@ -17,10 +17,13 @@ import pytest
 from api_world import world
 from cli.submit_world import SCRIPT, folder, submit
 
-from mirage.cli.chainoptions import new_chain_id
+from mirage.cli.chainoptions import CHAIN, chain_document, new_chain_id
 from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.chainid import owned_id
+from mirage.domain.errors import BadSpelling
 from mirage.domain.job import WarnSignal
 from mirage.domain.objective import Aim, AimKind
+from mirage.slurm.sbatchoptions import Word
 
 if TYPE_CHECKING:
     from api_world import World
@@ -94,9 +97,25 @@ def test_scripts_from_standard_input_and_wrap(folder: Path) -> None:
     assert "--job-name=wrap" in document["sbatch"]
 
 
-def test_arguments_and_a_health_command_need_the_wrapper(folder: Path) -> None:
-    assert SCRIPT in plan(folder, "train.sh", "--epochs", "3")["script"]
-    assert plan(folder, "train.sh", "--epochs", "3")["script"].endswith("exec /bin/bash /dev/fd/3 --epochs 3\n")
+def test_submit_passes_arguments_beside_the_script(folder: Path) -> None:
+    found = plan(folder, "train.sh", "--epochs", "3", "a b", "")
+    assert found["arguments"] == ["--epochs", "3", "a b", ""]
+    assert found["script"] == SCRIPT
+    shown = submit(folder, "--dry-run", "train.sh", "a b").stdout
+    assert "SCRIPT \\\n  'a b'\n" in shown
+
+
+def test_submit_reads_what_a_job_inherits_from_the_shell(folder: Path, world: World) -> None:
+    shell = "umask 027; ulimit -n 99; exec nice -n 5 "
+    done = submit(folder, "train.sh", "a", shell=shell, MIRAGE_SOCKET=str(world.socket), RAW="\udcff")
+    assert done.returncode == 0, done.stderr
+    batch = world.loop.records[0].chain.request.batch
+    assert batch is not None
+    assert (batch.umask, dict(batch.resource_limits)["NOFILE"], batch.process_nice) == (0o027, 99, 5)
+    assert (batch.arguments, dict(batch.environment)["RAW"]) == (("a",), "\udcff")
+
+
+def test_a_health_command_needs_the_wrapper(folder: Path) -> None:
     document = plan(folder, "--health-command", "curl -f http://localhost/ok", "train.sh")
     assert "sh -c 'curl -f http://localhost/ok'" in document["script"]
     assert document["chain"]["handover"] == {"policy": "when-ready"}
@@ -115,19 +134,22 @@ def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
         (("--nodes",), 2, "needs a value"),
         (("-N1", ":", "-N2", "train.sh"), 2, "heterogeneous"),
         (("nix.sh",), 1, "No such file"),
-        (("--array=1-3", "train.sh"), 1, "one chain for each task"),
-        (("--dependency=singleton", "train.sh"), 1, "every link would carry it"),
-        (("--test-only", "train.sh"), 1, "--dry-run"),
-        (("--wait", "train.sh"), 1, "mirage chains"),
-        (("--wrap=true", "train.sh"), 1, "not permitted with --wrap"),
-        (("--total-time=10", "train.sh"), 1, "command line: expected a number with its unit"),
-        (("--links=x", "train.sh"), 1, "whole number"),
-        (("--handover=soon", "train.sh"), 1, "none, when-ready, on-start"),
-        (("--handover=none", "--health-command=true", "train.sh"), 1, "--handover=when-ready"),
-        (("--on-failure=shrug", "train.sh"), 1, "continue, retry, stop"),
-        (("--on-failure=fire=stop", "train.sh"), 1, "exit, node, cancelled"),
-        (("--steering=left", "train.sh"), 1, "off, nice, hold"),
-        (("--done-exit-code=300", "train.sh"), 1, "255"),
+        (("--array=1-3", "train.sh"), 2, "one chain for each task"),
+        (("--dependency=singleton", "train.sh"), 2, "every link would carry it"),
+        (("--test-only", "train.sh"), 2, "--dry-run"),
+        (("--wait", "train.sh"), 2, "mirage chains"),
+        (("--wrap=true", "train.sh"), 2, "not permitted with --wrap"),
+        (("--total-time=10", "train.sh"), 2, "command line: expected a number with its unit"),
+        (("--links=x", "train.sh"), 2, "whole number"),
+        (("--handover=soon", "train.sh"), 2, "none, overlap, when-ready, on-start"),
+        (("--handover=none", "--health-command=true", "train.sh"), 2, "--handover=when-ready"),
+        (("--on-failure=shrug", "train.sh"), 2, "continue, retry, stop"),
+        (("--on-failure=fire=stop", "train.sh"), 2, "exit, node, cancelled"),
+        (("--steering=left", "train.sh"), 2, "off, nice, hold"),
+        (("--done-exit-code=300", "train.sh"), 2, "255"),
+        (("--links=0", "train.sh"), 2, "1 or more"),
+        (("--total-time=0s", "train.sh"), 2, "above 0"),
+        (("--name=", "train.sh"), 2, "expected a name"),
     ],
 )
 def test_mistakes_are_one_line_and_the_right_code(
@@ -154,7 +176,7 @@ def test_mistakes_are_one_line_and_the_right_code(
 def test_mistakes_in_the_script_name_the_line(folder: Path, line: str, words: str) -> None:
     (folder / "bad.sh").write_text(f"#!/bin/sh\n{line}\ntrue\n")
     done = submit(folder, "--dry-run", "-t", "1:00:00", "bad.sh")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert words in done.stderr
 
 
@@ -180,6 +202,20 @@ def test_what_answers_is_no_daemon(folder: Path) -> None:
         done = submit(folder, "train.sh")
         thread.join()
     assert done.returncode == 5
+
+
+def test_zero_needs_no_unit(folder: Path) -> None:
+    chain = plan(folder, "--steering=pin", "--lead", "0", "--max-overlap=0", "train.sh")["chain"]
+    assert (chain["lead"], chain["handover"]["max_overlap"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("exclusive", "warned"), [((), True), (("--exclusive",), False)])
+def test_pin_without_whole_nodes_warns(
+    folder: Path, world: World, exclusive: tuple[str, ...], warned: bool
+) -> None:
+    done = submit(folder, "--steering=pin", *exclusive, "train.sh", MIRAGE_SOCKET=str(world.socket))
+    assert done.returncode == 0, done.stderr
+    assert ("--exclusive" in done.stderr) is warned
 
 
 def test_the_chain_reaches_the_loop_as_it_was_described(folder: Path, world: World) -> None:
@@ -217,6 +253,47 @@ def test_other_forms_of_the_answer(folder: Path, world: World) -> None:
     assert len(world.loop.records) == 3
 
 
+SBATCH = """\
+#!/bin/sh
+case "$*" in *--test-only*) ;; *) exit 9;; esac
+echo "allocation failure: $SAID" >&2
+exit 1
+"""
+SINFO = """\
+#!/bin/sh
+echo "$NODES"
+"""
+
+
+@pytest.fixture
+def rejecting(folder: Path) -> Path:
+    """A Slurm that rejects what it is asked about, in words of the test's."""
+    for name, text in (("sbatch", SBATCH), ("sinfo", SINFO)):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("said", "nodes", "accepted"),
+    [
+        ("Invalid qos specification", "idle", False),
+        ("Requested node configuration is not available", "idle", False),
+        ("Requested node configuration is not available", "drain*", True),
+        ("AssocMaxSubmitJobLimit: Job violates accounting/QOS policy", "idle", True),
+        ("Unable to contact slurm controller (connect failure)", "idle", True),
+    ],
+)
+def test_permanent_rejection_fails_at_submission(
+    rejecting: Path, world: World, said: str, nodes: str, accepted: bool
+) -> None:
+    settings = {"MIRAGE_SOCKET": str(world.socket), "SAID": said, "NODES": nodes}
+    done = submit(rejecting, "train.sh", **settings)
+    assert (done.returncode, len(world.loop.records)) == ((0, 1) if accepted else (1, 0))
+    assert accepted or said in done.stderr
+    assert submit(rejecting, "--no-check", "train.sh", **settings).returncode == 0
+
+
 def test_a_script_that_says_when_it_is_ready_finds_the_folder_made(folder: Path, world: World) -> None:
     assert submit(folder, "train.sh", MIRAGE_SOCKET=str(world.socket)).returncode == 0
     assert not (folder / ".mirage").exists()
@@ -225,7 +302,7 @@ def test_a_script_that_says_when_it_is_ready_finds_the_folder_made(folder: Path,
     assert ready.parent == folder / ".mirage"
     assert ready.parent.is_dir()
     done = submit(folder, "--handover=when-ready", "-D", "/nowhere", "train.sh", MIRAGE_SOCKET=str(world.socket))
-    assert (done.returncode, "/nowhere/.mirage" in done.stderr) == (1, True)
+    assert (done.returncode, "directory '/nowhere' does not exist" in done.stderr) == (1, True)
 
 
 def test_help_is_there_without_heavy_imports(folder: Path) -> None:
@@ -244,6 +321,18 @@ def test_help_is_there_without_heavy_imports(folder: Path) -> None:
     ("name", "start"), [("train", "train-"), ("my train/1", "my-train-1-"), ("", "chain-"), ("ü" * 90, "chain-")]
 )
 def test_chain_ids_are_readable_unlike_and_fit_for_tags(name: str, start: str) -> None:
-    ids = {new_chain_id(name) for _ in range(50)}
+    ids = {new_chain_id(name, "ada") for _ in range(50)}
     assert len(ids) == 50
+    assert {owned_id(chain_id, "ada") for chain_id in ids} == ids, "as the daemon makes them"
     assert all(chain_id.startswith(start) and ":" not in chain_id and len(chain_id) <= 64 for chain_id in ids)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--links=999999999", "--lead=99999d", "--max-overlap=99999d", "--name=a\x1b]0;b", "--grace=999999999"],
+)
+def test_submit_option_beyond_its_bounds_is_refused_with_its_place(option: str) -> None:
+    given, _ = CHAIN.read([Word(option, "job.sh:2")])
+    with pytest.raises(BadSpelling, match=r"job\.sh:2") as refused:
+        chain_document({each.name: each for each in given}, "/home/ada", None)
+    assert str(refused.value).isprintable()

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from api_world import world
+from api_world import serve
 from cli.submit_world import folder, submit
+
+from mirage.domain.chain import ChainStatus
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
     from pathlib import Path
 
     from api_world import World
 
-__all__ = ["folder", "world"]
+    from mirage.domain.job import Job
+
+__all__ = ["folder"]
 
 
 SBATCH = """\
@@ -28,6 +34,10 @@ cat >/dev/null
 [ "$MIRAGE_LINK" != "$REFUSED_LINK" ] || { echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }
 echo "10$MIRAGE_LINK"
 """
+SQUEUE = """\
+#!/bin/sh
+cat "$HOME/queue" 2>/dev/null || true
+"""
 SCANCEL = """\
 #!/bin/sh
 echo "scancel: $*" >>"$HOME/slurm.log"
@@ -36,9 +46,15 @@ case $* in *"$KEPT") echo "scancel: error: Kill job error on job id $KEPT: Socke
 
 
 @pytest.fixture
+def world() -> Iterator[World]:
+    """A daemon that releases links."""
+    yield from serve(releases_links=True)
+
+
+@pytest.fixture
 def slurm(folder: Path) -> Path:
     """What the commands of a Slurm have been called with."""
-    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL), ("squeue", SQUEUE)):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     return folder / "slurm.log"
@@ -135,3 +151,82 @@ def test_held_links_that_stay_are_named(folder: Path, slurm: Path) -> None:
     assert "job 101 could not be cancelled" in done.stderr
     assert "scancel 101\n" in done.stderr
     assert slurm.read_text().splitlines()[-1] == "scancel: --verbose 102"
+
+
+def add_links(folder: Path, world: World, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Two more held links for the chain of the world."""
+    settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"} | variables
+    chain = world.loop.records[0].chain.chain_id
+    return submit(folder, "--held-links=2", f"--chain={chain}", *options, "train.sh", **settings)
+
+
+def polled(world: World, *stock: Job) -> None:
+    """What the last snapshot shows of held links."""
+    status = world.loop.status
+    world.loop.status = replace(status, snapshot=replace(status.snapshot, stock=stock))
+
+
+def test_held_links_are_added_to_a_chain(folder: Path, slurm: Path, world: World) -> None:
+    """Where one is missing first: links are released in order. Others' comments in the queue change nothing."""
+    assert submit_held(folder, world.socket).returncode == 0
+    polled(world)
+    chain_id = world.loop.records[0].chain.chain_id
+    others = f"7|mirage:{chain_id}x:3\n8|(null)\n9|mirage:{chain_id}:x\n"
+    (folder / "queue").write_text(f"102|mirage:{chain_id}:2\n{others}")
+    done = add_links(folder, world, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"id": chain_id, "held_jobs": [101, 103]}
+    first, third = slurm.read_text().splitlines()[2:]
+    assert first.startswith("sbatch: 1 after :")
+    assert third.startswith("sbatch: 3 after 102:")
+    for index, line in ((1, first), (3, third)):
+        assert {"--hold", f"--comment=mirage:{chain_id}:{index}"} <= set(line.split())
+    assert len(world.loop.records) == 1
+
+
+def test_an_added_link_that_is_rejected_takes_the_others_with_it(folder: Path, slurm: Path, world: World) -> None:
+    submit_held(folder, world.socket)
+    polled(world)
+    done = add_links(folder, world, REFUSED_LINK="2")
+    assert done.returncode == 1
+    assert slurm.read_text().splitlines()[-1] == "scancel: --verbose 101"
+
+
+def test_held_links_of_another_make_are_not_added(folder: Path, slurm: Path, world: World) -> None:
+    submit_held(folder, world.socket)
+    polled(world)
+    before = slurm.read_text()
+    for options in (["--nodes=3"], ["--time=10"], ["--job-name=other"], ["--qos=high"]):
+        done = add_links(folder, world, *options)
+        assert (done.returncode, done.stdout) == (1, ""), options
+    assert slurm.read_text() == before
+
+
+def test_chains_that_need_no_held_links_get_none(folder: Path, slurm: Path, world: World) -> None:
+    submit_held(folder, world.socket)
+    before = slurm.read_text()
+    assert add_links(folder, world).returncode == 1, "no held link is known: it is not released"
+    polled(world)
+    world.loop.records = [replace(world.loop.records[0], status=ChainStatus.DONE)]
+    world.loop.cycle()
+    assert add_links(folder, world).returncode == 1
+    assert slurm.read_text() == before
+
+
+def test_an_addition_names_the_chain_and_the_number(folder: Path) -> None:
+    assert submit(folder, "--chain=train", "train.sh").returncode == 2
+    assert submit(folder, "--chain=", "--held-links=1", "train.sh").returncode == 2
+
+
+@pytest.mark.parametrize(("releases", "options"), [(True, []), (False, ["--held-links=2"])])
+def test_held_links_that_do_not_fit_the_daemon_are_refused(
+    folder: Path, slurm: Path, releases: bool, options: list[str]
+) -> None:
+    for world in serve(releases_links=releases):
+        settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
+        done = submit(folder, *options, "--no-check", "train.sh", **settings)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "held_links" in done.stderr
+        assert world.loop.records == []
+    acts = slurm.read_text().split() if slurm.exists() else []
+    assert acts.count("sbatch:") == acts.count("scancel:"), "nothing is left in the queue"

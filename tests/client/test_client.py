@@ -13,6 +13,7 @@ import pytest
 from api_world import START, definition
 
 from mirage.client import Client, ClientError, DaemonUnreachable, Refusal
+from mirage.domain.chainid import owned_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +29,8 @@ def client(world: World) -> Client:
 
 def test_a_chain_is_created_looked_at_and_commanded(client: Client) -> None:
     answer = client.create_chain(definition())
-    assert answer.id == "train-k3q9"
     assert answer.chain is not None
+    assert answer.id == answer.chain.id == owned_id("train-k3q9", answer.chain.owner)
     chain = client.chain("train")  # by its name, too
     assert chain == client.chain("train-k3q9") == client.chains()[0]
     assert (chain.status, chain.request.limit, chain.request.nodes, chain.links) == ("active", 3_600, 1, ())
@@ -65,7 +66,7 @@ def test_a_name_with_a_slash_stays_within_its_place(client: Client) -> None:
 
 
 def test_the_daemons_words_are_the_error(client: Client) -> None:
-    with pytest.raises(Refusal, match=r"request\.nodes: expected more than 0") as refused:
+    with pytest.raises(Refusal, match=r"request\.nodes: expected 1 to 1000000") as refused:
         client.create_chain(definition(request=definition()["request"] | {"nodes": 0}))
     assert refused.value.status == 422
 

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 from mirage.bootstrap.policies import build_pacing, build_policy
 from mirage.cli.main import app
 from mirage.config.display import masked, settings
-from mirage.config.loading import load_config
+from mirage.config.loading import Source, _validated, load_config
 from mirage.config.model import Config
-from mirage.config.places import default_file, default_places
+from mirage.config.places import Places, default_file, default_places
 from mirage.control.loop import Policy
 from mirage.control.pace import Pacing
+from mirage.control.startplans import PlanBudget
 from mirage.domain.errors import ConfigError
 from mirage.store.retention import Retention
 
@@ -52,10 +53,34 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
-    assert build_policy(config, rate=1.0) == Policy()
+    assert build_policy(config, rate=1.0) == Policy(decision_seconds=30.0, plans=PlanBudget())
     assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
     assert build_pacing(config) == Pacing()
     assert Retention(**config.store.retention.model_dump()) == Retention()
+
+
+def test_conf_d_that_cannot_be_listed_is_an_error(write, tmp_path: Path) -> None:
+    file = write("[loop]\ninterval = 10\n")
+    (tmp_path / "conf.d").symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(ConfigError, match=r"conf\.d"):
+        load_config(file)
+    (tmp_path / "conf.d").unlink()
+    write("no directory", "conf.d")
+    with pytest.raises(ConfigError, match=r"conf\.d"):
+        load_config(file)
+
+
+def test_default_file_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+    own = tmp_path / "mirage" / "mirage.toml"
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert default_file(environ, 1_000) is None
+    own.parent.mkdir()
+    assert default_file(environ, 1_000) is None
+    own.symlink_to(tmp_path / "not-mounted")
+    found = default_file(environ, 1_000)
+    assert found == own
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(found)
 
 
 def test_environment_wins_over_conf_d_wins_over_the_file(write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +172,6 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
     )
 )
 def test_any_document_is_a_configuration_or_a_named_mistake(document: dict[str, dict[str, object]]) -> None:
-    from mirage.config.loading import Source, _validated
-
     try:
         config = _validated((Source("f", document, "\n"),), default_places({"HOME": "/h"}, 1_000))
     except ConfigError as error:
@@ -170,6 +193,18 @@ def test_store_and_socket_follow_the_folders(write) -> None:
     config = load_config(write('[service]\nstate = "/s"\nruntime = "/r"\n')).config
     assert config.store.url == "sqlite:////s/mirage.db"
     assert config.api.socket == "/r/api.sock"
+
+
+@pytest.mark.parametrize(
+    ("places", "socket"),
+    [
+        (Places(Path("/h/state"), Path("/h/state")), "/s/api.sock"),
+        (Places(Path("/var/lib/mirage"), Path("/run/mirage")), "/run/mirage/api.sock"),
+    ],
+)
+def test_state_alone_moves_a_users_socket_but_not_the_sites(places: Places, socket: str) -> None:
+    config = _validated((Source("f", {"service": {"state": "/s"}}, "\n"),), places)
+    assert config.api.socket == socket
 
 
 def test_show_says_values_and_origins_and_hides_passwords(write) -> None:

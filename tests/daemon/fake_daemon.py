@@ -49,6 +49,9 @@ class LastingCluster(FakeCluster):
             (self.folder / "end-api").unlink()
             self.end_api()
         self.down = (self.folder / "down").exists()
+        if self.down:
+            with (self.folder / "asked-while-down").open("a") as file:
+                file.write("x")
         self._catch_up()
         return super().snapshot(**asked)
 

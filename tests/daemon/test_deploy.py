@@ -38,6 +38,16 @@ def test_units_speak_to_the_daemon_as_it_listens(file: Path) -> None:
     assert int(service["WatchdogSec"]) >= 3 * 30 + 30, "three questions that time out are no reason to be killed"
 
 
+def test_the_daemon_works_in_an_empty_directory() -> None:
+    """What a model or a user names relatively must lead nowhere."""
+    service = read_unit(DEPLOY / "systemd" / "mirage.service")["Service"]
+    assert service["WorkingDirectory"] == "/var/lib/mirage/empty"
+    assert "mirage/empty" in service["StateDirectory"].split()
+    assert service["StateDirectoryMode"] == "0700"
+    image = (DEPLOY / "container" / "Dockerfile").read_text()
+    assert "\nWORKDIR /var/empty\nUSER 8421:8421\nENTRYPOINT" in image
+
+
 def test_systemd_accepts_the_system_unit(tmp_path: Path) -> None:
     needs("systemd-analyze")
     unit = tmp_path / "mirage.service"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.daemon.folders import make_folder, make_private_folder
+from mirage.daemon.folders import check_database, make_folder, make_private_folder
 from mirage.daemon.lock import single_instance
 from mirage.domain.errors import ConfigError
 
@@ -87,3 +87,19 @@ def test_cleaners_of_old_files_leave_a_running_daemons_alone(shared: Path, tmp_p
         assert not cleaned()
         assert (state / "daemon.lock").exists()
     assert cleaned(), "what is tested is that the lock keeps it out"
+
+
+def test_empty_database_of_a_daemon_that_ran_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, heartbeat = tmp_path / "mirage.db", tmp_path / "heartbeat"
+    url = f"sqlite:///{file}"
+    file.touch()
+    check_database(url, heartbeat)  # the first start was killed before the schema was there
+    heartbeat.touch()
+    with pytest.raises(ConfigError, match=r"mirage\.db"):
+        check_database(url, heartbeat)
+    assert not caplog.records
+    file.unlink()
+    check_database(url, heartbeat)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    file.write_bytes(b"SQLite")
+    check_database(url, heartbeat)

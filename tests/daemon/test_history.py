@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,6 +148,22 @@ def test_an_import_ends_when_the_daemon_does(setting: Setting) -> None:
 def test_a_marker_that_cannot_be_true_is_not_believed(setting: Setting, marker: str, tmp_path: Path) -> None:
     (tmp_path / "history.json").write_text(marker)
     assert setting.run().startswith("720 ")
+
+
+def test_started_jobs_keep_account_qos_and_gres_on_each_node() -> None:
+    table = replace(
+        jobs([5, 6, 7], ["12", "13", "14"]),
+        account=Names.encode(["ml", "", "bio"]),
+        qos=Names.encode(["high", "low", "low"]),
+        nodes=np.array([2, 1, 1], dtype=np.int32),
+        gres=np.array([[8, 0], [0, 0], [1, 2]], dtype=np.int32),
+        gres_names=("gpu:a100", "nvme"),
+    )
+    traits = started_jobs(table).traits
+    assert traits is not None
+    assert (traits.account.decode(), traits.qos.decode()) == (["ml", "", "bio"], ["high", "low", "low"])
+    assert traits.gres.decode() == ["gpu:a100", "none", "gpu:a100,nvme"]
+    assert traits.gres_per_node.tolist() == [4, 0, 1]
 
 
 def test_components_of_heterogeneous_jobs_are_left_out() -> None:

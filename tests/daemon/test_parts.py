@@ -313,6 +313,38 @@ def test_a_journal_that_cannot_be_written_is_a_failed_cycle(service: Service, mo
     assert Supervisor(service).cycle().sentence == "hold: the disk is full"
 
 
+def test_supervisor_error_of_one_chain_is_no_failed_cycle(
+    service: Service, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    submit, told = cluster.submit, []
+
+    def failing(request):
+        if request.tag.startswith("mirage:bad:"):
+            raise OverflowError("int too large")
+        return submit(request)
+
+    def broken(status) -> None:
+        raise ValueError("a watcher that fails")
+
+    monkeypatch.setattr(cluster, "submit", failing)
+    service.watchers = (broken, told.append)
+    for name in ("bad", "good"):
+        service.store.chains.save(ChainRecord(chain(name=name, done=DoneCondition(exit_code=None))))
+    supervisor = Supervisor(service)
+    for cycle in range(5):
+        cluster.advance(cycle * 600)
+        supervisor.cycle()
+        assert supervisor.failures == 0
+        assert not service.pace.stretched
+        assert len(told) == cycle + 1
+        assert service.store.journal.unsaved == 0
+    named = [r.fields for r in caplog.records if getattr(r, "fields", {}).get("kind") == "chain-failed"]
+    assert named == [{"kind": "chain-failed", "chain": "bad"}] * 1, "said when it is new"
+    counted = service.watching.meters.registry.get_sample_value
+    assert counted("mirage_chain_failures_total") > 0
+    assert counted("mirage_cycles_total", {"result": "ok"}) == 5
+
+
 def test_a_clock_that_jumps_is_said_and_breaks_nothing(
     service: Service, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -312,3 +312,30 @@ def test_a_channel_that_hangs_holds_nobody_up_and_what_overflows_is_counted() ->
     channel.gate.set()
     assert results.wait_for(10).count("sent") == 10 - dropped
     courier.close()
+
+
+def test_courier_full_of_one_user_still_takes_others() -> None:
+    channel, results = Scripted(), Results()
+    courier = Courier(channel, results, room=10)
+    for _ in range(100):
+        courier.put(replace(STUCK, owner="mallory"))
+    for owner in ("alice", "bob"):
+        courier.put(replace(STUCK, owner=owner))
+    assert results.heard.count("dropped") in (91, 92), "one may be on its way"
+    channel.gate.set()
+    results.wait_for(102)
+    assert [notice.owner for notice in channel.sent].count("mallory") <= 9
+    assert {notice.owner for notice in channel.sent[:4]} == {"mallory", "alice", "bob"}, "they take turns"
+    courier.close()
+
+
+def test_courier_retries_one_user_while_others_are_served() -> None:
+    channel, results = Scripted([LATER]), Results()
+    courier = Courier(channel, results, pauses=(3_600.0,))
+    courier.put(replace(STUCK, owner="full_mailbox"))
+    channel.gate.set()
+    for owner in ("full_mailbox", "alice"):
+        courier.put(replace(STUCK, owner=owner))
+    assert results.wait_for(1) == ["sent"]
+    assert [notice.owner for notice in channel.sent] == ["alice"]
+    courier.close()

@@ -147,3 +147,13 @@ def test_a_restart_tells_nothing_twice(kind: NoticeKind) -> None:
         site.restart()
     told = [notice for notice in site.notices if notice.kind is kind]
     assert len(told) == {NoticeKind.SUBMITTED: 2, NoticeKind.DONE: 1}[kind]
+
+
+def test_the_owner_is_asked_once_for_more_held_links() -> None:
+    site = Site(Fate())
+    site.run(30 * MIN)
+    status = replace(site.loop.status, snapshot=replace(site.loop.status.snapshot, stock=()))
+    (asked,) = site.watch.seen(status)
+    assert (asked.kind, asked.chain) == (NoticeKind.STUCK, "svc")
+    assert "--held-links" in asked.text
+    assert site.watch.seen(replace(status, time=status.time + HOUR)) == []

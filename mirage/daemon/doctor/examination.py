@@ -12,6 +12,7 @@ from mirage.backends.execution import Commands
 from mirage.bootstrap.world import command_environment, own_user, slurm_clock
 from mirage.bootstrap.worlds import build_own_world
 from mirage.daemon.doctor import controller, machine, people
+from mirage.daemon.doctor.files import look_at_files
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
 from mirage.daemon.doctor.leadership import look_at_leadership
 from mirage.daemon.doctor.patience import look_at_settle
@@ -33,7 +34,9 @@ def examine(config: Config) -> Iterator[Finding]:
     yield from machine.look_at_state(Path(config.service.state))
     yield from machine.look_at_place(Path(config.service.state))
     yield machine.look_at_daemon(config)
+    yield from machine.look_at_access(Path(config.service.state))
     yield machine.look_at_socket(config)
+    yield from look_at_files(config)
     yield look_at_settle(config)
     yield from look_at_leadership(config)
     if config.cluster.backend == "simulated":

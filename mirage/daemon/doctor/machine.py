@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING
 
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
 from mirage.daemon.doctor.finding import fail, ok, warn
-from mirage.daemon.heartbeat import read_beat
+from mirage.daemon.heartbeat import HEARTBEAT, read_beat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mirage.config.model import Config
     from mirage.daemon.doctor.finding import Finding
+    from mirage.daemon.heartbeat import Beat
 
 _NEEDED = ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct")
 _MUNGE_TTL = 300
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _AGES = 10
+_MISSED = 3
+_CYCLE_S = 60
+"""What a slow cycle may take."""
+_SCARCE_MB = 200
 
 
 def look_at_commands(environment: Mapping[str, str]) -> Finding:
@@ -55,7 +60,19 @@ def look_at_state(folder: Path) -> Iterator[Finding]:
         follows = "scripts and environments of chains are kept there and others may get at them"
         yield warn("state", f"{folder} has mode {mode}", follows, f"chmod 700 {folder}")
     else:
-        yield ok("state", str(folder))
+        disk = os.statvfs(folder)
+        yield check_free_space(folder, disk.f_bavail * disk.f_frsize >> 20)
+
+
+def check_free_space(folder: Path, free_mb: int) -> Finding:
+    """Whether what happens can still be stored in the state folder."""
+    if free_mb >= _SCARCE_MB:
+        return ok("state", str(folder))
+    found = f"{folder}: {free_mb} MB free"
+    todo = "free space there, or name another folder: service.state"
+    if not free_mb:
+        return fail("state", found, "nothing can be stored: cycles fail and no link is submitted", todo)
+    return warn("state", found, "once the disk is full no link is submitted", todo)
 
 
 def look_at_place(folder: Path) -> Iterator[Finding]:
@@ -73,14 +90,40 @@ def look_at_daemon(config: Config) -> Finding:
     if not _is_locked(folder / "daemon.lock"):
         follows = "chains are not looked after now"
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
-    beat = read_beat(folder / "heartbeat")
+    beat = read_beat(folder / HEARTBEAT)
     if beat is None:
         return ok("daemon", "runs, and has not completed a cycle yet")
     age = int(time.time()) - beat.time
     found = f"process {beat.pid}, last cycle {age} s ago: {beat.sentence[:120]}"
-    if age > _AGES * max(60, config.loop.longest_interval):
-        return fail("daemon", found, "it hangs", "restart it, and report what its log says")
+    if age > _late_after(beat, config):
+        follows = "it hangs, or its state folder cannot be written: no cycle has been recorded since"
+        return fail("daemon", found, follows, "see the finding about the state folder, and the daemon's log")
+    if beat.failed:
+        found = f"process {beat.pid}: {beat.failed} cycles failed in a row: {beat.sentence[:120]}"
+        return fail("daemon", found, "no link is submitted while cycles fail", "see the daemon's log")
+    if beat.stuck:
+        found = f"process {beat.pid}: {beat.stuck} threads of predictors have not ended for more than a minute"
+        follows = "the fallback decides for chains whose predictor finds no free thread"
+        return warn(
+            "daemon", found, follows, "see in the log which predictor times out; restart to end the threads"
+        )
     return ok("daemon", found)
+
+
+def look_at_access(folder: Path) -> Iterator[Finding]:
+    """Whether the daemon that runs has read its keys and its policy as they are now."""
+    beat = read_beat(folder / HEARTBEAT)
+    if beat is not None and beat.outdated and _is_locked(folder / "daemon.lock"):
+        follows = "what was read before stays in force: a key or right that was taken away still counts"
+        todo = "correct the file; it is read again within seconds"
+        yield fail("access", beat.outdated, follows, todo)
+
+
+def _late_after(beat: Beat, config: Config) -> float:
+    """Return after how many seconds a missing beat means trouble; older daemons do not say when it is due."""
+    if beat.due_s:
+        return _MISSED * beat.due_s + _CYCLE_S
+    return _AGES * max(60, config.loop.longest_interval)
 
 
 def look_at_socket(config: Config) -> Finding:
@@ -141,7 +184,7 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
 
 def look_at_privileges(state: Path) -> Iterator[Finding]:
     """Whether the daemon that runs may start sudo at all."""
-    beat = read_beat(state / "heartbeat")
+    beat = read_beat(state / HEARTBEAT)
     if beat is None or not _is_locked(state / "daemon.lock") or not _may_gain_nothing(beat.pid):
         return
     todo = "install deploy/systemd/mirage-sudo.conf as mirage.service.d/sudo.conf, and restart the daemon"

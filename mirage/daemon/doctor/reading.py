@@ -8,7 +8,7 @@ from mirage.domain.errors import BadSpelling
 
 Row = dict[str, str]
 
-_SETTING = re.compile(r"^(\w+)\s+= ?(.*?)\s*$", re.MULTILINE)
+_SETTING = re.compile(r"^(\w++)[ \t]++= ?(.*)$", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _SDIAG = re.compile(r"^sdiag output at .*\(([0-9]{1,18})\)", re.MULTILINE)
 _NUMBER = re.compile(r"\s*([0-9]{1,18})(?![0-9])")
@@ -16,7 +16,8 @@ _NUMBER = re.compile(r"\s*([0-9]{1,18})(?![0-9])")
 
 def read_settings(text: str) -> Row:
     """``scontrol show config``; Slurm's ``(null)`` is the empty text. Raises ``BadSpelling``."""
-    settings = {key: "" if value in ("(null)", "N/A") else value for key, value in _SETTING.findall(text)}
+    found = [(key, value.rstrip()) for key, value in _SETTING.findall(text)]
+    settings = {key: "" if value in ("(null)", "N/A") else value for key, value in found}
     if "SLURM_VERSION" not in settings:
         raise BadSpelling(text, "expected the answer of scontrol show config")
     return settings

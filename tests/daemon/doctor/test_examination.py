@@ -146,6 +146,21 @@ def test_a_state_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> N
     assert [str(f.level) for f in machine.look_at_state(tmp_path / "x")] == ["fail"]
 
 
+@pytest.mark.parametrize(("free_mb", "level"), [(0, "fail"), (100, "warn"), (100_000, "ok")])
+def test_doctor_reports_a_full_state_disk(tmp_path: Path, free_mb: int, level: str) -> None:
+    assert str(machine.check_free_space(tmp_path, free_mb).level) == level
+
+
+def test_doctor_reports_an_older_key_or_policy_in_force(tmp_path: Path) -> None:
+    problem = "api.policy: /etc/mirage/policy.toml cannot be read: Permission denied"
+    with single_instance(tmp_path / "daemon.lock"):
+        Heartbeat(tmp_path / "heartbeat").beat(7, "held", outdated=problem)
+        (found,) = machine.look_at_access(tmp_path)
+        assert (str(found.level), found.found) == ("fail", problem)
+        Heartbeat(tmp_path / "heartbeat").beat(8, "held")
+        assert not [*machine.look_at_access(tmp_path)]
+
+
 def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
     from mirage.config.model import Config, ServiceSection
 
@@ -155,6 +170,19 @@ def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
         assert "not completed a cycle yet" in machine.look_at_daemon(config).found
         Heartbeat(tmp_path / "heartbeat").beat(7, "held everything")
         assert "held everything" in machine.look_at_daemon(config).found
+        Heartbeat(tmp_path / "heartbeat").beat(8, "hold: disk full", failed=22)
+        failed = machine.look_at_daemon(config)
+        assert str(failed.level) == "fail"
+        assert "22" in failed.found
+        Heartbeat(tmp_path / "heartbeat").beat(9, "held", stuck=3)
+        stuck = machine.look_at_daemon(config)
+        assert str(stuck.level) == "warn"
+        assert "3 threads" in stuck.found
+        late = {"pid": 1, "time": int(time.time()) - 300, "cycles": 9, "sentence": "held", "due_s": 60.0}
+        (tmp_path / "heartbeat").write_text(json.dumps(late))
+        assert str(machine.look_at_daemon(config).level) == "fail"
+        (tmp_path / "heartbeat").write_text(json.dumps(late | {"due_s": 600.0}))
+        assert str(machine.look_at_daemon(config).level) == "ok"
         (tmp_path / "heartbeat").write_text('{"pid": 1, "time": 5, "cycles": 1, "sentence": "long ago"}')
         assert str(machine.look_at_daemon(config).level) == "fail"
     assert machine.look_at_daemon(config).found == "none runs"

@@ -1,0 +1,143 @@
+"""Held links: submitted in advance by their owner, for a daemon that may only release them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mirage.backends.cli_actuator import CliActuator
+from mirage.client.client import chain_path
+from mirage.domain.chain import NO_JOB, Chain, ChainId
+from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
+from mirage.domain.job import job_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mirage.backends.execution import Commands
+    from mirage.cli.plan import Plan
+    from mirage.client.client import Client
+    from mirage.domain.job import JobId
+
+_OVER = ("done", "stopped")
+
+
+@contextmanager
+def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
+    """The ids of the first links, held by their owner, for a daemon that may release them.
+
+    They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
+    or one of them, is refused, those that are there are cancelled.
+    """
+    with _submitted(plan, plan.chain_id, range(1, plan.held_links + 1), {}, commands) as jobs:
+        yield jobs
+
+
+def add_held_links(plan: Plan, daemon: Client, commands: Commands) -> tuple[str, list[JobId]]:
+    """Submit further held links of a chain that the daemon has; returns its ID and theirs.
+
+    Raises ``ConfigError`` where the chain needs none, or was submitted with other options.
+    """
+    # The queue first: what has left it by then is a link that the daemon knows of.
+    tags = _queued(plan.request.user, commands)
+    chain = daemon.get(chain_path(plan.chain))
+    _check(chain, plan)
+    mark = f"mirage:{chain['id']}:"
+    jobs = {link["index"]: job_id_of(link["job_id"]) if link["job_id"] else NO_JOB for link in chain["links"]}
+    for tag, job_id in tags.items():
+        number = tag.removeprefix(mark)
+        if number != tag and number.isdecimal():
+            jobs[int(number)] = job_id
+    missing = (index for index in count(1) if index not in jobs)
+    indices = [next(missing) for _ in range(plan.held_links)]
+    with _submitted(plan, chain["id"], indices, jobs, commands) as added:
+        return chain["id"], added
+
+
+@contextmanager
+def _submitted(
+    plan: Plan, chain_id: str, indices: Sequence[int], known: Mapping[int, JobId], commands: Commands
+) -> Iterator[list[JobId]]:
+    """Held jobs for these links of a chain; ``known``: the jobs of other links."""
+    jobs = dict(known)
+    added: list[JobId] = []
+    actuator = CliActuator(commands, plan.request.user)
+    chain = Chain(
+        ChainId(chain_id), plan.request.name, plan.request.user, plan.request,
+        tasks_state=plan.document.get("tasks_state", ""),
+    )  # fmt: skip
+    try:
+        for index in indices:
+            request = chain.link_request(index, jobs.get(index - 1, NO_JOB))
+            jobs[index] = actuator.submit(replace(request, held=True))
+            added.append(jobs[index])
+        yield added
+    except BaseException:
+        _take_back(added, actuator, chain.owner)
+        raise
+
+
+def _check(chain: Mapping[str, Any], plan: Plan) -> None:
+    """Raise ``ConfigError`` where held links of this plan are none of the chain's."""
+    where = f"--chain '{chain['id']}'"
+    if chain["owner"] != plan.request.user:
+        raise ConfigError(where, f"it is {chain['owner']}'s; only they can submit its links")
+    if chain["status"] in _OVER:
+        raise ConfigError(where, f"it is {chain['status']} ({chain['reason']}); submit a new chain")
+    if chain["held_links"] is None:
+        raise ConfigError(where, "the daemon submits its links and releases none (acting.mode); omit --held-links")
+    asked = _asked(plan)
+    if other := [name for name, value in chain["request"].items() if asked.get(name, value) != value]:
+        name = other[0]
+        raise ConfigError(
+            where,
+            f"{name} is {chain['request'][name]!r} there and {asked[name]!r} here; "
+            "submit from the same directory with the same options",
+        )
+
+
+def _asked(plan: Plan) -> dict[str, Any]:
+    """What each link asks of Slurm, as the daemon shows it."""
+    request = plan.request
+    assert request.batch is not None
+    return {
+        "job_name": request.name,
+        "partition": request.partition,
+        "account": request.account,
+        "qos": request.qos,
+        "nodes": request.nodes,
+        "limit": request.limit,
+        "gres_per_node": dict(request.gres_per_node),
+        "options": list(request.batch.options),
+        "directory": request.batch.directory,
+    }
+
+
+def _queued(user: str, commands: Commands) -> dict[str, JobId]:
+    """The user's jobs in the queue, by comment. Raises ``ClusterUnavailable``."""
+    answer = commands.run(["squeue", f"--user={user}", "--noheader", "--array", "--format=%A|%k"])
+    if answer.status:
+        raise ClusterUnavailable(f"squeue: {answer.said}")
+    rows = (line.strip().partition("|") for line in answer.out.splitlines())
+    return {comment: job_id_of(int(number)) for number, _, comment in rows if number.isdecimal()}
+
+
+def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
+    """Cancel held links that nobody will release; those that remain are named."""
+    left: list[str] = []
+    for job_id in jobs:
+        try:
+            actuator.cancel(job_id, user)
+        except UnknownJob:
+            continue
+        except MirageError as error:
+            left.append(str(job_id))
+            typer.echo(f"mirage: job {job_id} could not be cancelled: {error}", err=True)
+    if left:
+        typer.echo(f"mirage: nobody will release these held links: scancel {' '.join(left)}", err=True)
+    elif jobs:
+        typer.echo(f"mirage: cancelled {len(jobs)} held links that had been submitted for the chain", err=True)

@@ -1,0 +1,61 @@
+"""``http.client`` with a deadline for the whole exchange and a bound on what comes before the body."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from typing import Any
+
+from mirage.client.deadline import Deadline, TimedSocket
+
+_LARGEST_HEAD = 1 << 18
+"""Bytes of status and headers, those of interim answers included."""
+
+
+class BoundedConnection(http.client.HTTPConnection):
+    """One exchange; ``timeout`` is for all of it, from the connection's making to the last byte of the answer."""
+
+    def __init__(self, host: str, port: int | None = None, *, timeout: float, path: str = "", **more: Any) -> None:
+        """``path``: of a Unix socket, which is connected to instead of ``host``."""
+        super().__init__(host, port, timeout=timeout, **more)
+        self.deadline = Deadline(timeout)
+        self._path = path
+        self._create_connection = self._open
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        """See ``HTTPConnection``. Raises ``OSError``, also where the head of the answer is too large."""
+        timed: Any = self.sock
+        timed.limit(_LARGEST_HEAD)
+        response = super().getresponse()
+        timed.limit(None)
+        return response
+
+    def _open(self, address: tuple[str, int], *_: Any) -> Any:
+        if self._path:
+            return TimedSocket.to_path(self._path, self.deadline)
+        return TimedSocket.to_host(*address, self.deadline)
+
+
+class BoundedTlsConnection(BoundedConnection):
+    """The same with TLS."""
+
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(
+        self,
+        host: str,
+        port: int | None = None,
+        *,
+        timeout: float,
+        context: ssl.SSLContext | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(host, port, timeout=timeout, **more)
+        self._context = context or ssl.create_default_context()
+
+    def connect(self) -> None:
+        """See ``HTTPConnection``."""
+        super().connect()
+        plain: Any = self.sock
+        host = getattr(self, "_tunnel_host", None) or self.host
+        self.sock = plain.encrypted(self._context, host)

@@ -1,0 +1,161 @@
+"""Exchanges with servers that end in time whatever the other side does, and answers of bounded size.
+
+A socket's own timeout begins again with every byte, so a server that sends one now and then keeps who reads it.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import queue
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from typing import Self
+
+
+class Deadline:
+    """The end of an exchange, so many seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def renew(self) -> None:
+        """Let all the seconds begin again, for the next part of an answer that goes on."""
+        self._end = time.monotonic() + self._seconds
+
+    def left(self) -> float:
+        """Seconds until then. Raises ``TimeoutError`` where there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+        return left
+
+
+class TimedSocket:
+    """A connected socket as ``http.client`` and ``smtplib`` use it: each step ends at the deadline of the whole.
+
+    Handed from the one that opens it to the one that closes it; for one thread.
+    """
+
+    def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
+        self._socket = plain
+        self._deadline = deadline
+        self._most: int | None = None
+
+    @classmethod
+    def to_host(cls, host: str, port: int, deadline: Deadline) -> Self:
+        """Connected by TCP to the first address of ``host`` that answers. Raises ``OSError``."""
+        trouble: OSError | None = None
+        for family, kind, protocol, _, address in _addresses(host, port, deadline):
+            try:
+                return cls._connected(socket.socket(family, kind, protocol), address, deadline)
+            except OSError as error:
+                trouble = error
+        raise trouble or OSError(f"{host} has no address")
+
+    @classmethod
+    def to_path(cls, path: str, deadline: Deadline) -> Self:
+        """Connected to a Unix socket. Raises ``OSError``."""
+        return cls._connected(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path, deadline)
+
+    @classmethod
+    def _connected(cls, plain: socket.socket, address: Any, deadline: Deadline) -> Self:
+        try:
+            plain.settimeout(deadline.left())
+            plain.connect(address)
+        except BaseException:
+            plain.close()
+            raise
+        return cls(plain, deadline)
+
+    def encrypted(self, context: ssl.SSLContext, host: str) -> Self:
+        """The same connection with TLS. Raises ``OSError``, also for a certificate that is not accepted."""
+        self._socket.settimeout(self._deadline.left())
+        found = type(self)(context.wrap_socket(self._socket, server_hostname=host), self._deadline)
+        found.limit(self._most)
+        return found
+
+    def limit(self, most: int | None) -> None:
+        """From now on no more than ``most`` bytes are read."""
+        self._most = most
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        """See ``socket``; a Unix socket has no such options."""
+        if self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(level, name, value)
+
+    def sendall(self, data: Any) -> None:
+        """See ``socket``."""
+        self._socket.settimeout(self._deadline.left())
+        self._socket.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Bytes to be read; the connection stays open until this is closed as well."""
+        del mode
+        return io.BufferedReader(_Reader(self._socket.makefile("rb", buffering=0), self._before, self._after))
+
+    def close(self) -> None:
+        """See ``socket``."""
+        self._socket.close()
+
+    def _before(self) -> None:
+        self._socket.settimeout(self._deadline.left())
+
+    def _after(self, count: int) -> None:
+        if self._most is not None:
+            self._most -= count
+            if self._most < 0:
+                raise OSError(errno.EMSGSIZE, "the answer is too long")
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, source: io.RawIOBase, before: Callable[[], None], after: Callable[[int], None]) -> None:
+        self._source = source
+        self._before = before
+        self._after = after
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._before()
+        count = self._source.readinto(buffer)
+        self._after(count or 0)
+        return count
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+def _addresses(host: str, port: int, deadline: Deadline) -> list[tuple[Any, Any, int, str, Any]]:
+    """A name is resolved in a thread of its own: the resolver's own timeout may be longer."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=lambda: found.put(_resolved(host, port)), name="resolver", daemon=True).start()
+    try:
+        answer = found.get(timeout=deadline.left())
+    except queue.Empty:
+        raise TimeoutError(errno.ETIMEDOUT, f"{os.strerror(errno.ETIMEDOUT)}: the name {host}") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return list(answer)
+
+
+def _resolved(host: str, port: int) -> Any:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error
+    except UnicodeError:
+        return OSError(f"{host!r} is no name of a host")

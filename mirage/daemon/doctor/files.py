@@ -1,0 +1,49 @@
+"""Whether the files by which jobs speak to Mirage can be checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.client.client import Client
+from mirage.client.errors import ClientError, Refusal
+from mirage.config.places import daemon_socket
+from mirage.daemon.doctor.finding import ok, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirage.client.documents import Chain
+    from mirage.config.model import Config
+    from mirage.daemon.doctor.finding import Finding
+
+_BY_THE_DAEMON = ("release", "token")
+_SHOWN = 10
+
+
+def look_at_files(config: Config) -> Iterator[Finding]:
+    """The findings; of a running daemon's chains as far as it shows them to this user."""
+    if config.acting.mode in _BY_THE_DAEMON:
+        found = f"mode {config.acting.mode}: the daemon's account checks done-files and handover files"
+        follows = "chains that name one in a directory that this account may not search are rejected"
+        yield ok("files", found, follows)
+    if not config.api.enabled:
+        return
+    try:
+        blind = [chain for chain in _chains(config) if chain.files_unknown and not chain.over]
+    except ClientError:
+        return  # that the daemon does not answer is another finding
+    for chain in blind[:_SHOWN]:
+        follows = "neither its done-file nor its handover file counts: it may run longer than needed"
+        yield warn("files", f"{chain.id}: {chain.files_unknown}", follows, "see docs/handover.md, Files")
+    if blind[_SHOWN:]:
+        text = f"so it is with {len(blind) - _SHOWN} more chains"
+        yield warn("files", text, "their files do not count", "mirage chains --all --json")
+
+
+def _chains(config: Config) -> list[Chain]:
+    client = Client(str(daemon_socket(Path(config.api.socket))))
+    try:
+        return list(client.chains(everybody=True))
+    except Refusal:
+        return list(client.chains())
