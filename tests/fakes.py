@@ -10,11 +10,22 @@ import numpy as np
 from mirage.domain.chain import NOTHING_EXPECTED, Chain, ChainId, DoneCondition, FailurePolicies
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
-from mirage.domain.job import ABSENT, BatchScript, Job, JobChange, JobId, JobRequest, JobState
+from mirage.domain.files import FileState, Presence, WatchedFile
+from mirage.domain.job import (
+    ABSENT,
+    BatchScript,
+    Dependency,
+    DependencyKind,
+    Job,
+    JobChange,
+    JobId,
+    JobRequest,
+    JobState,
+)
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 MIN = 60
 HOUR = 3_600
@@ -64,14 +75,19 @@ class FakeCluster:
     jobs: dict[int, Job] = field(default_factory=dict)
     submissions: list[JobRequest] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    unknown_files: dict[str, FileState] = field(default_factory=dict)
+    watched: set[WatchedFile] = field(default_factory=set)
     changes: list[tuple[int, JobChange]] = field(default_factory=list)
     signals: list[tuple[int, str]] = field(default_factory=list)
     forget_after: int | None = None
     """Ended jobs leave the snapshot after so many seconds."""
     unaccounted: set[str] = field(default_factory=set)
     """Links that have left the queue while accounting cannot be asked."""
+    sharing: str = ""
+    """Why a second job fits beside one on its node."""
     _fates: dict[int, Fate] = field(default_factory=dict)
     _released: dict[int, int] = field(default_factory=dict)
+    _after: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)
 
     def now(self) -> int:
         return self.time
@@ -86,7 +102,8 @@ class FakeCluster:
         self._answer()
         links: dict[str, Job] = {}
         rivals: list[Job] = []
-        for job in self.jobs.values():
+        tags = {job_id: tag for tag, job_id in expected.items()}
+        for job in (replace(job, tag=tags.get(job.job_id, job.tag)) for job in self.jobs.values()):
             if job.tag and job.tag not in self.unaccounted and not self._forgotten(job):
                 rivals += [job] if links.setdefault(job.tag, job) is not job else []
         return Snapshot(
@@ -107,6 +124,7 @@ class FakeCluster:
         job_id = JobId(len(self.submissions) + 100)
         self.submissions.append(request)
         self._fates[job_id] = self.fates(request)
+        self._after[job_id] = request.dependencies
         self.jobs[job_id] = Job(
             job_id,
             request.name,
@@ -140,6 +158,8 @@ class FakeCluster:
         held = job.held if change.held is None else change.held
         nice = job.nice if change.nice is None else change.nice
         nodes = job.node_list if change.node_list is None else change.node_list
+        if change.dependencies is not None:
+            self._after[job_id] = change.dependencies
         changed = replace(job, held=held, nice=nice, node_list=nodes)
         if self._restrained(job) and not self._restrained(changed):
             self._released[job_id] = self.time
@@ -169,15 +189,29 @@ class FakeCluster:
         self._answer()
         return self.plan
 
-    def recent_waits(self, count: int) -> RecentWaits:
+    def why_shared(self, job: Job) -> str:
+        return self.sharing
+
+    def recent_waits(self, count: int, partition: str, gres: str = "", qos: str = "") -> RecentWaits:
+        del gres, qos
         wait = np.array(self.waits[-count:], dtype=np.int64)
-        return RecentWaits(np.arange(len(wait)), wait, np.ones_like(wait), np.full_like(wait, 48 * HOUR))
+        ones = np.ones_like(wait)
+        return RecentWaits(np.arange(len(wait)), wait, ones, np.full_like(wait, 48 * HOUR), partition)
 
     def link_states(self) -> tuple[int, ...]:
         return tuple(job.state for job in self.jobs.values())
 
-    def exists(self, path: str) -> bool:
-        return path in self.files
+    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+        self.watched = set(wanted)
+
+    def state(self, file: WatchedFile) -> FileState:
+        assert file in self.watched, "asked for a file that the cycle has not had checked"
+        present = FileState(Presence.PRESENT if file.path in self.files else Presence.ABSENT)
+        return self.unknown_files.get(file.path, present)
+
+    def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
+        self.refresh([WatchedFile(owner, path) for path in paths])
+        return tuple(self.state(WatchedFile(owner, path)) for path in paths)
 
     def live(self) -> list[Job]:
         return [job for job in self.jobs.values() if not job.state.finished]
@@ -185,8 +219,8 @@ class FakeCluster:
     def requeue(self, job_id: int, wait: int = 0) -> None:
         """The job goes back to the queue and waits again."""
         job = self.jobs[job_id]
-        self._fates[job_id] = replace(self._fates[job_id], wait=self.time - job.submit + wait)
-        self.jobs[job_id] = replace(job, state=JobState.PENDING, start=ABSENT, end=ABSENT)
+        self._fates[job_id] = replace(self._fates[job_id], wait=wait)
+        self.jobs[job_id] = replace(job, state=JobState.PENDING, submit=self.time, start=ABSENT, end=ABSENT)
 
     def _answer(self) -> None:
         if self.down:
@@ -196,12 +230,23 @@ class FakeCluster:
         return self.forget_after is not None and job.state.finished and job.end + self.forget_after <= self.time
 
     def _restrained(self, job: Job) -> bool:
-        return bool(job.held or job.nice or self._holders(job))
+        return bool(job.held or job.nice or self._holders(job) or self._awaited(job))
 
     def _holders(self, job: Job) -> list[Job]:
         """Running jobs on the nodes that a pending job must have."""
         return [
             other for other in self.live() if other.state is JobState.RUNNING and other.node_list == job.node_list
+        ]
+
+    def _awaited(self, job: Job) -> list[Job]:
+        """Jobs that have to be over before a pending one may start, and those that were not to end as they did."""
+        kinds = {each.job_id: each.kind for each in self._after.get(job.job_id, ())}
+        waited_for = [other for other in self.jobs.values() if other.job_id in kinds]
+        return [
+            other
+            for other in waited_for
+            if not other.state.finished
+            or (kinds[other.job_id] is DependencyKind.AFTERNOTOK and other.state is JobState.COMPLETED)
         ]
 
     def _freed(self, job: Job) -> int:
@@ -215,7 +260,10 @@ class FakeCluster:
         fate = self._fates[job.job_id]
         start = max(job.submit + fate.wait, self._released.get(job.job_id, 0))
         if job.state is JobState.PENDING and not self._restrained(job) and start <= self.time:
-            start = max(start, self._freed(job))
+            over = [
+                self.jobs[each.job_id].end for each in self._after.get(job.job_id, ()) if each.job_id in self.jobs
+            ]
+            start = max(start, self._freed(job), *over)
             nodes = f"node-{job.job_id}"
             job = replace(job, state=JobState.RUNNING, start=start, end=start + job.limit, node_list=nodes)
         runtime = job.limit if fate.runtime is None else fate.runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,10 @@ class Accounting:
     silences: tuple[float, ...]
     jobs: dict[str, list[Job]] = field(default_factory=dict)
     """By tag: all jobs that bear it."""
-    ran: set[JobId] = field(default_factory=set)
+    ran: Counter[JobId] = field(default_factory=Counter)
+    """How often each job had nodes."""
+    runs: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """By tag: job, start and end of each run that has both, also of those that a requeue ended."""
 
     def read(self) -> None:
         """Ask, once accounting has caught up. Raises ``subprocess.SubprocessError``, ``TestbedError``."""
@@ -43,7 +47,10 @@ class Accounting:
         for job in map(_job, self._rows()):
             self.jobs.setdefault(job.tag, []).append(job)
         runs = self._rows("--duplicates")  # a row for each time that it was requeued
-        self.ran = {JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES}
+        self.ran = Counter(JobId(int(row["JobIDRaw"])) for row in runs if row["NodeList"] not in _NO_NODES)
+        for job in map(_job, runs):
+            if ABSENT not in (job.start, job.end):
+                self.runs.setdefault(job.tag, []).append((job.job_id, job.start, job.end))
 
     def _caught_up(self) -> bool:
         """Whether slurmctld has told all, and no job's last row is of a run that a requeue ended: one follows."""
@@ -61,14 +68,23 @@ class Accounting:
         mine = [tag for tag in self.jobs if record.chain.bears(tag)]
         return [job for tag in sorted(mine, key=_index) for job in self.jobs[tag]]
 
-    def has_run(self, job: Job) -> bool:
-        """Whether it ever started."""
-        return job.job_id in self.ran or job.state in _AFTER_A_RUN
+    def runs_of(self, record: ChainRecord) -> list[tuple[int, int, int]]:
+        """Job, start and end of every run of one chain's links."""
+        return [run for tag, runs in self.runs.items() if record.chain.bears(tag) for run in runs]
+
+    def times_run(self, job: Job) -> int:
+        """How often it started; at least once where it ended as only a job ends that has."""
+        return self.ran[job.job_id] or int(job.state in _AFTER_A_RUN)
 
     def in_the_dark(self, job: Job) -> bool:
         """Whether accounting was asked in vain after the job's end, or has itself lost its start."""
         lost = job.state in _AFTER_A_RUN and job.start == ABSENT
         return lost or any(when >= job.end for when in self.silences)
+
+    def told_to_leave(self, job: Job) -> bool:
+        """Accounting does not tell of signals, nor who sent them."""
+        del job
+        return False
 
     def cancelled(self, chain_id: ChainId) -> bool:
         """Nobody cancels a chain here."""
@@ -94,13 +110,18 @@ def _job(row: dict[str, str]) -> Job:
         "",
         1,
         0,
-        JobState[row["State"].split()[0]],
+        _state(row["State"].split()[0]),
         _time(row["Submit"]),
         _time(row["Start"]) if ran else ABSENT,
         _time(row["End"]),
         int(by_signal) + 128 if int(by_signal) else int(code),
         tag=row["Comment"],
     )
+
+
+def _state(word: str) -> JobState:
+    """A run that a requeue ended has no state of its own; the job goes on."""
+    return JobState.PENDING if word == "REQUEUED" else JobState[word]
 
 
 def _time(text: str) -> int:

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING
 
 from chaos.judgement import judged
 from mirage.client import Client, ClientError
+from mirage.domain.chain import ChainStatus, HandoverPolicy
 from mirage.store.opening import open_store
 
 from disorder.accounts import Accounting
 from disorder.mishaps import Call, Mishaps
+from disorder.people import People
+from disorder.steps import TRAIN, judge_one_writer, judge_steps
 from disorder.storm import Storm
 from keepalive.daemon import OWNERS, Mirage
 from keepalive.services import Service
 from onehost import cluster, services
 from onehost.errors import TestbedError
+from onehost.people import person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +47,7 @@ STUBBORN = "trap '' TERM\nwhile :; do sleep 60; done\n"
 CAREFUL = "trap 'exit 0' TERM USR1\nwhile :; do sleep 10; done\n"
 READY = 'mkdir -p "$(dirname "$MIRAGE_HANDOVER_FILE")"\ntouch "$MIRAGE_HANDOVER_FILE"\n' + CAREFUL
 FLAKY = "[ $((MIRAGE_LINK % 2)) -ne 0 ] || { sleep 60; exit 3; }\n" + STEADY
-SCRIPTS = (STEADY, STUBBORN, CAREFUL, READY, FLAKY)
+SCRIPTS = (STEADY, STUBBORN, CAREFUL, READY, FLAKY, TRAIN, TRAIN, TRAIN)
 OPTIONS = (
     (),
     ("--handover=on-start", "--grace=60"),
@@ -51,7 +55,9 @@ OPTIONS = (
     ("--max-overlap=1m",),
     ("--steering=hold", "--lead=1m"),
     ("--steering=nice", "--lead=1m"),
+    ("--steering=pin", "--lead=1m"),
 )
+ONE_WRITER = tuple(options for options in OPTIONS if not any("handover" in option for option in options))
 FAILURES = "exit=continue,node=continue,cancelled=continue"
 
 
@@ -88,16 +94,19 @@ class Ground:
             self.around, self.program, folder, rng.choice(("reactive", "fixed:2m", "quantile")), SETTLE
         )
         mirage.start()
-        storm = Storm(mirage, mishaps, cluster.need_running(self.layout), self.layout, rng, self._requeue)
+        settings = cluster.need_running(self.layout)
+        people = People(self.around, mirage, settings)
+        storm = Storm(mirage, mishaps, settings, self.layout, rng, people)
         try:
             chains = self._submit(mirage, rng, folder.name)
             storm.blow(STORM_S, rng.randint(4, 10))
             cluster.restore(self.layout)
+            people.restore()
             self._calm(mirage, chains)
         finally:
             mirage.stop()
         broken, links = self._judge(folder, mishaps, chains)
-        requeued = sum("requeued" in line for line in storm.story)
+        requeued = sum("is requeued" in line for line in storm.story)
         return Round(seed, broken, storm.story, links, requeued, round(time.monotonic() - begun, 1))
 
     def _prepare(self) -> None:
@@ -120,21 +129,17 @@ class Ground:
     def _chain(self, mirage: Mirage, rng: random.Random, name: str, owner: str) -> tuple[str, ...]:
         """Whom to ask what."""
         lines = ("--partition=cpu", "--nodes=1", "--exclusive")
-        service = Service(name, owner, lines, rng.choice(SCRIPTS), rng.choice(OPTIONS))
+        text, minutes = rng.choice(SCRIPTS), rng.randint(3, 5)
+        wanted: tuple[str, ...] = (f"--links={rng.randint(2, 4)}", "--done-exit-code=none")
+        options = rng.choice(OPTIONS)
+        if text is TRAIN:
+            lines, wanted, options = (*lines, "--signal=B:USR1@60"), (), rng.choice(ONE_WRITER)
+        service = Service(name, owner, lines, text, options)
         script = mirage.folder / f"{name}.sh"
-        script.write_text(service.text(rng.randint(3, 5)))
+        script.write_text(service.text(minutes))
         script.chmod(0o644)
-        wanted = (f"--links={rng.randint(2, 4)}", "--done-exit-code=none", f"--on-failure={FAILURES}")
-        return (owner, "submit", *service.options, *wanted, f"--name={name}", "--parsable", str(script))
-
-    def _requeue(self, rng: random.Random) -> str:
-        running = self.around.run("root", ["squeue", "-h", "-t", "R", "-o", "%A %k"], fast=True).split("\n")
-        ours = [line.split()[0] for line in running if "mirage:" in line]
-        if not ours:
-            return "no link runs that could be requeued"
-        job = rng.choice(ours)
-        self.around.run("root", ["scontrol", "requeue", job], fast=True)
-        return f"job {job} is requeued"
+        more = (*wanted, f"--on-failure={FAILURES}", f"--name={name}", "--parsable")
+        return (owner, "submit", *service.options, *more, str(script))
 
     def _calm(self, mirage: Mirage, chains: list[str]) -> None:
         end = time.monotonic() + CALM_S
@@ -148,12 +153,27 @@ class Ground:
         accounting = Accounting(self.around, chains, silences)
         accounting.read()
         store = open_store(f"sqlite:///{folder}/state/mirage.db")
-        records: tuple[ChainRecord, ...] = store.chains.load()
+        stored = store.chains.load()
+        records = tuple(record for record in stored if record.chain.chain_id in chains)
         journal = [line.entry for line in reversed(store.journal.read(limit=1_000_000))]
         store.close()
         broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]
+        for record in records:
+            broken += self._judge_writers(record, accounting)
+        broken += [f"{r.chain.chain_id} was taken: garbage" for r in stored if r not in records]
         broken += [f"{chain} is not in the store" for chain in set(chains) - {r.chain.chain_id for r in records}]
         return broken, sum(map(len, accounting.jobs.values()))
+
+    def _judge_writers(self, record: ChainRecord, accounting: Accounting) -> Iterator[str]:
+        """By what the links themselves wrote, and by when they ran."""
+        chain = record.chain
+        if chain.handover.policy is HandoverPolicy.NONE:
+            yield from judge_one_writer(chain.chain_id, accounting.runs_of(record))
+        steps = person(chain.owner).home / f"steps-{chain.chain_id}"
+        if TRAIN in (chain.request.batch.text if chain.request.batch else ""):
+            text = steps.read_text() if steps.exists() else ""
+            yield from judge_steps(chain.chain_id, text, done=record.status is ChainStatus.DONE)
+        steps.unlink(missing_ok=True)
 
     def _slurms(self, real: float) -> float:
         clock = json.loads(self.layout.clock.read_text())

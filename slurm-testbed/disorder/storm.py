@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
+    from disorder.people import People
     from keepalive.daemon import Mirage
     from onehost.layout import Layout
     from onehost.settings import Settings
@@ -38,8 +39,8 @@ class Storm:
     settings: Settings
     layout: Layout
     rng: random.Random
-    requeue: Callable[[random.Random], str]
-    """Puts a running link back into the queue; says which."""
+    people: People
+    """What they do meanwhile."""
     story: list[str] = field(default_factory=list)
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -57,7 +58,9 @@ class Storm:
             self._node_down,
             self._bad_line,
             self._bad_line,
-            self._requeued,
+            self._people_act,
+            self._people_act,
+            self._people_act,
         )
         for _ in range(faults):
             kind, at, lasts = self.rng.choice(kinds), self.rng.uniform(0, seconds), self._while()
@@ -129,10 +132,13 @@ class Storm:
         for _ in range(times):
             self.mishaps.befall(command, kind)
 
-    def _requeued(self, lasts: float) -> None:
-        del lasts
-        if not self._away:
-            self._tell(self.requeue(self.rng))
+    def _people_act(self, lasts: float) -> None:
+        if self._away:
+            return
+        said, undo = self.people.act(self.rng)
+        self._tell(said)
+        if undo is not None:
+            self._later(lasts, undo)
 
     def _while(self) -> float:
         """Many are short, some long."""

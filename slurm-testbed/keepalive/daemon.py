@@ -112,6 +112,6 @@ class Mirage:
             f'[cluster]\nbackend = "cli"\nslurm_conf = "{around.conf}"\nclock = "{around.clock}"\n'
             '[acting]\nmode = "agent"\n'
             f'[loop]\ninterval = "60s"\npredictor = "{self.predictor}"\nsettle = "{self.settle}"\n'
-            "[limits]\nsubmissions_per_hour = 600\n"
+            "[limits]\nsubmissions_per_hour = 600\nsubmissions_per_hour_per_user = 600\n"
             f'[api]\nsocket = "{self.socket}"\n'
         )

@@ -24,7 +24,7 @@ PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
 # of the recordings (tests/slurm/test_recorded_text.py) compares every argument with those that Mirage sends.
 MIRAGE_QUEUE = (
     "JobID JobArrayID State UserName Account SubmitTime EligibleTime StartTime EndTime TimeLimit NumNodes"
-    " Partition QOS PriorityLong Nice exit_code ReqNodes NodeList Reason Name Comment"
+    " Partition QOS PriorityLong Nice exit_code ReqNodes NodeList tres-alloc Reason Name Comment"
 )
 QUEUE = (
     "JobID JobArrayID ArrayJobID ArrayTaskID HetJobID HetJobOffset State StateCompact Reason ReasonList UserName"

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 
 from chaos.scenario import Verdict, play
@@ -20,13 +21,21 @@ def main() -> int:
     seeds = [seed for text in given.seeds for seed in _range(text)]
     began, verdicts = time.monotonic(), []
     with ProcessPoolExecutor(given.jobs) as pool:
-        for verdict in pool.map(play, seeds):
+        for verdict in pool.map(_play, seeds):
             verdicts.append(verdict)
             if verdict.broken:
                 sys.stdout.write(f"\n{verdict}\n")
             _progress(verdicts, len(seeds), time.monotonic() - began)
     sys.stdout.write(f"\n{_summary(verdicts)}\n")
     return int(any(verdict.broken for verdict in verdicts))
+
+
+def _play(seed: int) -> Verdict:
+    """A seed that raises is one that broke, and ends no other."""
+    try:
+        return play(seed)
+    except Exception:
+        return Verdict(seed, (traceback.format_exc(),), (), 0, 0, 0)
 
 
 def _range(text: str) -> range:
@@ -46,11 +55,15 @@ def _progress(verdicts: list[Verdict], count: int, seconds: float) -> None:
 
 def _summary(verdicts: list[Verdict]) -> str:
     failed = [str(verdict.seed) for verdict in verdicts if verdict.broken]
-    total = {name: sum(getattr(verdict, name) for verdict in verdicts) for name in ("links", "deaths", "cycles")}
-    faults = sum(len(verdict.story) for verdict in verdicts)
+    total = {
+        name: sum(getattr(verdict, name) for verdict in verdicts)
+        for name in ("links", "steps", "deaths", "cycles", "deeds")
+    }
+    faults = sum(len(verdict.story) - verdict.deeds for verdict in verdicts)
     return (
-        f"{len(verdicts)} seeds: {total['links']} links in {total['cycles']} cycles, the daemon killed "
-        f"{total['deaths']} times, {faults} faults; broken: {', '.join(failed) or 'none'}"
+        f"{len(verdicts)} seeds: {total['links']} links wrote {total['steps']} steps in {total['cycles']} cycles, "
+        f"the daemon killed {total['deaths']} times, {faults} faults, {total['deeds']} deeds of people; "
+        f"broken: {', '.join(failed) or 'none'}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mirage.domain.chain import NO_JOB, ChainStatus, LinkState, Recovery
 from mirage.domain.instants import spell_instant
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import ABSENT, Job, JobState
 from mirage.domain.journal import EntryKind
 
 if TYPE_CHECKING:
@@ -31,11 +31,14 @@ class Accounts(Protocol):
     def of(self, record: ChainRecord) -> list[Job]:
         """Every job that was ever accepted as a link of this chain, as it ended, in order of links."""
 
-    def has_run(self, job: Job) -> bool:
-        """Whether it ever started, also where it was requeued after that."""
+    def times_run(self, job: Job) -> int:
+        """How often it started: once, and once more each time that it was requeued and started again."""
 
     def in_the_dark(self, job: Job) -> bool:
         """Whether there were times in which nobody could tell Mirage how the job ended."""
+
+    def told_to_leave(self, job: Job) -> bool:
+        """Whether the job ended because Mirage had told it to make way: its exit code is no word on its work."""
 
     def cancelled(self, chain_id: ChainId) -> bool:
         """Whether the chain's owner asked for its end."""
@@ -65,10 +68,14 @@ def _ending(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
 
 def _enough(record: ChainRecord, accounts: Accounts) -> bool:
     done = record.chain.done
-    ran = [job for job in accounts.of(record) if accounts.has_run(job)]
-    if done.links and len(ran) >= done.links:
+    jobs = accounts.of(record)
+    if done.links and sum(map(accounts.times_run, jobs)) >= done.links:
         return True
-    exited = [job for job in ran if job.state in (JobState.COMPLETED, JobState.FAILED)]
+    exited = [
+        job
+        for job in jobs
+        if job.state in (JobState.COMPLETED, JobState.FAILED) and not accounts.told_to_leave(job)
+    ]
     return done.exit_code is not None and any(job.exit_code == done.exit_code for job in exited)
 
 
@@ -92,18 +99,25 @@ def _links(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
         link = links.pop(job.job_id, None)
         if link is None:
             yield f"job {job.job_id} is no link of {record.chain.chain_id}"
-        elif not accounts.in_the_dark(job) and _end_of_link(link) != _end_of_job(job):
+        elif not link.requeued and not accounts.in_the_dark(job) and _end_of_link(link) != _end_of_job(job):
             yield f"{link.tag} is {_end_of_link(link)}, accounting has {_end_of_job(job)}"
     if links:
         yield f"{record.chain.chain_id} has links that never were jobs: {list(links.values())}"
 
 
 def _end_of_link(link: Link) -> tuple[object, ...]:
-    return link.start, link.end, link.job_state.name, *_code(link.job_state, link.exit_code)
+    start = _start(link.start, link.end, link.job_state)
+    return start, link.end, link.job_state.name, *_code(link.job_state, link.exit_code)
 
 
 def _end_of_job(job: Job) -> tuple[object, ...]:
-    return job.start, job.end, job.state.name, *_code(job.state, job.exit_code)
+    start = _start(job.start, job.end, job.state)
+    return start, job.end, job.state.name, *_code(job.state, job.exit_code)
+
+
+def _start(start: int, end: int, state: JobState) -> int:
+    """Slurm tells of a job that was cancelled while pending that it started as it ended."""
+    return ABSENT if state is JobState.CANCELLED and start == end else start
 
 
 def _code(state: JobState, code: int) -> tuple[int, ...]:
@@ -121,10 +135,11 @@ def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> I
         told = {entry.text for entry in entries if entry.kind is EntryKind.EVENT and entry.link == link.index}
         named = f"submitted link {link.index} as job {link.job_id}"
         found = any(text.startswith(f"link {link.index} is job {link.job_id},") for text in told)
-        if not found and not sent & {named, f"{named}, held back"}:
+        again = link.reason == f"job {link.job_id} was requeued"
+        if not found and not again and not sent & {named, f"{named}, held back"}:
             yield f"the journal does not tell that {link.tag} is job {link.job_id}"
         may_say = {_sentence(link)} | ({_vanished(link)} if link.job_id in dark else set())
-        if link.state is LinkState.ENDED and not told & may_say:
+        if link.state is LinkState.ENDED and not link.requeued and not told & may_say:
             yield f"{link.tag}: the journal lacks {_sentence(link)!r}: {sorted(told)}"
 
 

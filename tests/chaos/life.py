@@ -92,7 +92,11 @@ class Daemon:
     rng: np.random.Generator
     tell: Callable[[str], None]
     odds: dict[StoreMishap, float] = field(default_factory=dict)
+    read_only: bool = False
+    """Whether no transaction can be written at all."""
     deaths: int = 0
+    mishaps: int = 0
+    """Transactions that something befell."""
     service: Service | None = None
     _supervisor: Supervisor | None = None
 
@@ -110,6 +114,9 @@ class Daemon:
     def befall(self, write: Callable[[], Any]) -> Any:
         """Do a transaction, and what befalls it."""
         mishap = drawn(self.odds, self.rng) if self.runs else None
+        self.mishaps += mishap is not None or self.read_only
+        if self.read_only and self.runs:
+            raise StoreUnavailable("the file system is mounted read-only")
         if mishap is not None:
             self.tell(f"a transaction {mishap}")
         if mishap is StoreMishap.DIES_BEFORE:

@@ -105,6 +105,7 @@ class Line:
         if gone or mishap is Mishap.UNREACHABLE:
             return _answer(unreachable(call.command))
         if mishap is Mishap.REFUSED:
+            self.oracle.rejected(option(call, "--comment"))
             return _answer(refused(call.command))
         return self._done(call)
 
@@ -115,7 +116,7 @@ class Line:
             for job in self.slurm.simulation.everything():
                 if job.job_id not in before:
                     self.oracle.accepted(job)
-        if (signal := option(call, "--signal")) and not answer.status:
+        if call.command == "scancel" and (signal := option(call, "--signal")) and not answer.status:
             self.signalled(JobId(int(call.arguments[-1])), signal)
         return _answer(answer)
 
@@ -151,9 +152,9 @@ class Shell:
         *,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
-        folder: str = "/",
+        launch: object = None,
     ) -> Answer:
-        del folder
+        del launch
         told = dict(self.environment if environment is None else environment)
         return self.line.call(Call(argv[0], list(argv[1:]), told, stdin.decode(), self.user))
 

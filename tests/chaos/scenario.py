@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +16,9 @@ import numpy as np
 from chaos.life import Daemon, SkewedClock, befallen
 from chaos.line import Line
 from chaos.oracle import Faults, Oracle
+from chaos.people import DEEDS, OWNERS, SCRIPT, People
 from chaos.slurmctld import Slurm, Slurmctld
+from chaos.steps import Scripts
 from chaos.weather import LARGEST_JUMP, Weather
 
 from mirage.backends.simulated import Run
@@ -38,6 +42,8 @@ from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSign
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.config.model import Config
 
 NOON = 1_790_000_000
@@ -46,6 +52,8 @@ STORM = 4 * HOUR
 CALM = 12 * HOUR
 PATIENCE = 3_000 + LARGEST_JUMP
 """Seconds: the longest wait of protected mode, a back-off that began before it, and a clock that was set back."""
+GOALS = (60, 150)
+"""Steps of a training run, from and to."""
 MEMORY = Path("/dev/shm")
 
 
@@ -59,13 +67,29 @@ class Verdict:
     links: int
     deaths: int
     cycles: int
+    steps: int = 0
+    deeds: int = 0
+    """What people did; each is a line of the story, as each fault is."""
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}:", *(f"  BROKEN {each}" for each in self.broken), "  the story:"]
         return "\n".join([*lines, *(f"    {each}" for each in self.story)])
 
 
-def play(seed: int, storm: int = STORM) -> Verdict:
+@dataclass(frozen=True)
+class Climate:
+    """What may happen in a scenario."""
+
+    faults: bool = True
+    deeds: tuple[Callable[[People], None], ...] = DEEDS
+    most_deeds: int = 12
+
+
+ALL = Climate()
+NO_PEOPLE = Climate(deeds=())
+
+
+def play(seed: int, storm: int = STORM, climate: Climate = ALL) -> Verdict:
     """The scenario of ``seed`` from its beginning to its end, in seconds of this process."""
     faults, said = Faults(), logging.getLogger("mirage")
     before = said.level
@@ -73,7 +97,7 @@ def play(seed: int, storm: int = STORM) -> Verdict:
     said.setLevel(faults.level)  # a storm makes thousands of warnings
     try:
         with _room() as folder:
-            return Scenario(seed, Path(folder), faults).play(storm)
+            return Scenario(seed, Path(folder), faults, climate).play(storm)
     finally:
         said.setLevel(before)
         said.removeHandler(faults)
@@ -86,21 +110,29 @@ class Scenario:
     seed: int
     folder: Path
     faults: Faults
+    climate: Climate
     story: list[str] = field(default_factory=list)
     cycles: int = 0
 
     def __post_init__(self) -> None:
-        streams = np.random.default_rng(self.seed).spawn(7)
+        streams = np.random.default_rng(self.seed).spawn(9)
         self.rng, self.fates, self.users, self.steps, *others = streams
+        self.owners = others[3]
         nodes = tuple(f"n{k}" for k in range(1, 1 + int(self.rng.integers(4, 9))))
         self.ctld = Slurmctld(nodes, NOON, self._fate, epilog=int(self.rng.integers(0, 40)))
         self.slurm = Slurm(self.ctld, min_job_age=int(self.rng.choice([2, 60, 300])))
-        self.oracle = Oracle(self.ctld, PATIENCE)
+        scripts = Scripts(self.ctld, others[4])
+        self.ctld.programs.append(scripts)
+        self.oracle = Oracle(self.ctld, PATIENCE, scripts, self._intended)
         self.chains = self._chains()
+        self.trained = self._trained() if self.climate.deeds else []
+        scripts.goals = {chain.chain_id: int(self.owners.integers(*GOALS)) for chain in self.trained}
+        self.chains += self.trained
         self.oracle.chains = {chain.chain_id: chain for chain in self.chains}
         line = Line(self.slurm, self.oracle, others[0], self.tell, self._signalled)
         self.daemon = Daemon(self._config(), line, SkewedClock(self.ctld), others[1], self.tell)
         self.weather = Weather(self.daemon, self.oracle, others[2], self.tell)
+        self.people = People(self.daemon, self.oracle, self.owners, self.tell)
 
     def tell(self, what: str) -> None:
         """A line of the story."""
@@ -112,17 +144,28 @@ class Scenario:
             self._live_through(storm)
         everything = [job for job in self.ctld.everything() if job.tag]
         broken = (*self.oracle.broken, *self.faults.heard)
-        return Verdict(self.seed, broken, tuple(self.story), len(everything), self.daemon.deaths, self.cycles)
+        counts = len(everything), self.daemon.deaths, self.cycles, self._count_steps(), self.people.count
+        return Verdict(self.seed, broken, tuple(self.story), *counts)
+
+    def _count_steps(self) -> int:
+        return sum(map(len, self.oracle.scripts.steps.values()))
 
     def _live_through(self, storm: int) -> None:
         self._people_come(storm)
-        self.weather.plan(NOON + 300, NOON + storm, int(self.rng.integers(4, 24)))
+        faults = int(self.rng.integers(4, 24))
+        if self.climate.faults:
+            self.weather.plan(NOON + 300, NOON + storm, faults)
+        if self.climate.deeds:
+            deeds = int(self.owners.integers(2, self.climate.most_deeds))
+            self.people.plan(self.climate.deeds, NOON + 300, NOON + storm, deeds)
         for chain in self.chains:
-            self._add(chain)
+            self._add(chain, self.owners if chain in self.trained else self.rng)
         self._cycle_until(NOON + storm)
         self.tell("the storm is over")
         self.weather.clear()
-        self._calm(NOON + storm + CALM)
+        self.people.clear()
+        calm = 2 * CALM if self.people.drained_for_good else CALM  # the jobs of others wait as well
+        self._calm(NOON + storm + calm)
         self._judge()
 
     # Time
@@ -134,13 +177,15 @@ class Scenario:
     def _calm(self, until: int) -> None:
         while self.ctld.now < until and not self.oracle.broken:
             self._step()
-            records = self._records()
+            records = [record for record in self._records() if record.chain.chain_id in self.oracle.chains]
             self.oracle.check_supplied(records)
+            self.oracle.check_pauses(records)
             if len(records) == len(self.chains) and all(record.over and not record.live for record in records):
                 break
             for record in records:
                 if record.status is ChainStatus.PAUSED:
                     self.daemon.ask(ResumeChain(record.chain.chain_id, "chaos"))
+                    self.oracle.resume_asked(record.chain.chain_id)
             known = {record.chain.chain_id for record in records}
             for chain in self.chains:
                 if chain.chain_id not in known:
@@ -149,14 +194,22 @@ class Scenario:
     def _step(self) -> None:
         if self.weather.doomed and self.daemon.runs:
             (self.daemon.kill if self.weather.doomed == "killed" else self.daemon.stop)()
+            self.oracle.daemon_ended()
         self.weather.doomed = ""
         if not self.daemon.runs and self.ctld.now >= self.weather.daemon_away_until:
             self._start()
         if self.daemon.runs:
-            self.oracle.cycle_begins()
-            self.daemon.cycle()
-            self.cycles += 1
+            self._cycle()
         self.ctld.run_until(self.ctld.now + int(self.steps.integers(40, 80)))
+
+    def _cycle(self) -> None:
+        mishaps = self.daemon.mishaps
+        self.oracle.cycle_begins()
+        self.daemon.cycle()
+        self.oracle.cycle_ends(lived=self.daemon.runs, unscathed=self.daemon.mishaps == mishaps)
+        if not self.daemon.runs:
+            self.oracle.daemon_ended()
+        self.cycles += 1
 
     def _start(self) -> None:
         try:
@@ -174,8 +227,16 @@ class Scenario:
         store = self.daemon.service.store
         store.journal.flush()
         lines = store.journal.read(limit=1_000_000)
-        self.oracle.check_end(store.chains.load(), [line.entry for line in reversed(lines)])
+        records = [record for record in store.chains.load() if record.chain.chain_id in self.oracle.chains]
+        self.oracle.check_end(records, [line.entry for line in reversed(lines)])
         self.daemon.stop()
+
+    def _intended(self, tag: str) -> bool:
+        """By what is on disk, past whatever the daemon remembers."""
+        _, chain_id, index = tag.split(":")
+        query = 'SELECT 1 FROM links WHERE chain_id = ? AND "index" = ?'
+        with closing(sqlite3.connect(self.folder / "mirage.db")) as database:
+            return bool(database.execute(query, (chain_id, int(index))).fetchall())
 
     # The cluster and its people
 
@@ -196,9 +257,7 @@ class Scenario:
 
     def _chain(self, k: int) -> Chain:
         rng, name = self.rng, f"c{k}"
-        home = self.folder / name
-        (home / ".mirage").mkdir(parents=True)
-        batch = BatchScript("#!/bin/sh\nexec serve\n", (), (("PATH", "/usr/bin:/bin"),), str(home))
+        batch = self._batch(name, "#!/bin/sh\nexec serve\n")
         limit = 60 * int(rng.integers(15, 60))
         request = JobRequest(
             name, "", limit, nodes=int(rng.integers(1, 3)), batch=batch, requeue=bool(rng.random() < 0.7)
@@ -217,7 +276,7 @@ class Scenario:
         return Chain(
             ChainId(name),
             name,
-            ("alice", "bob")[k % 2],
+            OWNERS[k % 2],
             request,
             DoneCondition(0 if rng.random() < 0.2 else None, links=int(rng.integers(3, 7))),
             failures,
@@ -226,12 +285,47 @@ class Scenario:
             lead=int(rng.choice([0, 300])),
         )
 
-    def _add(self, chain: Chain) -> None:
+    def _batch(self, name: str, text: str) -> BatchScript:
+        home = self.folder / name
+        (home / ".mirage").mkdir(parents=True)
+        (home / SCRIPT).write_text(text)
+        return BatchScript(text, (), (("PATH", "/usr/bin:/bin"),), str(home))
+
+    def _trained(self) -> list[Chain]:
+        return [self._training(k) for k in range(int(self.owners.integers(1, 3)))]
+
+    def _training(self, k: int) -> Chain:
+        """One writer; it is done when a link exits with 0 that was not warned of its limit."""
+        rng, name = self.owners, f"t{k}"
+        warn = WarnSignal("USR1", 60 * int(rng.integers(2, 6)), batch_only=True)
+        request = JobRequest(
+            name,
+            "",
+            60 * int(rng.integers(15, 40)),
+            nodes=int(rng.integers(1, 3)),
+            batch=self._batch(name, "#!/bin/sh\nexec train\n"),
+            requeue=bool(rng.random() < 0.7),
+            warn=warn,
+        )
+        go_on = FailurePolicy(Recovery.CONTINUE)
+        cancelled = FailurePolicy(Recovery.STOP if rng.random() < 0.5 else Recovery.CONTINUE)
+        return Chain(
+            ChainId(name),
+            name,
+            OWNERS[k % 2],
+            request,
+            DoneCondition(),
+            FailurePolicies(exit=go_on, node=go_on, cancelled=cancelled),
+            steering=Steering(str(rng.choice(list(Steering), p=[0.4, 0.1, 0.25, 0.25]))),
+            lead=int(rng.choice([0, 300])),
+        )
+
+    def _add(self, chain: Chain, rng: np.random.Generator) -> None:
         """Some are there from the start, others are added as time goes by, if the daemon answers just then."""
-        if self.rng.random() < 0.5:
+        if rng.random() < 0.5:
             self.ctld.at(NOON, lambda: self.daemon.ask(AddChain(chain, "chaos")))
         else:
-            self.ctld.at(NOON + int(self.rng.integers(HOUR)), lambda: self.daemon.ask(AddChain(chain, "chaos")))
+            self.ctld.at(NOON + int(rng.integers(HOUR)), lambda: self.daemon.ask(AddChain(chain, "chaos")))
 
     def _people_come(self, storm: int) -> None:
         """Others want about as much as there is."""
@@ -261,6 +355,7 @@ class Scenario:
         """Most obey, some sleep on."""
         del signal
         if self.fates.random() < 0.8:
+            self.oracle.obeyed.add(job_id)
             self.ctld.obey(job_id, int(self.fates.integers(1, 50)))
 
 

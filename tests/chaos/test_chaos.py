@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chaos.scenario import play
+from chaos.scenario import NO_PEOPLE, play
 
 ONCE_BROKEN = {
     36: "the answer to a commit was lost: the record had the end of a link, the journal never did",
@@ -23,7 +23,7 @@ def test_whatever_happens_the_chains_come_to_their_end(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", ONCE_BROKEN)
 def test_what_was_broken_once_stays_mended(seed: int) -> None:
-    verdict = play(seed)
+    verdict = play(seed, climate=NO_PEOPLE)
     assert not verdict.broken, str(verdict)
 
 
@@ -37,3 +37,5 @@ def test_the_storms_are_rough() -> None:
     assert sum(verdict.deaths for verdict in verdicts) >= 8
     assert sum(len(verdict.story) for verdict in verdicts) >= 60
     assert sum(verdict.links for verdict in verdicts) >= 30
+    assert sum(verdict.deeds for verdict in verdicts) >= 12
+    assert sum(verdict.steps for verdict in verdicts) >= 600

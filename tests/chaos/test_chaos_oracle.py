@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from chaos.scenario import play
+from chaos.scenario import NO_PEOPLE, play
 
 from mirage.backends.cli_links import LinkMemory
 from mirage.control.loop import ControlLoop
 from mirage.domain.chain import LinkState
-from mirage.provisioner import events, machine
+from mirage.provisioner import events, handover, machine
 from mirage.slurm import rows
 from mirage.store.chains import SqlChainStore
 
@@ -24,8 +24,8 @@ Patch = pytest.MonkeyPatch
 def a_link_sent_is_never_found(patch: Patch) -> None:
     found = events._of_link
 
-    def blind(link, job):
-        return () if link.state is LinkState.PLANNED else found(link, job)
+    def blind(link, job, now):
+        return () if link.state is LinkState.PLANNED else found(link, job, now)
 
     patch.setattr(events, "_of_link", blind)
 
@@ -48,7 +48,7 @@ def half_an_answer_is_taken_for_all(patch: Patch) -> None:
         return cut(whole + end, fields, mark, free)
 
     patch.setattr(rows, "cut", lenient)
-    patch.setattr(LinkMemory, "_fate", lambda self, tag, job_id, fates, now: None)
+    patch.setattr(LinkMemory, "_fate", lambda *_, certain: None)
 
 
 def an_end_is_not_told(patch: Patch) -> None:
@@ -79,6 +79,10 @@ def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
     patch.setattr(machine, "need", hasty)
 
 
+def early_links_do_not_wait_for_their_predecessors(patch: Patch) -> None:
+    patch.setattr(handover, "awaited", lambda record, link: ())
+
+
 @pytest.mark.parametrize(
     ("spoil", "found"),
     [
@@ -88,8 +92,9 @@ def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
         (an_end_is_not_told, "the journal lacks"),
         (nobody_follows_a_preempted_link, "is lost"),
         (a_forecast_beyond_the_limit_floods_the_queue, "run"),
+        (early_links_do_not_wait_for_their_predecessors, "of one writer run together"),
     ],
 )
 def test_a_spoilt_daemon_is_found_out(spoil: Callable[[Patch], None], found: str, monkeypatch: Patch) -> None:
     spoil(monkeypatch)
-    assert any(found in each for seed in range(12) for each in play(seed).broken)
+    assert any(found in each for seed in range(60) for each in play(seed, climate=NO_PEOPLE).broken)

@@ -1,10 +1,11 @@
-"""Faults, drawn at random: episodes that come over the cluster and go, and what people and nodes do meanwhile."""
+"""Faults, drawn at random: episodes that come over the cluster and go, and what befalls nodes and links."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chaos.episodes import Episodes
 from chaos.life import StoreMishap
 from chaos.line import Mishap
 
@@ -14,11 +15,7 @@ from mirage.domain.job import JobState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from chaos.life import Daemon
-    from chaos.oracle import Oracle
-
-    from mirage.domain.job import Job
+    from mirage.domain.chain import ChainId
 
 LONGEST_AWAY = 2 * 3_600
 """Seconds for which anything is away at most."""
@@ -26,30 +23,21 @@ LARGEST_JUMP = 1_800
 
 
 @dataclass
-class Weather:
-    """Plans what goes wrong until ``until``; after ``clear`` nothing does any more."""
+class Weather(Episodes):
+    """What goes wrong; after ``clear`` nothing does any more."""
 
-    daemon: Daemon
-    oracle: Oracle
-    rng: np.random.Generator
-    tell: Callable[[str], None]
     daemon_away_until: int = 0
     doomed: str = ""
     """Empty; ``killed`` or ``stopped``: what becomes of the daemon before its next cycle."""
     _held: set[int] = field(default_factory=set)
 
     def plan(self, begin: int, until: int, count: int) -> None:
-        """Draw ``count`` faults that begin somewhere between; they combine as they fall."""
-        kinds, shares = zip(*_KINDS.items(), strict=True)
-        odds = [share / sum(shares) for share in shares]
-        ctld = self.daemon.line.slurm.simulation
-        for time in sorted(int(time) for time in self.rng.integers(begin, until, count)):
-            kind = kinds[int(self.rng.choice(len(kinds), p=odds))]
-            ctld.at(time, lambda kind=kind: kind(self))
+        """Draw ``count`` faults that begin somewhere between."""
+        self.draw(_KINDS, begin, until, count)
 
     def clear(self) -> None:
         """All is well from now on, and who had stopped something lets it go on."""
-        line, ctld = self.daemon.line, self.daemon.line.slurm.simulation
+        line, ctld = self.daemon.line, self.ctld
         line.controller_down = line.accounting_down = False
         line.odds, self.daemon.odds, ctld.lag, self.doomed = {}, {}, 0, ""
         self.daemon_away_until = 0
@@ -72,7 +60,7 @@ class Weather:
         self._for(self._while(LONGEST_AWAY), "slurmdbd is away", lambda: setattr(line, "accounting_down", False))
 
     def accounting_lags(self) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         ctld.lag = int(self.rng.integers(5, 180))
         self._for(self._while(3_600), f"accounting is {ctld.lag} s behind", lambda: setattr(ctld, "lag", 0))
 
@@ -91,13 +79,13 @@ class Weather:
         self._for(self._while(1_800), f"a bad disk: {words}", lambda: setattr(daemon, "odds", {}))
 
     def node_fails(self) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         node = ctld.nodes[int(self.rng.integers(len(ctld.nodes)))]
         ctld.node_down(node)
         self._for(self._while(3_600), f"{node} is down", lambda: ctld.node_resume(node))
 
     def job_is_held(self) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         if job := self._one_of([job for job in ctld.live() if job.tag and job.state is JobState.PENDING]):
             self._held.add(job.job_id)
             ctld.hold(job.job_id)
@@ -106,8 +94,8 @@ class Weather:
     def chain_is_paused(self) -> None:
         if chain_id := self._chain():
             self.daemon.ask(PauseChain(chain_id, "chaos"))
-            resume = ResumeChain(chain_id, "chaos")
-            self._for(self._while(3_600), f"{chain_id} is paused", lambda: self.daemon.ask(resume))
+            self.oracle.pause_asked(chain_id)
+            self._for(self._while(3_600), f"{chain_id} is paused", lambda: self._resume(chain_id))
 
     # Incidents
 
@@ -137,15 +125,15 @@ class Weather:
     def link_is_renamed(self) -> None:
         """Only one that Mirage knows by its number: before that the comment is all there is."""
         known = {link.job_id for record in self._records() for link in record.links}
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         if job := self._one_of([job for job in ctld.live() if job.tag and job.job_id in known]):
             ctld.comment(job.job_id, "mine: do not touch")
             self.tell(f"job {job.job_id} gets another comment")
 
     def link_gets_time(self) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         if job := self._one_of([job for job in ctld.live() if job.tag]):
-            ctld.extend(job.job_id, 60 * int(self.rng.integers(1, 20)))
+            ctld.set_limit(job.job_id, job.limit + 60 * int(self.rng.integers(1, 20)))
             self.tell(f"job {job.job_id} gets more time")
 
     def chain_is_cancelled(self) -> None:
@@ -158,42 +146,30 @@ class Weather:
 
     # How
 
-    def _for(self, seconds: int, what: str, end: Callable[[], object]) -> None:
-        self.tell(f"{what} for {seconds} s")
-        ctld = self.daemon.line.slurm.simulation
-        ctld.at(ctld.now + seconds, end)
-
-    def _while(self, longest: int) -> int:
-        """Many are short, some long."""
-        return int(60 * (longest / 60) ** float(self.rng.random()))
-
     def _daemon_gone(self, how: str) -> None:
         away = self._while(LONGEST_AWAY) if self.rng.random() < 0.5 else 0
-        self.doomed, self.daemon_away_until = how, self.daemon.line.slurm.simulation.now + away
+        self.doomed, self.daemon_away_until = how, self.ctld.now + away
         self.tell(f"the daemon is {how} and away for {away} s")
 
     def _incident(self, what: str, state: JobState | None, act: str) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         mine = [job for job in ctld.live() if job.tag and state in (None, job.state)]
         if job := self._one_of(mine):
             getattr(ctld, act)(job.job_id)
             self.tell(f"job {job.job_id} ({job.tag}) is {what}")
 
+    def _resume(self, chain_id: ChainId) -> None:
+        self.daemon.ask(ResumeChain(chain_id, "chaos"))
+        self.oracle.resume_asked(chain_id)
+
     def _release(self, job_id: int) -> None:
-        ctld = self.daemon.line.slurm.simulation
+        ctld = self.ctld
         if any(job.job_id == job_id and job.held for job in ctld.live()):
             ctld.release(job_id)  # type: ignore[arg-type]
 
-    def _one_of(self, jobs: list[Job]) -> Job | None:
-        draw = float(self.rng.random())
-        return jobs[int(draw * len(jobs))] if jobs else None
-
-    def _chain(self) -> str | None:
+    def _chain(self) -> ChainId | None:
         names = sorted(self.oracle.chains)
         return names[int(self.rng.integers(len(names)))] if self.daemon.runs else None
-
-    def _records(self):
-        return self.daemon.service.store.chains.load() if self.daemon.service else ()
 
 
 _KINDS: dict[Callable[[Weather], None], float] = {

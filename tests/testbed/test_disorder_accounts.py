@@ -54,15 +54,23 @@ def test_a_job_that_was_requeued_and_then_cancelled_has_run() -> None:
         "8|alice|CANCELLED by 1001|100|None|200|0:0|None assigned|mirage:c1:2",
     )
     (first,), (second,) = accounting.jobs["mirage:c1:1"], accounting.jobs["mirage:c1:2"]
-    assert accounting.has_run(first)
-    assert not accounting.has_run(second)
+    assert (accounting.times_run(first), accounting.times_run(second)) == (1, 0)
     assert accounting.in_the_dark(first), "accounting was asked in vain after its end"
+
+
+def test_times_run_requeued_job_counts_each_run() -> None:
+    accounting = read(
+        f"7|alice|REQUEUED|100|110|120|0:0|{NODE}|mirage:c1:1",
+        f"7|alice|NODE_FAIL|120|130|140|0:0|{NODE}|mirage:c1:1",
+        f"7|alice|TIMEOUT|140|150|200|0:0|{NODE}|mirage:c1:1",
+    )
+    assert [accounting.times_run(job) for job in accounting.jobs["mirage:c1:1"]] == [3]
 
 
 def test_a_start_that_slurmdbd_has_lost_is_no_fault_of_anybody_elses() -> None:
     accounting = read("7|alice|TIMEOUT|100|None|300|0:0|None assigned|mirage:c1:1")
     (job,) = accounting.jobs["mirage:c1:1"]
-    assert accounting.has_run(job)
+    assert accounting.times_run(job) == 1
     assert accounting.in_the_dark(job)
 
 
