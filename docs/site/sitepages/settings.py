@@ -17,7 +17,8 @@ Every key of the file that `mirage daemon --config FILE` reads, with its default
 
 Durations are seconds, or texts such as `90s`, `10m`, `30d`. Files of `conf.d/` beside the configuration file
 override it. Variables override both: `MIRAGE_` and the key in capitals, sections parted by two underscores, such
-as `MIRAGE_LOOP__INTERVAL=30s`. A key that is not known is an error. `mirage config check FILE` checks a file,
+as `MIRAGE_LOOP__INTERVAL=30s`. A key that is not known is an error, and so is a `conf.d`
+that cannot be listed. `mirage config check FILE` checks a file,
 `mirage config show` says what holds and why."""
 
 
