@@ -26,11 +26,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # again takes two fifths of the time in which it is collected.
 gc.disable()
 
+_LONGEST_ID = 80
+
 
 def pytest_collection_finish() -> None:
     """From here on garbage is looked for, but not among what is there by now."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A name for a value too long to be one, which each report and each worker would repeat."""
+    return f"{argname}-of-{len(val)}" if isinstance(val, str | bytes) and len(val) > _LONGEST_ID else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

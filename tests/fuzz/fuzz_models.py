@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fuzzing import Beside, Target
+from onnx import TensorProto, helper
 
 from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, read_artifact
 from mirage.allocation.ddl.das.artifact import Manifest as DasManifest
@@ -21,6 +22,8 @@ from mirage.allocation.inference.relmas.artifact import Manifest as AgentManifes
 from mirage.artifact import MANIFEST, digests_of, manifest_text
 from mirage.features.schema import schema
 from mirage.features.table import Origin
+from mirage.modelgraph.external import refuse_external
+from mirage.modelgraph.wire import BadGraph
 from mirage.predictors.artifacts.answers import WaitDistribution, WaitQuantiles
 from mirage.predictors.artifacts.manifest import MODEL, RANGES, ClusterMark, Manifest, TrainingMark
 from mirage.predictors.artifacts.predictor import load_artifact
@@ -36,6 +39,17 @@ SCHEMA = schema("v2")
 LEVELS = (0.1, 0.5, 0.9)
 LEAF = Tree(*(np.array([value]) for value in (-1, 0.0, 0, 0)), value=np.ones((1, len(LEVELS)), np.float32))
 GRAPH = trees_graph([LEAF], SCHEMA.size, np.zeros(len(LEVELS), np.float32), compare="<")
+NETWORK = helper.make_model(
+    helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Clip", ["h"], ["y"])],
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [2, 1], np.ones(2, np.float32).tobytes(), raw=True)],
+    ),
+    opset_imports=[helper.make_opsetid("", 17)],
+    ir_version=8,
+).SerializeToString()
 RANGE = FeatureRanges(*((float(place),) * SCHEMA.size for place in range(5)), (1.0 / SCHEMA.size,) * SCHEMA.size)
 PREDICTOR = {MODEL: GRAPH, RANGES: RANGE.text().encode()}
 KNOWN = Manifest(
@@ -53,9 +67,9 @@ KNOWN = Manifest(
 )
 PREDICTED = asdict(KNOWN)
 DISTRIBUTED = PREDICTED | {"answers": asdict(WaitDistribution((0.0, 1.0, 2.0)))}
-AGENTS = {ORDERING: GRAPH, PLACEMENT: GRAPH}
+AGENTS = {ORDERING: NETWORK, PLACEMENT: NETWORK}
 DAS = asdict(DasManifest(Process(True, 0.5, 0.1), {}, {}, {}, digests_of(AGENTS)))
-AGENT = asdict(AgentManifest("relmas", Matching(), {}, {}, 0.001, {}, digests_of({ACTOR: GRAPH})))
+AGENT = asdict(AgentManifest("relmas", Matching(), {}, {}, 0.001, {}, digests_of({ACTOR: NETWORK})))
 
 
 def told(document: Any) -> bytes:
@@ -136,11 +150,12 @@ TARGETS = (
     Target("manifest of DAS", as_manifest(read_artifact, AGENTS), (DAS,), names=str(MANIFEST)),
     Target(
         "manifest of RELMAS",
-        as_manifest(lambda path: read_agent(path, "relmas"), {ACTOR: GRAPH}),
+        as_manifest(lambda path: read_agent(path, "relmas"), {ACTOR: NETWORK}),
         (AGENT,),
         names=MANIFEST,
     ),
-    Target("graph of an agent", graph, (GRAPH,), names="actor.onnx"),
+    Target("graph of an agent", graph, (NETWORK,), names="actor.onnx"),
+    Target("network that a worker serves", refuse_external, (GRAPH, NETWORK), allowed=(BadGraph,)),
     Target(
         "manifest of a table",
         lambda document: Beside(chunks.read_table, MANIFEST, {"chunk-0000.npz": CHUNK}, folder=True)(

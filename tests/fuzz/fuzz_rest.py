@@ -23,7 +23,7 @@ Document = dict[str, Any]
 def records(document: Any, name: str) -> list[Document]:
     """As ``backends.rest`` takes them; an answer without the list is refused there."""
     found = document.get(name) if isinstance(document, dict) else None
-    return found if isinstance(found, list) and all(isinstance(record, dict) for record in found) else []
+    return found if isinstance(found, list) else []
 
 
 def queue(version: int, document: Any) -> None:
@@ -33,16 +33,16 @@ def queue(version: int, document: Any) -> None:
 
 
 def past(version: int, document: Any) -> None:
-    lifted = [lift(Kind.PAST_JOB, version, record) for record in records(document, "jobs")]
-    read_history(lifted)
-    read_past_jobs(lifted)
+    shape = partial(lift, Kind.PAST_JOB, version)
+    read_history(records(document, "jobs"), shape)
+    read_past_jobs(records(document, "jobs"), shape)
 
 
 def nodes(version: int, document: Any) -> None:
     found = records(document, "nodes")
     if version < 37:
         found = with_partitions(found, records(rest("partitions")[version], "partitions"))
-    read_partitions([lift(Kind.NODE, version, record) for record in found])
+    read_partitions(found, partial(lift, Kind.NODE, version))
 
 
 def partitions(version: int, document: Any) -> None:

@@ -158,8 +158,8 @@ async def load(url: str) -> None:
 
 def request(body: bytes) -> None:
     head, _, tail = body.partition(b"\n")
-    read_request(head + tail, str(len(head)))
-    read_request(body, None)
+    for whole, length in ((head + tail, len(head)), (body, len(body))):
+        read_request(whole, length, lambda inputs, outputs: (len(inputs), len(outputs)))
 
 
 def state(folder: Path) -> None:

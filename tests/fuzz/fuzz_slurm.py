@@ -31,7 +31,9 @@ from mirage.slurm import (
 )
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.release import read_version
+from mirage.slurm.rest.options import read_script
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
+from mirage.slurm.wrapper import with_arguments, wrap
 
 NOW = 1_750_000_000
 SCRIPT = """#!/bin/bash
@@ -68,6 +70,11 @@ def request(text: str) -> None:
     given, _ = SBATCH.read([Word(word.text, "command line") for word in words])
     around = Surroundings("job", "ada", "/home/ada", NOW, lambda partition: 3_600)
     read_request(Sources(script=given), around, SCRIPT)
+
+
+def wrapped(text: str) -> None:
+    with_arguments(text, ("a", text))
+    wrap(text, text)
 
 
 def environment(text: str) -> None:
@@ -138,6 +145,12 @@ TARGETS = (
     Target("doctor: version", read_version, printed("scontrol.version")),
     Target("slurm.conf, syntax", lambda text: conf.parse(text, "slurm.conf"), (SLURM_CONF,), names="slurm.conf"),
     Target("batch script", directives, (SCRIPT,)),
+    Target(
+        "batch script, for slurmrestd",
+        lambda text: read_script(text, NOW),
+        (SCRIPT.replace(" --dependency=afterok:12", ""),),
+    ),
+    Target("batch script, wrapped", wrapped, ("#!/bin/sh a x\ntrue\n",)),
     Target(
         "options of sbatch",
         request,

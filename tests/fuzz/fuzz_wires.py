@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fuzzing import Beside, Target
 from recorded import printed
 
-from mirage.allocation.inference.serving.configfile import address_of
+from mirage.allocation.inference.serving.listenaddress import address_of
 from mirage.api.taskstate.reading import read_state
 from mirage.backends.acting.orders import Answer, Order, Verdict
+from mirage.backends.filecheck import Viewer
 from mirage.bench.fidelity.recording import read_recording
 from mirage.cli.arguments import numbers, parse_instant
 from mirage.cli.chainoptions import chain_document
@@ -80,7 +81,7 @@ def words(line: str) -> None:
 
 
 def state(folder: Path) -> None:
-    read_state(str(folder), "me", os.getuid())
+    read_state(str(folder), Viewer("me", os.getuid(), own=True))
 
 
 def webhook(path: Path) -> None:
@@ -89,7 +90,7 @@ def webhook(path: Path) -> None:
 
 TARGETS = (
     Target("order", Order.from_text, (ORDER.to_text(),)),
-    Target("answer to an order", Answer.from_text, (ANSWER.to_text(),)),
+    Target("answer to an order", lambda it: Answer.from_text(it, 2), (ANSWER.to_text(),)),
     Target("order, changed", lambda it: Order.from_text(json.dumps(it)), (json.loads(ORDER.to_text()),)),
     Target("client: body", answered, (b'{"detail": "no"}', b"[1, 2]"), (ClientError,)),
     Target(

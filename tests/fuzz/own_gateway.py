@@ -22,7 +22,9 @@ from mirage.allocation.inference.serving.firstcome import first_come
 from mirage.allocation.inference.serving.frames import Assembler, frame
 from mirage.allocation.inference.serving.gateway import Gateway
 from mirage.allocation.inference.serving.httpserver import Listening, make_server
+from mirage.allocation.inference.serving.jsonthread import JsonThread
 from mirage.allocation.inference.serving.links import Gate
+from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
 from mirage.allocation.inference.serving.service import Service
@@ -133,7 +135,9 @@ class OwnGateway:
         meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
         self.gateway = Gateway(plan, desk, FirstCome(), meters)
         tenants = Tenants(plan.tenants, plan.gateway.operators, clock())
-        self.service = Service(plan, self.gateway, tenants, Doors(clock), clock)
+        self.service = Service(
+            plan, self.gateway, tenants, Doors(clock), clock, MemoryBudget(16 << 20), JsonThread()
+        )
         self.server = make_server(App(self.service), Listening("127.0.0.1", 0), Shortcut)
         self.seats = {seat.name: seat for seat in seats_of(plan, ("n0",), "n0")}
         self.gate = Gate()

@@ -21,7 +21,9 @@ PRODUCT = ("mirage", "plugins", "slurm-testbed")
 
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 60
 
-LONG = {"mirage/cli/bench.py:_measure": "a case for each benchmark, imported where it is asked for"}
+LONG = {
+    "mirage/cli/bench.py:_measure": "a case for each benchmark, imported where it is asked for",
+}
 """``path`` or ``path:function``, and why it is clearer whole."""
 
 STARTED = {
@@ -50,6 +52,8 @@ UNUSED_NAMES = {
     "RecordedTicks": "with mirage.backends.recorded",
     "SimulatedEnv": "with mirage.training.simulated",
     "get_id": "called by AccaSim",
+    "http_open": "called by urllib",
+    "https_open": "called by urllib",
     "redirect_request": "called by urllib",
     "scheduling_method": "called by AccaSim",
     "chain_page": "for programs of others: mirage.client",
@@ -78,6 +82,12 @@ def test_no_file_is_longer_than_one_reads_and_no_function_than_one_sees() -> Non
         found |= {f"{source.path}:{name}": long for name, long in source.functions if long > LINES_OF_A_FUNCTION}
     assert not found.keys() - LONG.keys(), f"split these, or say in LONG why not: {found}"
     assert not LONG.keys() - found.keys(), "these are short now: take them out of LONG"
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Their folders are no packages: pytest takes the second for the first and leaves it out with an error."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, files in names.items() if files > 1] == []
 
 
 def test_the_contract_of_layers_names_every_package() -> None:

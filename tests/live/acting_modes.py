@@ -15,7 +15,7 @@ from live_world import TestbedWorld
 
 from mirage.backends.acting.agent import AgentActuator
 from mirage.backends.acting.executor import execute
-from mirage.backends.acting.orders import OrderDesk
+from mirage.backends.acting.orderdesk import OrderDesk
 from mirage.backends.acting.own import own_links
 from mirage.backends.acting.sudo import Helper, SudoActuator
 from mirage.backends.execution import Commands
@@ -52,7 +52,8 @@ def as_user(user: str) -> list[str]:
 
 
 def write_program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
+    """By bash, since dash would drop exported functions on the way."""
+    path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)
 
 

@@ -19,7 +19,7 @@ from mirage.backends.acting.release import ReleaseCluster
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
 from mirage.domain.chain import NO_JOB, Chain, ChainId
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
+from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, JobChange, JobId, JobState
 
 if TYPE_CHECKING:
@@ -208,13 +208,13 @@ def released(privileged_testbed: Testbed, folder: Path) -> Released:
 def test_held_links_are_let_go_one_at_a_time(released: Released) -> None:
     first, second = released.stock(1, 2)
     assert not {released.chain.tag(index) for index in (1, 2)} & released.cluster.snapshot().links.keys()
-    assert {first, second} <= {job.job_id for job in released.cluster.snapshot().stock}
+    assert {first, second} <= {job.job_id for job in released.cluster.snapshot().stock or ()}
     assert released.ask_for(released.link(1)) == first
     assert released.seen(1, NO_JOB) is not None
     running = released.until(released.link(1), JobState.RUNNING)
     assert (running.job_id, running.user) == (first, "alice")
     assert released.seen(2, NO_JOB) is None
-    with pytest.raises(SubmissionRejected, match="no held job"):
+    with pytest.raises(NotPermitted, match="no held job"):
         released.actuator.submit(released.link(3))
 
 
@@ -235,7 +235,7 @@ def test_an_operator_steers_and_cancels_links(released: Released) -> None:
     assert job is not None, "what the steering holds its owner can let go"
     assert not job.held
     released.actuator.cancel(second, "alice")
-    assert second not in {job.job_id for job in released.cluster.snapshot().stock}
+    assert second not in {job.job_id for job in released.cluster.snapshot().stock or ()}
     released.actuator.cancel(first, "alice")
     job = released.seen(1, first)
     assert job is not None, "it was asked for"
@@ -258,9 +258,41 @@ def test_an_administrators_hold_stands(released: Released) -> None:
     (first,) = released.stock(1)
     released.testbed.ask("scontrol", "hold", str(first))
     assert released.seen(1, NO_JOB) is None
-    with pytest.raises(SubmissionRejected, match="JobHeldAdmin"):
+    with pytest.raises(NotPermitted, match="an administrator holds"):
         released.actuator.submit(released.link(1))
     assert str(first) in released.testbed.queue()
+
+
+def test_no_right_of_the_operators_reaches_a_users_job(released: Released) -> None:
+    """What Slurm denies to the owner, the daemon's account, which may, does not do either."""
+    (first,) = released.stock(1)
+    released.cluster.snapshot()
+    testbed = released.testbed
+    denied = testbed.run("alice", ["scontrol", "update", f"JobId={first}", "Nice=-5"], check=False)
+    assert "denied" in denied.stdout + denied.stderr
+    with pytest.raises(NotPermitted):
+        released.actuator.update(first, "alice", JobChange(nice=-5))
+    released.ask_for(replace(released.link(1), nice=-5, held=True))
+    job = released.seen(1, first)
+    assert job is not None
+    assert job.nice == 0
+    testbed.ask("scontrol", "hold", str(first))
+    for held in (True, False):
+        with pytest.raises(NotPermitted):
+            released.actuator.update(first, "alice", JobChange(held=held))
+    shown = testbed.ask("squeue", "--noheader", "--format=%r", f"--jobs={first}")
+    assert shown.strip() == "JobHeldAdmin"
+
+
+def test_an_administrators_priority_stands(released: Released) -> None:
+    released.occupy()
+    (first,) = released.stock(1)
+    released.cluster.snapshot()
+    released.ask_for(released.link(1))
+    released.testbed.ask("scontrol", "update", f"JobId={first}", "Priority=7")
+    released.actuator.update(first, "alice", JobChange(held=False, nice=40))
+    shown = released.testbed.ask("squeue", "--noheader", "--format=%Q", f"--jobs={first}")
+    assert shown.strip() == "7"
 
 
 def test_without_being_operator_nothing_is_let_go(privileged_testbed: Testbed, folder: Path) -> None:

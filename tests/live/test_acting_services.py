@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sysconfig
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,6 @@ from acting_modes import DAEMON, ROOT, as_user, interpreter, sudo_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from slurm_testbed import Testbed
 
@@ -38,6 +39,12 @@ def by_sudo(testbed: Testbed, folder: Path) -> tuple[str, list[str]]:
     return f'mode = "sudo"\nhelper = "{folder}/mirage-act"', argv
 
 
+def by_agent(testbed: Testbed, folder: Path) -> tuple[str, list[str]]:
+    """The acting section, and how the daemon is started; users start their agents themselves."""
+    del testbed, folder
+    return 'mode = "agent"', as_user(DAEMON)
+
+
 class Service:
     """One daemon, and the command line of its users."""
 
@@ -45,6 +52,7 @@ class Service:
         self.testbed = testbed
         self.socket = str(folder / "run" / "api.sock")
         self._folder = folder
+        self._agents: list[subprocess.Popen[bytes]] = []
         for name in ("run", "state"):
             (folder / name).mkdir()
             shutil.chown(folder / name, DAEMON, DAEMON)
@@ -69,9 +77,17 @@ class Service:
         done = self.testbed.run(user, command, input, env=self._environment(user), plain=True, check=False)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
+    def start_agent(self, user: str) -> None:
+        argv = [*as_user(user), interpreter(user), "-m", "mirage", "agent"]
+        log = (self._folder / f"agent-{user}.log").open("wb")
+        with log:
+            agent = subprocess.Popen(argv, env=self._environment(user), cwd="/", stdout=log, stderr=log)
+        self._agents.append(agent)
+
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
+        for process in (*self._agents, self.process):
+            process.terminate()
+            process.wait(30)
 
     def _environment(self, user: str) -> dict[str, str]:
         settings = {"PYTHONPATH": PACKAGES, "MIRAGE_SOCKET": self.socket}
@@ -118,3 +134,45 @@ def test_chains_of_two_users_run_to_their_end(
         links = [f"{user} COMPLETED mirage:{chain_id}:{index}" for index in range(1, LINKS + 1)]
         assert sorted(job for job in jobs if chain_id in job) == links
     assert service.ask("bob", "chain", "show", ids["alice"]) is None, "chains are their owner's"
+
+
+@pytest.fixture
+def private() -> Iterator[Path]:
+    """As a home is that no other account may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="mirage-private-"))
+    shutil.chown(folder, "alice", "alice")
+    folder.chmod(0o700)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("mode", [by_agent, by_sudo], ids=["agent", "sudo"])
+def test_a_done_file_in_a_private_directory_ends_the_chain(
+    start: Callable[..., Service], privileged_testbed: Testbed, private: Path, mode: Any
+) -> None:
+    service = start(mode)
+    if mode is by_agent:
+        service.start_agent("alice")
+    file = private / "model.done"
+    script = f"#!/bin/sh\nsleep 120\ntouch {file}\n"
+    options = ("--links", "9", "--done-exit-code", "none", "--done-file", str(file))
+    made = service.ask("alice", "submit", *options, "-t10", "-pcpu", "-o/dev/null", input=script)
+    assert made is not None, service.log()
+
+    def over() -> bool:
+        return service.ask("alice", "chain", "show", made["id"])["status"] != "active"
+
+    privileged_testbed.wait_until(over, 240, "the chain's end")
+    shown = service.ask("alice", "chain", "show", made["id"])
+    assert (shown["status"], shown["files_unknown"]) == ("done", "")
+    assert str(file) in shown["reason"], "and not because all its links have run"
+
+
+def test_a_done_file_that_no_account_of_the_daemons_may_see_is_refused(
+    start: Callable[..., Service], private: Path
+) -> None:
+    service = start(by_release)
+    options = ("--held-links=2", "--done-file", str(private / "model.done"), "-t10", "-pcpu", "-o/dev/null")
+    assert service.ask("alice", "submit", *OPTIONS, *options, input=SCRIPT) is None
+    private.chmod(0o711)
+    assert service.ask("alice", "submit", *OPTIONS, *options, input=SCRIPT) is not None

@@ -14,7 +14,8 @@ from mirage.backends.rest import RestCluster
 from mirage.backends.restclient import Address, Credentials, RestClient
 from mirage.backends.standings_cli import CliStandings
 from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
-from mirage.domain.job import ABSENT, JobRequest, JobState
+from mirage.domain.decision import NO_LIMIT
+from mirage.domain.job import JobRequest, JobState
 from mirage.simulator.configuration.clusterfile import load_cluster
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Test
     assert standings.refresh() == "fair shares, limits and reservations are known"
     limited = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu", account="limited"))
     usual = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu"))
-    assert (limited.jobs_left, usual.jobs_left) == (0, ABSENT), "MaxJobs is 1 in that account"
+    assert (limited.jobs_left, usual.jobs_left) == (0, NO_LIMIT), "MaxJobs is 1 in that account"
     assert not math.isnan(limited.fair_share)
     assert not math.isnan(usual.fair_share)
 

@@ -72,7 +72,8 @@ class Site:
             f'[service]\nstate = "{folder}"\nruntime = "{folder}"\n'
             f'[cluster]\nslurm_conf = "{testbed.conf}"\nclock = "{testbed.clock}"\n'
             f'[loop]\npredictor = "reactive"\nshadows = {json.dumps(list(self.names.values()))}\nsettle = "5s"\n'
-            "budget = 60\n[limits]\nsubmissions_per_hour = 0\n[store]\nhistory = 0\n[api]\nenabled = false\n"
+            "budget = 60\n[limits]\nsubmissions_per_hour = 0\nsubmissions_per_hour_per_user = 0\n"
+            "[store]\nhistory = 0\n[api]\nenabled = false\n"
         )
 
     def mirage(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from slurm_testbed import Testbed
 
 DIFFERENT_EACH_TIME = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "Comment", "LastSchedEval", "Priority")
-DIFFERENT_EACH_TIME += ("SubmitLine", "StdErr", "StdOut", "StdIn", "Command", "Requeue", "StartTime", "EndTime")
+DIFFERENT_EACH_TIME += ("SubmitLine", "StdErr", "StdOut", "StdIn", "Command", "StartTime", "EndTime")
 
 CASES: list[tuple[str, str, Mapping[str, str]]] = [
     # lines of the script, command line, environment
     ("", "", {}),
     ("#SBATCH -N 2 -t 1:00:00 -J 'my job'", "", {}),
     ("#SBATCH --nodes=1-2 --ntasks=4", "", {}),
+    ("#SBATCH --sockets-per-node=2", "", {}),
+    ("#SBATCH --cores-per-socket=2", "", {}),
+    ("#SBATCH --ntasks-per-node=2", "", {}),
     ("#SBATCH --ntasks-per-node=4 --cpus-per-task=2 -N2", "", {}),
     ("#SBATCH -p a100 --gres=gpu:a100:2", "", {}),
     ("#SBATCH -p a100 --gres=gpu:2", "--gres=gpu:a100:1", {}),
@@ -75,8 +78,6 @@ def shown(testbed: Testbed, job: str) -> dict[str, str]:
     """The fields of ``scontrol show job`` that do not differ by nature."""
     text = testbed.run(testbed.users[0], ["scontrol", "--oneliner", "show", "job", job]).stdout
     fields = dict(word.partition("=")[::2] for word in text.split() if "=" in word)
-    least, _, most = fields["NumNodes"].partition("-")
-    fields["NumNodes"] = least if least == most else fields["NumNodes"]  # "1-1": one node, and said so
     return {name: value for name, value in fields.items() if name not in DIFFERENT_EACH_TIME}
 
 

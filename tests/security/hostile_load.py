@@ -1,0 +1,231 @@
+"""One user posts hostile chains as fast as the API allows while others work: how much longer are cycles?
+
+    python tests/security/hostile_load.py --minutes 5
+
+Run as root: the callers are the accounts ``nobody`` (hostile, several processes) and ``daemon``. The daemon is a
+process of its own on a simulated cluster. Each phase prints what became of the callers' requests and three times:
+
+- ``mean_cycle_s``: the whole cycle. It contains the decisions on the hostile user's own chains (at most a
+  hundred), so it grows with what that user may have stored; quotas and half of the interval bound it.
+- ``others_s``: from the start of a cycle until the last chain of the other user was decided and the first of its
+  commands was applied. This is what the other user notices: owners whose chains take little time come first.
+- ``loop_cpu_s``: CPU time of the loop's thread per cycle, without what it waited for other threads and processes.
+
+The last line has the ratios of both phases. On a machine without idle cores the hostile processes themselves slow
+the daemon: with ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import pwd
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+HOSTILE, MODEST = "nobody", "daemon"
+PROCESSES = 8
+MAIN = "from mirage.cli.main import main; main()"
+CPU = """
+import time
+from mirage.control.turns import Turns
+Turns.__init__.__defaults__ = (None, time.thread_time)
+"""
+CONFIG = """
+service = {{state = "{0}/state", runtime = "{0}/run"}}
+cluster = {{backend = "simulated", simulated = {{cluster = "demo", trace = "generated:demo:1", rate = 60}}}}
+loop = {{interval = 60, predictor = "quantile"}}
+log = {{level = "debug", format = "json"}}
+"""
+
+
+class Line(http.client.HTTPConnection):
+    """HTTP on the daemon's socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("mirage", timeout=60)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(60)
+        self.sock.connect(str(self.path))
+
+
+def ask(path: Path, method: str, target: str, document: object = None) -> tuple[int, bytes]:
+    with contextlib.closing(Line(path)) as line:
+        body = None if document is None else json.dumps(document)
+        line.request(method, target, body, {"Content-Type": "application/json"} if body else {})
+        answer = line.getresponse()
+        return answer.status, answer.read()
+
+
+def chain(chain_id: str, **more: object) -> dict[str, object]:
+    batch = {"text": "#!/bin/sh\nsleep 1\n", "directory": "/tmp"}
+    request: dict[str, object] = {"name": "svc", "nodes": 1, "limit": 7_200, "batch": batch}
+    size = more.pop("size", 0)
+    batch["text"] += "#" * int(str(size))
+    return {"chain_id": chain_id, "name": chain_id, "request": request | more}
+
+
+def hostile(path: Path, until: float, out: Path, number: int) -> None:
+    """Large scripts, short links, absurd numbers, foreign predictors, questions: as fast as it is answered."""
+    told: Counter[int] = Counter()
+    k = number * 1_000_000
+    while time.time() < until:
+        k += 1
+        wrong = [
+            chain(f"e{k}", limit=60),
+            chain(f"e{k}", size=4_000_000),
+            chain(f"e{k}", nice=-(10**30)),
+            chain(f"e{k}") | {"predictor": f"average:{'9' * 5_000}"},
+            chain(f"e{k}") | {"predictor": f"fixed:{k}s"},
+            chain(f"e{k}", memory_mb_per_node=10**30),
+        ]
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            told[ask(path, "POST", "/api/v1/chains", wrong[k % len(wrong)])[0]] += 1
+            told[ask(path, "GET", f"/api/v1/predictions?nodes={k % 50 + 1}")[0]] += k % 20 == 0
+    out.write_text(json.dumps(told))
+
+
+def become(user: str) -> None:
+    entry = pwd.getpwnam(user)
+    os.setgroups([])
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+
+
+def forked(user: str, work, *arguments: object) -> int:
+    """The process that does it as this user."""
+    child = os.fork()
+    if child == 0:
+        try:
+            become(user)
+            work(*arguments)
+        finally:
+            os._exit(0)
+    return child
+
+
+def modest(path: Path, until: float, out: Path) -> None:
+    """Chains of its own, paused and resumed every two seconds."""
+    done, latencies = Counter[str](), []
+    for k in range(5):
+        ask(path, "POST", "/api/v1/chains", chain(f"work{k}"))
+    turn = 0
+    while time.time() < until:
+        turn += 1
+        began = time.time()
+        command = "pause" if turn % 2 else "resume"
+        try:
+            status = ask(path, "POST", f"/api/v1/chains/work{turn // 2 % 5}/{command}")[0]
+        except (OSError, http.client.HTTPException) as error:
+            done[type(error).__name__] += 1
+        else:
+            done[str(status)] += 1
+        latencies.append(time.time() - began)
+        time.sleep(2)
+    latencies.sort()
+    median, worst = latencies[len(latencies) // 2], latencies[-1]
+    out.write_text(json.dumps({"answers": done, "median_s": round(median, 2), "worst_s": round(worst, 2)}))
+
+
+def cycles(path: Path) -> tuple[float, float]:
+    """(count, seconds) of all cycles until now."""
+    text = ask(path, "GET", "/metrics")[1].decode()
+    found = {}
+    for kind in ("count", "sum"):
+        values = re.findall(rf"^mirage_cycle_duration_seconds_{kind}\S* (\S+)", text, re.M)
+        found[kind] = sum(map(float, values))
+    return found["count"], found["sum"]
+
+
+def loop_cpu(pid: int) -> float:
+    """CPU seconds of the daemon's main thread until now."""
+    fields = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def decided(log: Path, begun: int) -> list[float]:
+    """For each cycle logged after ``begun`` bytes: seconds until the modest user's chains were decided."""
+    with log.open("rb") as file:
+        file.seek(begun)
+        lines = [json.loads(line) for line in file if b'"decided_s"' in line]
+    return sorted(line["decided_s"][MODEST] for line in lines if MODEST in line["decided_s"])
+
+
+def phase(daemon: int, path: Path, folder: Path, seconds: float, *, attacked: bool) -> dict[str, float]:
+    """The times of a phase; prints them with what the callers were told."""
+    log = folder / "log"
+    before, begun, cpu, until = cycles(path), log.stat().st_size, loop_cpu(daemon), time.time() + seconds
+    reports = {user: folder / f"{user}.{attacked}.json" for user in (MODEST,)}
+    children = [forked(MODEST, modest, path, until, reports[MODEST])]
+    if attacked:
+        reports |= {f"{HOSTILE}{k}": folder / f"{HOSTILE}{k}.json" for k in range(PROCESSES)}
+        children += [forked(HOSTILE, hostile, path, until, reports[f"{HOSTILE}{k}"], k) for k in range(PROCESSES)]
+    for child in children:
+        os.waitpid(child, 0)
+    after, others = cycles(path), decided(log, begun)
+    count = max(1.0, after[0] - before[0])
+    told = {user: json.loads(report.read_text()) for user, report in reports.items() if report.exists()}
+    times = {
+        "mean_cycle_s": (after[1] - before[1]) / count,
+        "others_s": sum(others) / max(1, len(others)),
+        "others_median_s": others[len(others) // 2] if others else 0.0,
+        "loop_cpu_s": (loop_cpu(daemon) - cpu) / count,
+    }
+    about = {"phase": "attacked" if attacked else "calm", "cycles": count, "rss_mb": rss_mb(daemon)}
+    sys.stdout.write(json.dumps(about | {name: round(value, 4) for name, value in times.items()} | told) + "\n")
+    return times
+
+
+def rss_mb(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) >> 10 if found else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--cpu", action="store_true", help="Count CPU time of the loop's thread for others_s.")
+    given = parser.parse_args()
+    minutes = given.minutes
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "mirage.toml").write_text(CONFIG.format(folder))
+        (folder / "state").mkdir(mode=0o700)
+        (folder / "run").mkdir(mode=0o755)
+        path = folder / "run" / "api.sock"
+        argv = [
+            sys.executable,
+            "-c",
+            (CPU if given.cpu else "") + MAIN,
+            "daemon",
+            "--config",
+            str(folder / "mirage.toml"),
+        ]
+        with (folder / "log").open("wb") as log, subprocess.Popen(argv, stderr=log) as daemon:
+            try:
+                while not path.exists():
+                    time.sleep(0.2)
+                time.sleep(3)
+                calm = phase(daemon.pid, path, folder, min(60.0, minutes * 60), attacked=False)
+                hot = phase(daemon.pid, path, folder, minutes * 60, attacked=True)
+                ratios = {name: round(hot[name] / calm[name], 2) for name in calm if calm[name]}
+                sys.stdout.write(json.dumps({"ratios": ratios}) + "\n")
+            finally:
+                daemon.terminate()
+
+
+if __name__ == "__main__":
+    main()
