@@ -102,8 +102,8 @@ class Policy:
 class ControlLoop:
     """Keeps every stored chain supplied with links.
 
-    Keeps no state of its own but the last snapshot and since when the cluster has answered; ``status`` shows the
-    last cycle to other threads, and before the first one the chains as they are stored.
+    Keeps no state of its own but the last snapshot and the end of the last break in its answers; ``status`` shows
+    the last cycle to other threads, and before the first one the chains as they are stored.
     """
 
     def __init__(self, outside: Outside, guards: Guards, policy: Policy) -> None:
@@ -126,7 +126,7 @@ class ControlLoop:
         self._files = FileWatch(outside.files, self._journal)
         self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits)
         self._last = Snapshot.unseen(now)
-        self._contact = now
+        self._contact: Seconds = 0
         # The first look may hang, and people ask for their chains meanwhile.
         self.status = self._as_stored("no cycle yet")
 
@@ -334,9 +334,9 @@ class ControlLoop:
         except ClusterUnavailable as error:
             self._hands.write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             self._last = last if last.stale else replace(last, stale_since=last.time)
+            self._contact = NEVER
         else:
-            if last.stale:
-                self._contact = now
+            self._contact = min(self._contact, now)
             self._observer.seen(self._last, wants)
         return self._last
 
@@ -387,7 +387,8 @@ class ControlLoop:
         """The next instant at which something is due: the head's end, a back-off, a search, a hand-over."""
         end = record.head.end if record.head else NEVER
         due = [record.not_before, end, end - record.chain.lead, handover.next_instant(record, now)]
-        due += [ln.planned + self._policy.settle for ln in record.links if ln.state is LinkState.PLANNED]
+        planned = [link for link in record.links if link.state is LinkState.PLANNED]
+        due += [rejections.sent_again(link, self._policy.settle) for link in planned]
         return min((instant for instant in due if instant > now), default=NEVER)
 
 

@@ -247,8 +247,7 @@ _JOBLESS = (LinkState.PLANNED, LinkState.LOST)
 class Link:
     """One Slurm job of a chain. Instants not known are ``ABSENT``."""
 
-    index: int
-    """From 1. A retry is a new link: tags are never used twice."""
+    index: int  # from 1; a retry is a new link: tags are never used twice
     tag: str
     planned: Seconds
     state: LinkState = LinkState.PLANNED
@@ -273,6 +272,7 @@ class Link:
     """When it was told to make way for its successor; what ends it after that is no failure."""
     lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
+    missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
 
     @property
     def waiting(self) -> bool:

@@ -47,6 +47,16 @@ class LinkSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkMissed:
+    """A snapshot made after the link was planned lacks it: it is on its way, or it never left."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"link {self.index} was sent, the cluster does not show it"
+
+
+@dataclass(frozen=True, slots=True)
 class LinkQueued:
     """The job was seen pending."""
 
@@ -189,6 +199,7 @@ class CancelAsked:
 Event = (
     LinkPlanned
     | LinkSubmitted
+    | LinkMissed
     | LinkQueued
     | LinkRequeued
     | LinkStarted
@@ -228,6 +239,8 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
     if job is None:
         if link.state is not LinkState.PLANNED:
             yield LinkLost(link.index)
+        elif link.missed == ABSENT:
+            yield LinkMissed(link.index)
         return
     if link.state is LinkState.PLANNED:
         yield LinkSubmitted(link.index, job.job_id, job.submit)

@@ -14,6 +14,7 @@ from mirage.provisioner.events import (
     Event,
     LinkEnded,
     LinkLost,
+    LinkMissed,
     LinkPlanned,
     LinkQueued,
     LinkRefused,
@@ -27,7 +28,7 @@ from mirage.provisioner.events import (
 )
 from mirage.provisioner.failures import fails_to_start, links_have_run, made_progress, warned_at_once
 from mirage.provisioner.handover import before, told_to_leave
-from mirage.provisioner.rejections import forgive_lost, lost_pause
+from mirage.provisioner.rejections import forgive_lost, sent_again
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.steering import steerable
 
@@ -100,12 +101,7 @@ def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
 
 
 def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:
-    """What the chain needs at ``now``.
-
-    ``settle``: seconds after which a planned link that no snapshot shows counts as never submitted. They count
-    from ``contact``, the instant since which the cluster has answered without a break, where that is later: a
-    controller that was away may have our question still before it.
-    """
+    """What the chain needs at ``now``; ``settle``, ``contact``: see ``sent_again``."""
     if record.status is not ChainStatus.ACTIVE:
         return Rest(f"{record.status}: {record.reason}")
     if waiting := record.waiting:
@@ -131,7 +127,7 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
 def _await(link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
         return Rest(f"link {link.index} is {link.state}" + (f": {link.reason}" if link.unpinned else ""))
-    if now - max(link.planned, contact) >= lost_pause(link, settle):
+    if now >= sent_again(link, settle, contact):
         return Resubmit(link)
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")
 
@@ -172,6 +168,11 @@ def _(event: LinkSubmitted, record: ChainRecord, now: Seconds) -> ChainRecord:
         link = record.links[event.index - 1]
     link = replace(link, state=LinkState.SUBMITTED, job_id=event.job_id, submit=event.submit)
     return _forgiven(record.with_link(link))
+
+
+@_apply.register
+def _(event: LinkMissed, record: ChainRecord, now: Seconds) -> ChainRecord:
+    return record.with_link(replace(record.links[event.index - 1], missed=now))
 
 
 @_apply.register

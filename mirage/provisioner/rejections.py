@@ -39,9 +39,15 @@ def pauses(record: ChainRecord, limits: Limits) -> bool:
     return not accepted or record.permanent + 1 >= limits.pause_after_refusals
 
 
-def lost_pause(link: Link, settle: Seconds) -> Seconds:
-    """Seconds until a link that no snapshot shows is sent again: longer the more often the back end was lost."""
-    return settle << min(len(link.lost), _LONGEST_DOUBLING)
+def sent_again(link: Link, settle: Seconds, contact: Seconds = 0) -> Seconds:
+    """When a planned link that no snapshot shows counts as never submitted.
+
+    ``settle`` seconds, longer the more often the back end was lost, after the first snapshot that lacked it,
+    whichever process looked, or after ``contact``, the end of the last break in the cluster's answers: a
+    controller that was away may have our question still before it.
+    """
+    pause = settle << min(len(link.lost), _LONGEST_DOUBLING)
+    return max(link.planned, link.missed, contact) + pause
 
 
 def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds, now: Seconds) -> ChainRecord:

@@ -42,8 +42,8 @@ class Mirage:
     program: Program
     folder: Path
     predictor: str = "quantile"
-    settle: str = "120s"
-    """Real time after which a link that was sent and is not seen is sent again."""
+    settle: str = "60s"
+    """Real time after which a link that was sent and is not seen is sent again: a kill may fall between both."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     use: list[Use] = field(default_factory=list)
 

@@ -63,15 +63,15 @@ def an_end_is_not_told(patch: Patch) -> None:
 def nobody_follows_a_preempted_link(patch: Patch) -> None:
     need = machine.need
 
-    def idle(record, now, settle, contact=0):
+    def idle(record, *instants):
         gone = [link for link in record.links if link.job_state.name in ("PREEMPTED", "NODE_FAIL", "FAILED")]
-        return machine.Rest("it is gone") if gone and not record.live else need(record, now, settle, contact)
+        return machine.Rest("it is gone") if gone and not record.live else need(record, *instants)
 
     patch.setattr(machine, "need", idle)
 
 
 def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
-    def hasty(record, now, settle, contact=0):
+    def hasty(record, *_):
         if record.waiting or machine._suffices(record) or record.status != "active":
             return machine.Rest("enough")
         return machine.Successor(None)

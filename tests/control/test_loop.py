@@ -118,6 +118,32 @@ def test_a_lost_submission_is_found_or_sent_again(fault: str) -> None:
     assert service.record.links[0].state is LinkState.PENDING
 
 
+def test_a_lost_submission_is_sent_again_although_the_daemon_never_lives_as_long_as_it_settles() -> None:
+    service = Service(waiting(10), settle=2 * MIN)
+    service.cluster.lose_question = True
+    service.cycle()
+    for second in range(10, 300, 10):
+        service.crash()
+        service.cycle(second)
+        sent_again = len(service.cluster.submissions)
+        assert sent_again == (second >= 10 + 2 * MIN), f"after {second} s"
+    assert service.record.links[0].state is LinkState.PENDING
+
+
+def test_a_break_in_what_the_cluster_answers_lets_a_lost_submission_settle_anew() -> None:
+    """The controller that was away may have the question still before it."""
+    service = Service(waiting(10), settle=2 * MIN)
+    service.cluster.lose_question = True
+    service.cycle()
+    service.cycle(MIN)
+    service.cluster.down = True
+    service.cycle(2 * MIN)
+    service.cluster.down = False
+    for minute, submissions in ((5, 0), (6, 0), (7, 1)):
+        service.cycle(minute * MIN)
+        assert len(service.cluster.submissions) == submissions, f"after {minute} min"
+
+
 class Crash(BaseException):
     """The process dies here."""
 

@@ -84,6 +84,7 @@ def test_a_submission_that_was_repeated_leaves_one_job() -> None:
     service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(links=9)))
     cluster.lose_question = True
     service.cycle(0)
+    service.cycle(MIN)
     service.cycle(10 * MIN)
     (mine,) = cluster.jobs.values()
     cluster.jobs[900] = replace(mine, job_id=JobId(900))
