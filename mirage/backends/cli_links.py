@@ -194,10 +194,9 @@ def _by_tag(
         for tag in tags_of.get(queued.job.job_id) or (queued.job.tag,):
             if tag in found:
                 if _SELDOM.allows("duplicate_tag", queued.job.user):
-                    first, second = found[tag].job.job_id, queued.job.job_id
-                    _log.warning(
-                        "event=duplicate_tag user=%s jobs=%d,%d tag=%s", queued.job.user, first, second, tag
-                    )
+                    one, other = found[tag].job, queued.job
+                    ids, users = f"{one.job_id},{other.job_id}", f"{one.user},{other.user}"
+                    _log.warning("event=duplicate_tag jobs=%s users=%s tag=%s", ids, users, tag)
                 rivals.append(queued.job)
             elif expected.get(tag, NO_JOB) in (NO_JOB, queued.job.job_id):
                 found[tag] = replace(queued, job=replace(queued.job, tag=tag))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.domain.instants import read_instant
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ GENERATED = "generated:"
 
 _MOST_DIGITS = 18
 """What 64 bits hold."""
-
-_LAST_INSTANT = 253_402_300_799
-"""The end of the year 9999; what is beyond is a slip of the keyboard."""
 
 
 def finite(value: float | None) -> float | None:
@@ -95,18 +92,11 @@ def parse_choice(kind: type[E], text: str, option: str) -> E:
 
 
 def parse_instant(text: str, option: str) -> int:
-    """Epoch seconds of a date, a date and time (UTC unless it says otherwise), or of epoch seconds.
-
-    Raises ``ConfigError`` naming ``option``.
-    """
-    if _is_whole(text) and int(text) <= _LAST_INSTANT:
-        return int(text)
+    """As ``read_instant``. Raises ``ConfigError`` naming ``option``."""
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        problem = f"{text!r} is neither a date such as 2023-02-01 or 2023-02-01T12:00 nor epoch seconds"
-        raise ConfigError(option, problem) from None
-    return int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+        return read_instant(text)
+    except BadSpelling as error:
+        raise ConfigError(option, str(error)) from None
 
 
 def _is_whole(text: str) -> bool:

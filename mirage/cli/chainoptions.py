@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mirage.domain import bounds
 from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
 from mirage.domain.chainid import owned_id
-from mirage.domain.errors import BadSpelling
+from mirage.domain.errors import BadSpelling, MirageError
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm import duration
 from mirage.slurm.sbatchoptions import Options, Takes, option_table
@@ -68,9 +68,15 @@ def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal 
     return document
 
 
-def count(given: Mapping[str, Given], name: str) -> int:
-    """The number that an option gives; 0 where it is not given. Raises ``BadSpelling``."""
-    return 0 if name not in given else int(_read(given[name], lambda text: ((), _number(text)))[1])
+def held_links(given: Mapping[str, Given]) -> int:
+    """How many links are to be submitted held; 0 where that is not given. Raises ``BadSpelling``."""
+    return int(_read(given["held-links"], _held_links)[1]) if "held-links" in given else 0
+
+
+def _held_links(text: str) -> tuple[Path, Any]:
+    if (number := _number(text)) > bounds.MOST_LINKS:
+        raise BadSpelling(text, f"expected at most {bounds.MOST_LINKS}")
+    return (), number
 
 
 def _read(given: Given, read: Callable[[str], tuple[Path, Any]]) -> tuple[Path, Any]:
@@ -117,6 +123,20 @@ def _total_time(text: str) -> int:
 def _name(text: str) -> str:
     if not text.strip():
         raise BadSpelling(text, "expected a name; without the option it is the job's")
+    return text
+
+
+def _predictor(text: str) -> str:
+    """One that is part of Mirage is built, which tells whether it takes its parameter; others the daemon knows."""
+    from mirage.predictors.naming import check_name
+    from mirage.predictors.registry import build_predictor, is_built_in
+
+    try:
+        check_name(text)
+        if is_built_in(text.partition(":")[0]):
+            build_predictor(text)
+    except MirageError as error:
+        raise BadSpelling(text, str(error)) from None
     return text
 
 
@@ -175,7 +195,7 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "handover": lambda text: (("handover", "policy"), _choice(HandoverPolicy, text)),
     "retries": _retries,
     "on-failure": _on_failure,
-    "predictor": lambda text: (("predictor",), text),
+    "predictor": lambda text: (("predictor",), _predictor(text)),
     "aim": _aim,
     "steering": lambda text: (("steering",), _choice(Steering, text)),
     "lead": lambda text: (("lead",), duration.parse_human(text)),

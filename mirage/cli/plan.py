@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.chainoptions import CHAIN, chain_document, count, new_chain_id
+from mirage.cli.chainoptions import CHAIN, chain_document, held_links, new_chain_id
+from mirage.domain.bounds import REQUEST
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm import batchscript
 from mirage.slurm.environment import capture
@@ -119,11 +120,13 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     options = _chain_lines(text, label) | line.chain
     request = _as_submitted(request, line, options, outside)
     assert request.batch is not None
+    if problem := REQUEST.problem(request):
+        raise ConfigError("the job", problem)
     document = chain_document(options, request.batch.directory, request.warn)
     document.setdefault("name", request.name)
     chain_id = new_chain_id(document["name"], outside.user)
     document |= {"chain_id": chain_id, "owner": outside.user, "request": _plain(request)}
-    held, chain = count(options, "held-links"), line.value("chain")
+    held, chain = held_links(options), line.value("chain")
     if chain is not None:
         remarks = (*remarks, *_check_addition(line, chain, held))
     return Plan(document, request, held, remarks, chain or "")

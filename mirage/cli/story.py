@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NEGLIGIBLE = 60
 """Seconds of gap or overlap that Slurm's own pace may cost."""
 _STATES = {
-    "active": "is being kept running",
+    "active": "is active",
     "paused": "is paused: no further link is submitted",
     "done": "is done",
     "stopped": "has been stopped",
@@ -43,7 +43,7 @@ _ENDS = {
 
 def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
     """What it is, what it waits for, what is foreseen of that, and how its hand-overs went."""
-    yield _what_it_is(chain)
+    yield _what_it_is(chain, timeline)
     if chain["steering"] in _STEERING:
         yield _STEERING[chain["steering"]]
     if timeline.get("stale_since"):
@@ -78,12 +78,14 @@ def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
             yield f"As link {handover['successor']} took over from it, {_handover(handover)}."
 
 
-def _what_it_is(chain: Mapping[str, Any]) -> str:
+def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     request = chain["request"]
     nodes = f"{request['nodes']} node{'s' if request['nodes'] != 1 else ''}"
     where = f" in partition {request['partition']}" if request["partition"] else ""
     why = f" ({chain['reason']})" if chain["reason"] else ""
     state = _STATES.get(chain["status"], f"is {chain['status']}")
+    if chain["status"] == "active" and any(link["state"] == "running" for link in timeline["links"]):
+        state = "is being kept running"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
 

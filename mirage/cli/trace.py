@@ -69,6 +69,7 @@ def import_command(
 ) -> None:
     """Read a trace into Mirage's parquet table, and account for every row."""
     from mirage.cli.outputs import check_writable
+    from mirage.domain.errors import TraceError
     from mirage.trace.faults import Strictness
     from mirage.trace.parquet import write_table
     from mirage.trace.readers import read_trace
@@ -76,6 +77,8 @@ def import_command(
     check_writable("--output", str(output))
     strictness = Strictness.STRICT if strict else Strictness.LENIENT
     result = read_trace(src, format_name or None, strictness, tz or None)
+    if not len(result.table):
+        raise TraceError(str(src), 0, "", f"holds no jobs ({result.counts.rows} rows); nothing is written")
     write_table(result.table, output)
     if as_json:
         typer.echo(json.dumps(_import_document(result, output)))

@@ -227,6 +227,10 @@ CHAIN = Record(
     }
 )
 """A chain as its owner describes it."""
+REQUEST = Record(
+    {name.removeprefix("request."): bound for name, bound in CHAIN.fields.items() if name.startswith("request.")}
+)
+"""The job that a chain repeats."""
 
 
 def path_problem(path: str) -> str:

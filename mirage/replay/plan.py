@@ -22,6 +22,9 @@ SERVICE_USER = "mirage-service"
 MINUTE = 60
 
 
+MOST_EPISODES = 100_000
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
     """The settings of a closed-loop replay. Times in seconds."""
@@ -52,6 +55,8 @@ class ReplayPlan:
             raise ConfigError("--links", f"a hand-over needs two links, not {self.links}")
         if self.end < self.start:
             raise ConfigError("--end", f"{spell_instant(self.end)} is before --start")
+        if (self.end - self.start) // self.every >= MOST_EPISODES:
+            raise ConfigError("--every", f"more than {MOST_EPISODES} episodes between --start and --end")
         if not len(trace):
             raise ConfigError(trace.source or "trace", "has no jobs")
         first, last = int(trace.submit[0]), int(trace.submit[-1])

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import Int64
 
 
+_KNOWN_BY = ("JobID", "JobIDRaw", "Submit", "State")
+
+
 @dataclass(frozen=True, slots=True)
 class Dump:
     """The rows that are jobs, as columns of text."""
@@ -44,8 +47,9 @@ class Dump:
 
 
 def looks_like_sacct(lines: Sequence[str]) -> bool:
-    """Whether the first line is the header of such a dump."""
-    return "|" in lines[0] and _place(_header(lines[0]), "JobID") is not None
+    """Whether the first line is the header of such a dump, also of one that lacks a field that is needed."""
+    fields = _header(lines[0])
+    return "|" in lines[0] and any(_place(fields, name) is not None for name in _KNOWN_BY)
 
 
 def cut(lines: Sequence[str], path: str) -> Dump:

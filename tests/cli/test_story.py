@@ -66,6 +66,11 @@ TIMELINE: dict[str, Any] = {
 }  # fmt: skip
 
 
+def test_only_a_chain_whose_link_runs_is_kept_running() -> None:
+    none = TIMELINE | {"links": [link(1, "planned")], "forecasts": [], "handovers": []}
+    assert "is active" in next(iter(chain_story(CHAIN, none)))
+
+
 def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     assert list(chain_story(CHAIN, TIMELINE)) == [
         "train-k3q9, a chain of alice, is being kept running; each of its links asks for 1 node in partition gpu "

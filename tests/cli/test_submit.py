@@ -150,6 +150,11 @@ def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
         (("--links=0", "train.sh"), 2, "1 or more"),
         (("--total-time=0s", "train.sh"), 2, "above 0"),
         (("--name=", "train.sh"), 2, "expected a name"),
+        (("--predictor=fixed:nan", "train.sh"), 2, "a number with its unit"),
+        (("--predictor=../model", "train.sh"), 2, "without a path"),
+        (("--held-links=999999999", "train.sh"), 2, "at most 1000000"),
+        (("--begin=9999-12-31", "train.sh"), 1, "begin: expected 0 to"),
+        (("--nodes=2000000", "train.sh"), 1, "nodes: expected 1 to"),
     ],
 )
 def test_mistakes_are_one_line_and_the_right_code(

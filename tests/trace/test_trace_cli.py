@@ -61,6 +61,17 @@ def test_import_says_what_it_cannot_do(dump: Path, tmp_path: Path) -> None:
     assert isinstance(run("import", dump, "-o", out, "--format", "csv").exception, TraceError)
 
 
+def test_import_of_no_jobs_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
+    empty, unnamed, out = tmp_path / "empty.txt", tmp_path / "unnamed.txt", tmp_path / "jobs.parquet"
+    empty.write_text("JobID|Submit|Start|End|State|TimelimitRaw|NNodes\n")
+    unnamed.write_text("JobIDRaw|Submit|Start|End|State|TimelimitRaw|NNodes\n1|x|x|x|COMPLETED|60|1\n")
+    for source, word in ((empty, "no jobs"), (unnamed, "JobID")):
+        error = run("import", source, "-o", out).exception
+        assert isinstance(error, TraceError)
+        assert word in str(error)
+        assert not out.exists()
+
+
 def test_import_as_json(dump: Path, tmp_path: Path) -> None:
     document = json.loads(run("import", dump, "-o", tmp_path / "j.parquet", "--lenient", "--json").stdout)
     assert document["counts"] == {"rows": 3, "jobs": 1, "rejected": 1, "steps": 1, "partial": 0, "repeated": 0}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
+from mirage.domain.errors import MirageError
+from mirage.domain.instants import read_instant
 from mirage.predictors.naming import PATTERN
+from mirage.predictors.registry import build_predictor, is_built_in
+from mirage.replay.plan import MOST_EPISODES
 from mirage.replay.runs import RunState, Wish
 
 if TYPE_CHECKING:
@@ -19,7 +23,29 @@ if TYPE_CHECKING:
     from mirage.replay.runs import Run
 
 _INSTANT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$|^\d{1,12}$"
-_Predictor = Annotated[str, Field(pattern=f"^{PATTERN}$")]
+
+
+def _readable(text: str) -> str:
+    """Raises ``ValueError`` where it is no instant of a trace."""
+    try:
+        read_instant(text)
+    except MirageError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _buildable(name: str) -> str:
+    """Raises ``ValueError`` where one that is part of Mirage does not take its parameter; others are built later."""
+    try:
+        if is_built_in(name.partition(":")[0]):
+            build_predictor(name)
+    except MirageError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+_Instant = Annotated[str, Field(pattern=_INSTANT), AfterValidator(_readable)]
+_Predictor = Annotated[str, Field(pattern=f"^{PATTERN}$"), AfterValidator(_buildable)]
 _Name = Annotated[str, Field(max_length=140), SHOWN]
 
 
@@ -30,9 +56,9 @@ class ReplayRequest(Described):
 
     trace: _Name
     """A file that is offered, or ``generated:PRESET:SEED``."""
-    start: Annotated[str, Field(pattern=_INSTANT)]
+    start: _Instant
     """The first episode: a date, a date and time (UTC), or seconds since the epoch."""
-    end: Annotated[str, Field(pattern=_INSTANT)]
+    end: _Instant
     """No episode starts after this."""
     predictors: Annotated[list[_Predictor], Field(min_length=1, max_length=12)] = Field(
         default=["reactive", "quantile"]
@@ -52,6 +78,14 @@ class ReplayRequest(Described):
     """Of each episode."""
     partition: Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")] = ""
     """Empty: the cluster's default one."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if read_instant(self.start) > read_instant(self.end):
+            raise ValueError("end: is before start")
+        if (read_instant(self.end) - read_instant(self.start)) // self.every >= MOST_EPISODES:
+            raise ValueError(f"every: more than {MOST_EPISODES} episodes between start and end")
+        return self
 
 
 class ReplayDocument(Described):
@@ -126,5 +160,6 @@ def _fields(run: Run) -> dict[str, Any]:
         "problem": run.problem,
         "done": run.done,
         "total": run.total or None,
-        "request": ReplayRequest(**asdict(run.wish)),
+        # One that was asked for long ago is shown whatever would be refused today.
+        "request": ReplayRequest.model_construct(**asdict(run.wish) | {"predictors": list(run.wish.predictors)}),
     }
