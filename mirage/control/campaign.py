@@ -26,6 +26,8 @@ class Campaign:
         self._clock = clock
         self.candidate = candidate
         self._silent = ""
+        self._only_reads = False
+        """The database answers, but takes no lease: its disk is full, say."""
 
     def step(self) -> float:
         """One question to the database; seconds until the next is due."""
@@ -40,9 +42,12 @@ class Campaign:
                 self.candidate = before.refused(self._clock())
         except StoreUnavailable as error:
             self.candidate = before.unanswered(self._clock())
+            self._only_reads = proposed is not None
             self._say(str(error))
         else:
-            self._say("")
+            followed = self.leader not in ("", self.candidate.name)
+            if proposed is not None or followed or not self._only_reads:
+                self._say("")
         return max(0.0, self.candidate.due - self._clock())
 
     def resign(self) -> None:
@@ -81,7 +86,7 @@ class Campaign:
         if silent and not self._silent:
             _LOG.warning("the lease cannot be asked for: %s", silent)
         elif self._silent and not silent:
-            _LOG.info("the database answers again")
+            _LOG.info("the lease can be asked for again")
         self._silent = silent
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import grp
+import os
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_disks import mounted
 
 from mirage.api.access.caller import ANONYMOUS, Caller
 from mirage.api.access.policy import Policy, UnixGroups, granted
@@ -216,6 +218,20 @@ def test_tickets_count_once_and_for_ten_minutes() -> None:
     now[0] = 600.0
     assert tickets.redeem(two) is None
     assert tickets.redeem("") is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+def test_on_a_full_disk_the_key_of_sessions_lasts_as_long_as_the_process(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "64k"):
+        filler = tmp_path / "small" / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(b"x" * (1 << 20))
+        file = tmp_path / "small" / "session.key"
+        assert len(session_key(file)) == 32
+        assert [path.name for path in file.parent.iterdir()] == ["filler"]
+        filler.unlink()
+        key = session_key(file)
+        assert session_key(file) == key
 
 
 def test_the_key_of_sessions_is_made_once_and_nobody_elses(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ the true time, which no candidate knows.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -174,12 +175,12 @@ class Machine:
         self.table, self.time, self.away = Table(), 0.0, ""
 
     def read(self) -> Lease:
-        if self.away:
+        if self.away and self.away != "full":
             raise StoreUnavailable("the server does not answer")
         return self.table.read()
 
     def swap(self, old: Lease, new: Lease) -> bool:
-        if self.away == "before":
+        if self.away in ("before", "full"):
             raise StoreUnavailable("the server does not answer")
         done = self.table.swap(old, new)
         if self.away == "after":
@@ -239,6 +240,22 @@ def test_while_the_database_is_away_it_may_not_act_and_goes_on_in_its_term_after
     machine.away = ""
     machine.run(1 + LENGTH + TERMS.look + 0.1, only)
     assert (only.term, only.impediment(1)) == (1, "")
+
+
+@pytest.mark.parametrize("away", ["before", "full"])
+def test_the_log_says_once_that_the_lease_cannot_be_asked_for_and_once_that_it_can(
+    machine: Machine, caplog: pytest.LogCaptureFixture, away: str
+) -> None:
+    """A full disk answers questions and takes no lease."""
+    only = machine.campaign("head1")
+    machine.run(1, only)
+    machine.away = away
+    with caplog.at_level(logging.INFO, logger="mirage"):
+        machine.run(1 + 10 * LENGTH, only)
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        machine.away = ""
+        machine.run(1 + 12 * LENGTH, only)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_one_that_was_stopped_finds_another_in_its_place(machine: Machine) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from small_disks import mounted
 from sqlalchemy import event
 from stored_values import ran, record, reopened
 
@@ -114,20 +115,6 @@ def test_a_full_database(sqlite: Store) -> None:
     sqlite.database.close()
     unharmed(sqlite)
     assert [line.entry.text for line in sqlite.journal.read()] == ["kept"]
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, size: str) -> Iterator[None]:
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"this machine does not let root mount: {made.stderr.decode().strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @ROOT

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
 import os
 import secrets
 import threading
@@ -20,6 +22,8 @@ from mirage.wholefile import read_regular
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LOG = logging.getLogger(__name__)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 COOKIE = "mirage_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
 """Where https is on: browsers take such a name from no other host of the site and from no page without TLS."""
@@ -133,11 +137,18 @@ class Tickets:
 def session_key(file: Path) -> bytes:
     """The key that signs cookies, made where it is missing; whoever can read it can be anybody.
 
-    Raises ``ConfigError`` where it cannot be made or others can read it.
+    On a full disk it is kept in memory: sessions end with this process. Raises ``ConfigError`` where it cannot be
+    made otherwise, or others can read it.
     """
     try:
         if not file.exists():
-            _write_new(file)
+            try:
+                _write_new(file)
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                _LOG.warning("%s: %s; browsers must log in again after a restart", file, error.strerror)
+                return random_key()
         if file.stat().st_mode & 0o077:
             raise ConfigError(str(file), "others can read it, and so be anybody; delete it, a new one is made")
         key = read_regular(file)
@@ -160,13 +171,18 @@ def random_key() -> bytes:
 
 
 def _write_new(file: Path) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as out:
-        out.write(random_key())
-        out.flush()
-        os.fsync(out.fileno())
-    part.rename(file)
+    """Raises ``OSError``; nothing is left behind then."""
+    part = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as out:
+            out.write(random_key())
+            out.flush()
+            os.fsync(out.fileno())
+        part.rename(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _digest(text: str) -> bytes:

@@ -108,6 +108,7 @@ class DescribedApp(FastAPI):
             license_info={"name": "MIT", "identifier": "MIT"},
             docs_url=None,
             redoc_url=None,
+            redirect_slashes=False,  # such a redirect repeats whatever host the client names
             default_response_class=JsonAnswer,
             telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
             generate_unique_id_function=_name,

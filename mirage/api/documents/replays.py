@@ -35,7 +35,7 @@ def _readable(text: str) -> str:
 
 
 def _buildable(name: str) -> str:
-    """Raises ``ValueError`` where one that is part of Mirage does not take its parameter; others are built later."""
+    """Raises ``ValueError`` where a predictor that is part of Mirage does not take its parameter."""
     try:
         if is_built_in(name.partition(":")[0]):
             build_predictor(name)
