@@ -46,13 +46,14 @@ def upgrade_command(config: ConfigFile = "", no_backup: NoBackup = False, as_jso
     """
     from pathlib import Path
 
-    from mirage.daemon.folders import make_private_folder
+    from mirage.daemon.folders import keep_files_private, make_private_folder
     from mirage.daemon.lock import single_instance
     from mirage.store.location import locate
     from mirage.store.upgrading import upgrade_store
 
     loaded = _configured(config)
     state = make_private_folder(Path(loaded.service.state), "service.state")
+    keep_files_private()
     with single_instance(state / "daemon.lock"):
         done = upgrade_store(loaded.store.url, state, keep=not no_backup)
     shown = locate(loaded.store.url).shown

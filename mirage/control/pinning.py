@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from mirage.ports import NodeSharing
 
 
+_MOST_TOLD = 10_000
+"""Chains that are remembered; with more of them all are forgotten, and asked about anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pins:
     """``source``: what the cluster says of its nodes; ``None``: nothing, and then no pin is trusted."""
@@ -31,6 +35,8 @@ class Pins:
     def _shared(self, record: ChainRecord, job: Job) -> str:
         known = self._told.get(record.chain.chain_id)
         if known is None or known[0] != job.job_id:
+            if len(self._told) >= _MOST_TOLD:
+                self._told.clear()
             known = (job.job_id, self._asked(job))
             self._told[record.chain.chain_id] = known
         return known[1]

@@ -54,6 +54,11 @@ def make_private_folder(folder: Path, key: str) -> Path:
     return made
 
 
+def keep_files_private() -> None:
+    """From now on what this process makes is nobody else's, also in a folder that was made open to others."""
+    os.umask(os.umask(_OTHERS) | _OTHERS)
+
+
 def check_private_folder(folder: Path, key: str) -> None:
     """Raise ``ConfigError`` where ``make_private_folder`` would; nothing is made."""
     check_folder(folder, key)

@@ -17,7 +17,7 @@ from mirage.config.places import remark_on
 from mirage.control.campaign import Tenure
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.chores import learning_chores
-from mirage.daemon.folders import check_database, make_folder, make_private_folder
+from mirage.daemon.folders import check_database, keep_files_private, make_folder, make_private_folder
 from mirage.daemon.heartbeat import HEARTBEAT, Heartbeat
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
@@ -63,6 +63,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     with loaded.explaining():
         state = make_private_folder(Path(config.service.state), "service.state")
         make_folder(Path(config.service.runtime), 0o755, "service.runtime")
+    keep_files_private()
     if remark := remark_on(state):
         _LOG.warning("%s", remark)
     with single_instance(state / "daemon.lock"), ExitStack() as closing:

@@ -48,6 +48,22 @@ def test_both_signals_end_it_also_while_it_waits(folder: DaemonFolder, number: s
         assert daemon.ended() == 0
 
 
+def test_what_the_daemon_writes_is_nobody_elses_whatever_the_umask_and_the_folder(folder: DaemonFolder) -> None:
+    state = folder.folder / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    former = os.umask(0)
+    try:
+        daemon = folder.start("--once")
+    finally:
+        os.umask(former)
+    with daemon:
+        assert daemon.ended() == 0
+    open_to_others = [file.name for file in state.rglob("*") if file.stat().st_mode & 0o077]
+    assert sorted(file.name for file in state.iterdir())
+    assert open_to_others == []
+
+
 def test_once_is_one_cycle(folder: DaemonFolder) -> None:
     folder.add_chain()
     with folder.start("--once") as daemon:

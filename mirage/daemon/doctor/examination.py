@@ -150,6 +150,7 @@ def _acting(config: Config) -> Iterator[Finding]:
             yield ok("acting", "mode agent", "each user has to run mirage agent")
         case "sudo":
             yield from machine.look_at_helper(Path(config.acting.helper))
+            yield machine.look_at_tracing()
             yield from machine.look_at_privileges(Path(config.service.state))
         case "token":
             yield from machine.look_at_tokens(Path(config.acting.tokens))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mirage.daemon.heartbeat import Beat
 
 _NEEDED = ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct")
+_PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _MUNGE_TTL = 300
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
@@ -180,6 +181,19 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
         )
         return
     yield ok("acting", f"{helper} is root's", "sudoers must allow it: deploy/sudoers.d/mirage")
+
+
+def look_at_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:
+    """Whether a user may trace a helper that runs as that user, before it has forbidden that itself."""
+    try:
+        restricted = scope.read_text(encoding="ascii").strip() != "0"
+        found = "any process of a user may trace its others (kernel.yama.ptrace_scope is 0)"
+    except OSError:
+        restricted, found = False, "the kernel restricts no tracing (no Yama)"
+    if restricted:
+        return ok("acting", "users cannot trace the helper that acts for them")
+    follows = "for a moment after its start a user may stop or trace the helper that acts for that user"
+    return warn("acting", found, follows, "set kernel.yama.ptrace_scope=1, where the kernel has Yama")
 
 
 def look_at_privileges(state: Path) -> Iterator[Finding]:

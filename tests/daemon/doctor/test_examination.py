@@ -199,6 +199,16 @@ def test_a_helper_that_others_can_change_is_a_failure(tmp_path: Path) -> None:
         assert [str(f.level) for f in machine.look_at_helper(helper)] == ["ok"]
 
 
+@pytest.mark.parametrize(("content", "level"), [("0\n", "warn"), ("1\n", "ok"), ("2\n", "ok"), (None, "warn")])
+def test_a_kernel_on_which_users_may_trace_their_helpers_is_said(
+    tmp_path: Path, content: str | None, level: str
+) -> None:
+    scope = tmp_path / "ptrace_scope"
+    if content is not None:
+        scope.write_text(content)
+    assert str(machine.look_at_tracing(scope).level) == level
+
+
 def test_tokens_are_counted_and_kept_from_others(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["warn"]
