@@ -89,8 +89,7 @@ class Hands:
     def cancel_stock(self, record: ChainRecord, stock: Iterable[Job], now: Seconds) -> None:
         """Cancel what a chain that is over will never ask for; asked again until a snapshot shows it gone."""
         for job in stock:
-            if record.chain.bears(job.tag) and job.user == record.chain.owner:
-                self._cancel_job(record, job, now, "the held job", "the chain is over")
+            self._cancel_job(record, job, now, "the held job", "the chain is over")
 
     def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds) -> ChainRecord:
         """What becomes of a chain some of whose jobs its record does not know.

@@ -24,6 +24,7 @@ from mirage.control.turns import Turns
 from mirage.domain.chain import LinkState, Steering
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
+from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
@@ -126,6 +127,7 @@ class ControlLoop:
         self._files = FileWatch(outside.files, self._journal)
         self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits)
         self._last = Snapshot.unseen(now)
+        self._held: HeldJobs | None = None
         self._contact: Seconds = 0
         # The first look may hang, and people ask for their chains meanwhile.
         self.status = self._as_stored("no cycle yet")
@@ -205,8 +207,8 @@ class ControlLoop:
                     attended[chain_id] = self._left_out(record, now)
                 continue
             try:
-                if record.over and not snapshot.stale:
-                    self._hands.cancel_stock(record, snapshot.stock or (), now)
+                if record.over and not snapshot.stale and self._held is not None:
+                    self._hands.cancel_stock(record, self._held.of(record.chain), now)
                 if record.over and not record.live:
                     self._hands.drop_script(record)
                     continue
@@ -243,14 +245,14 @@ class ControlLoop:
         if not record.over:
             record = self._hands.make_way(record, _job(record, record.waiting, snapshot), now)
         cycle = self._supply(record, snapshot, now)
-        if not (few := heldlinks.shortage(record, snapshot.stock)):
+        if not (few := heldlinks.shortage(record, self._held)):
             return cycle
         self._hands.write(record, now, EntryKind.TROUBLE, few)
         return replace(cycle, sentence=f"{cycle.sentence}; {few}")
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
-            case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, snapshot.stock):
+            case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, self._held):
                 text = f"hold: link {record.next_index} has no held job that could be released"
                 return self._explain(record, now, text, deciding=True)
             case machine.Rest(reason):
@@ -337,6 +339,7 @@ class ControlLoop:
             self._contact = NEVER
         else:
             self._contact = min(self._contact, now)
+            self._held = None if self._last.stock is None else HeldJobs(self._last.stock)
             self._observer.seen(self._last, wants)
         return self._last
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ class Status:
     """Of which chains the done-file or the handover file cannot be checked, and why."""
     decided: Mapping[str, float] = field(default_factory=dict)
     """By owner: real seconds from the start of the cycle until the last of the owner's chains was decided."""
+    held: HeldJobs | None = field(init=False)
+    """Held links of the snapshot; ``None``: links are submitted, not released."""
+
+    def __post_init__(self) -> None:
+        stock = self.snapshot.stock
+        object.__setattr__(self, "held", None if stock is None else HeldJobs(stock))
 
     @property
     def stale_since(self) -> Seconds:

@@ -199,10 +199,6 @@ class Chain:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
         return f"mirage:{self.chain_id}:{index}"
 
-    def bears(self, tag: str) -> bool:
-        """Whether ``tag`` is that of one of its links."""
-        return tag.startswith(f"mirage:{self.chain_id}:")
-
     def handover_file(self, index: int) -> str:
         """What link ``index`` touches when it is ready to take over; empty where no directory is known."""
         directory = self.request.batch.directory if self.request.batch else ""

@@ -95,8 +95,9 @@ class Snapshot:
     def link(self, tag: str, owner: str) -> Job | None:
         """The owner's job with this tag; others' are none of ours."""
         first = self.links.get(tag)
-        candidates = (first, *self.rivals) if first is not None else ()
-        return next((job for job in candidates if job.tag == tag and job.user == owner), None)
+        if first is None or first.user == owner:
+            return first
+        return next((job for job in self.rivals if job.tag == tag and job.user == owner), None)
 
     @property
     def stale(self) -> bool:

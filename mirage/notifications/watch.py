@@ -114,7 +114,7 @@ class Watch:
         link = known.waiting
         if link is not None and (text := self._lateness(known.record, link, time)):
             yield from self._of_trouble(known.record, text, time, link.index)
-        if text := heldlinks.shortage(known.record, status.snapshot.stock):
+        if text := heldlinks.shortage(known.record, status.held):
             yield from self._of_trouble(known.record, text, time)
 
     def _of_change(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mirage.domain.chain import Chain, ChainRecord
-    from mirage.domain.job import Job
+    from mirage.domain.heldjobs import HeldJobs
 
 _FEW = 1
 """Held links left at which the owner is asked for more: the last one has not started then."""
 
 
-def held_indices(chain: Chain, stock: Iterable[Job]) -> tuple[int, ...]:
+def held_indices(chain: Chain, stock: HeldJobs) -> tuple[int, ...]:
     """Return the indices of the chain's held links, ascending."""
-    numbers = (job.tag.rpartition(":")[2] for job in stock if chain.bears(job.tag) and job.user == chain.owner)
+    numbers = (job.tag.rpartition(":")[2] for job in stock.of(chain))
     return tuple(sorted({int(number) for number in numbers if number.isascii() and number.isdecimal()}))
 
 
-def shortage(record: ChainRecord, stock: Iterable[Job] | None) -> str:
+def shortage(record: ChainRecord, stock: HeldJobs | None) -> str:
     """Return what the owner has to do where the held links run out before the chain is done; empty: nothing.
 
     ``stock``: all held links, or ``None`` where links are submitted instead of released.
@@ -37,12 +35,12 @@ def shortage(record: ChainRecord, stock: Iterable[Job] | None) -> str:
     return f"no held link is left after link {last}; add more: {how}" if last else f"no held link: {how} adds some"
 
 
-def has_next(record: ChainRecord, stock: Iterable[Job] | None) -> bool:
+def has_next(record: ChainRecord, stock: HeldJobs | None) -> bool:
     """Whether the next link can reach the queue: its held job is there, or none is needed."""
     return stock is None or _left(record, stock) > 0
 
 
-def _left(record: ChainRecord, stock: Iterable[Job]) -> int:
+def _left(record: ChainRecord, stock: HeldJobs) -> int:
     """Held links that can follow without one missing between them."""
     held, index = set(held_indices(record.chain, stock)), record.next_index
     while index in held:

@@ -244,7 +244,8 @@ class Oracle:
 
     def of(self, record: ChainRecord) -> list[Job]:
         """Every job that Slurm ever took as one of this chain's, in order of links."""
-        mine = sorted((tag for tag in self._tags if record.chain.bears(tag)), key=_index)
+        marked = record.chain.tag(0).removesuffix("0")
+        mine = sorted((tag for tag in self._tags if tag.startswith(marked)), key=_index)
         return [self.ctld.last(self._tags[tag]) for tag in mine]
 
     def times_run(self, job: Job) -> int:

@@ -172,7 +172,7 @@ class Explanation(Described):
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
-    chain, outcomes, stock = record.chain, record.outcomes(), status.snapshot.stock
+    chain, outcomes = record.chain, record.outcomes()
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -186,7 +186,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         handover=chain.handover.policy,
         files_unknown=status.files_unknown.get(chain.chain_id, ""),
         tasks_state=chain.tasks_state,
-        held_links=None if stock is None else list(held_indices(chain, stock)),
+        held_links=None if status.held is None else list(held_indices(chain, status.held)),
         failures=record.failures,
         refusals=record.refusals,
         not_before=instant(record.not_before) if record.not_before > status.time else None,

@@ -8,15 +8,16 @@ touched here but links of the owner asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import NotPermitted, UnknownJob
+from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.job import ABSENT, JobChange, JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from mirage.domain.job import Job, JobId, JobRequest
     from mirage.domain.snapshot import Snapshot
@@ -30,11 +31,7 @@ class _Seen:
     """Our jobs in the last snapshot."""
 
     links: tuple[Job, ...] = ()
-    stock: tuple[Job, ...] = ()
-
-    def held(self, tag: str, owner: str) -> Job | None:
-        """The owner's job of this tag among the stock; anybody may write any comment."""
-        return next((job for job in self.stock if job.tag == tag and job.user == owner), None)
+    stock: HeldJobs = field(default_factory=HeldJobs)
 
     def holds(self, job_id: JobId, owner: str) -> bool:
         """Whether the job is a link, or stock, of ``owner``."""
@@ -60,21 +57,21 @@ class ReleaseCluster:
         """
         snapshot = self._cluster.snapshot(queue=queue, expected=expected)
         jobs = (*snapshot.links.values(), *snapshot.rivals)
-        stock = tuple(job for job in jobs if _is_stock(job, expected))
+        stock = HeldJobs(job for job in jobs if _is_stock(job, expected))
         wanted = tuple(
             job for job in jobs if not (_is_stock(job, expected) or _ended_as_stock(job, stock, expected))
         )
         links = {job.tag: job for job in reversed(wanted)}
         self._seen = _Seen(wanted, stock)
         rivals = tuple(job for job in wanted if links[job.tag] is not job)
-        return replace(snapshot, links=links, rivals=rivals, stock=stock)
+        return replace(snapshot, links=links, rivals=rivals, stock=tuple(stock))
 
     def submit(self, request: JobRequest) -> JobId:
         """Let the held job of this tag go; returns its id.
 
         Raises ``NotPermitted`` where its owner has left none, or an administrator holds it.
         """
-        job = self._seen.held(request.tag, request.user)
+        job = self._seen.stock.find(request.tag, request.user)
         if job is None:
             raise _none_left(request)
         if job.reason == _HELD_BY_ADMIN:
@@ -123,13 +120,13 @@ def _is_stock(job: Job, expected: Mapping[str, JobId]) -> bool:
     return job.state is JobState.PENDING and held and job.job_id != expected.get(job.tag)
 
 
-def _ended_as_stock(job: Job, stock: Sequence[Job], expected: Mapping[str, JobId]) -> bool:
+def _ended_as_stock(job: Job, stock: HeldJobs, expected: Mapping[str, JobId]) -> bool:
     """Whether it never ran and was not asked for; where that is not known, whether there is another to ask for."""
     if not job.state.finished or job.start != ABSENT:
         return False
     known = expected.get(job.tag)
     if known == NO_JOB:
-        return any(other.tag == job.tag and other.user == job.user for other in stock)
+        return stock.find(job.tag, job.user) is not None
     return known != job.job_id
 
 
