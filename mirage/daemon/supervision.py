@@ -7,6 +7,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
+from mirage.backends.seldom import Seldom
 from mirage.control.cycle import Cycle
 from mirage.control.wallclock import JumpWatch
 from mirage.domain.errors import MirageError
@@ -15,7 +16,6 @@ from mirage.domain.job import NEVER
 if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
     from mirage.control.faults import Fault
-    from mirage.domain.chain import ChainId
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Supervisor:
         self._service = service
         self._jumps = jumps or JumpWatch()
         self._seen: set[str] = set()
-        self._troubled: dict[ChainId | None, str] = {}
+        self._seldom = Seldom()
         self.failures = 0
         """Cycles failed in a row."""
 
@@ -46,17 +46,16 @@ class Supervisor:
         return cycle
 
     def _tell(self, faults: tuple[Fault, ...]) -> None:
-        """Count the errors of single chains and commands; each is logged when it is new."""
+        """Count the errors of single chains and commands; those of a chain are logged once an hour each."""
         for fault in faults:
             self._service.watching.meters.chain_failed()
-            if self._troubled.get(fault.chain) != fault.text:
+            if not fault.chain or self._seldom.allows(fault.text, fault.chain):
                 about = (
                     {"kind": "chain-failed", "chain": fault.chain} if fault.chain else {"kind": "command-failed"}
                 )
                 _LOG.error("%s", fault.text, extra={"fields": about})
             if not isinstance(fault.error, MirageError):
                 self._explain(fault.error)
-        self._troubled = {fault.chain: fault.text for fault in faults if fault.chain}
 
     def _attempt(self) -> Cycle:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mirage.backends.background import last_line, ran_out_of_memory, run_aside
 from mirage.documentfaults import reader_of
 from mirage.documenttext import parse_own_json
-from mirage.domain.errors import BadSpelling, MirageError
+from mirage.domain.errors import BadSpelling, MirageError, StoreUnavailable
 from mirage.domain.job import ABSENT, Seconds
 from mirage.domain.shares import find_surplus
 from mirage.wholefile import write_anew
@@ -25,14 +26,13 @@ from mirage.wholefile import write_anew
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_log = logging.getLogger(__name__)
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _GENERATED = re.compile(r"generated:([a-z0-9_-]{1,40})(:[0-9]{1,9})?")
 _ID = re.compile(r"[0-9a-f]{12}")
 _KEPT = 50
 """Runs that are over and kept, of all users; beyond, the users with the most lose their oldest."""
 _RUN, _RESULT, _PROGRESS, _LOG = "run.json", "result.json", "progress.json", "replay.log"
-
-
 _MOST_OF_ONE = 2
 """Of one user: one that runs, and one that waits."""
 LARGEST_RESULT = 8 << 20
@@ -142,7 +142,11 @@ class ReplayRuns:
         )
 
     def submit(self, wish: Wish, by: str) -> Run:
-        """Queue a replay. Raises ``BadSpelling`` for a trace or cluster that is not offered, ``TooManyRuns``."""
+        """Queue a replay.
+
+        Raises ``BadSpelling`` for a trace or cluster that is not offered, ``TooManyRuns``, and
+        ``StoreUnavailable`` where it cannot be written down: then there is none.
+        """
         self._check(wish)
         with self._lock:
             waiting = sum(not run.over for run in self._runs.values())
@@ -153,7 +157,12 @@ class ReplayRuns:
                     f"{_MOST_OF_ONE} replays of {by} wait or run already; ask again when one is over"
                 )
             run = Run(secrets.token_hex(6), by, wish, self._now())
-            self._keep(run)
+            try:
+                self._write(run)
+            except OSError as error:
+                shutil.rmtree(self._folder / run.run_id, ignore_errors=True)
+                raise StoreUnavailable(f"{self._folder}: {error.strerror}") from error
+            self._runs[run.run_id] = run
             self._forget_oldest()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="replays", daemon=True)
@@ -227,7 +236,7 @@ class ReplayRuns:
             self._more.wait()
             self._more.clear()
             while not self._ended.is_set() and (run := self._next()) is not None:
-                self._play(run)
+                self._played(run)
 
     def _next(self) -> Run | None:
         with self._lock:
@@ -236,6 +245,15 @@ class ReplayRuns:
                 last[run.by] = max(last.get(run.by, ABSENT), run.started)
             queued = [run for run in self._runs.values() if run.state is RunState.QUEUED]
             return min(queued, key=lambda run: last[run.by], default=None)
+
+    def _played(self, run: Run) -> None:
+        """Whatever becomes of one, the next has its turn."""
+        try:
+            self._play(run)
+        except Exception:
+            _log.exception("replay %s: a fault of this program, please report it", run.run_id)
+            problem = "internal error (bug in Mirage); the daemon's log has the traceback"
+            self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=problem))
 
     def _play(self, run: Run) -> None:
         folder = self._folder / run.run_id
@@ -289,12 +307,18 @@ class ReplayRuns:
         return self._ended.wait(seconds) or run_id in self._unwanted or time.monotonic() >= until
 
     def _change(self, run: Run) -> None:
+        """What cannot be written down holds until the daemon ends; after that the run counts as lost."""
         with self._lock:
-            if run.run_id in self._runs:
-                self._keep(run)
+            if run.run_id not in self._runs:
+                return
+            self._runs[run.run_id] = run
+            try:
+                self._write(run)
+            except OSError as error:
+                _log.warning("replay %s: %s cannot be written: %s", run.run_id, self._folder, error.strerror)
 
-    def _keep(self, run: Run) -> None:
-        self._runs[run.run_id] = run
+    def _write(self, run: Run) -> None:
+        """Raises ``OSError``."""
         folder = self._folder / run.run_id
         folder.mkdir(parents=True, exist_ok=True)
         write_anew(folder / _RUN, _STORED.dump_json(run))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from small_disks import mounted
 
 from mirage.bootstrap.replays import replay_command
-from mirage.domain.errors import BadSpelling, ConfigError
+from mirage.domain.errors import BadSpelling, ConfigError, StoreUnavailable
 from mirage.replay.runs import LARGEST_RESULT, ReplayRuns, Run, RunState, TooManyRuns, Wish
 
 if TYPE_CHECKING:
@@ -75,6 +77,39 @@ def result(runs: ReplayRuns, run: Run) -> Any:
         return None
     with file:
         return json.load(file)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+def test_a_full_disk_ends_no_replay_but_its_own(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "200k"):
+        place = Place(tmp_path / "small" / "replays")
+        place.script = WAIT
+        under_way = place.runs.submit(WISH, "alice")
+        until(place.runs, under_way, lambda run: run.done == 3)
+        filler = tmp_path / "small" / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(b"x" * (1 << 20))
+        with pytest.raises(StoreUnavailable):
+            place.runs.submit(WISH, "bob")
+        assert [run.by for run in place.runs.all()] == ["alice"], "what cannot be stored is not promised"
+        place.runs.remove(under_way.run_id)
+        filler.unlink()
+        place.script = PLAY
+        later = place.runs.submit(WISH, "bob")
+        until(place.runs, later, lambda run: run.over)
+        assert place.runs.of(later.run_id).state is RunState.DONE
+        place.runs.close()
+
+
+def test_a_replay_whose_end_cannot_be_written_down_keeps_no_other_from_being_played(place: Place) -> None:
+    first = place.runs.submit(WISH, "alice")
+    until(place.runs, first, lambda run: run.over)
+    place.script = "import os; os.remove('run.json'); os.mkdir('run.json')"
+    spoilt = place.runs.submit(WISH, "bob")
+    until(place.runs, spoilt, lambda run: run.over)
+    place.script = PLAY
+    later = place.runs.submit(WISH, "bob")
+    assert until(place.runs, later, lambda run: run.over).state is RunState.DONE
 
 
 def test_a_replay_is_played_and_its_result_kept(place: Place) -> None:

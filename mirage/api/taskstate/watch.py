@@ -157,7 +157,7 @@ class TaskWatch:
                 with self._lock:
                     answer = self._without_looking(look)
                 if answer is None:
-                    answer = self._looked(look)
+                    answer = self._seen(look)
                 with self._lock:
                     del self._lines[owner][look.chain_id]
                 look.answer.set_result(answer)
@@ -175,6 +175,15 @@ class TaskWatch:
             if first is None:
                 del self._lines[owner]
         return first
+
+    def _seen(self, look: _Look) -> Shown:
+        """An answer whatever happens: the owner's other chains wait behind it."""
+        try:
+            return self._looked(look)
+        except Exception:
+            _LOG.exception("the tasks of chain %s could not be shown", look.chain_id)
+            why = f"{look.record.chain.tasks_state} could not be shown; the daemon's log says why"
+            return Shown(_document(look.record, why, look.now))
 
     def _looked(self, look: _Look) -> Shown:
         with self._lock:
