@@ -28,7 +28,7 @@ from mirage.provisioner.events import (
 )
 from mirage.provisioner.failures import fails_to_start, links_have_run, made_progress, warned_at_once
 from mirage.provisioner.handover import before, told_to_leave
-from mirage.provisioner.rejections import forgive_lost, sent_again
+from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.steering import steerable
 
@@ -209,7 +209,7 @@ def _(event: LinkRetired, record: ChainRecord, now: Seconds) -> ChainRecord:
 @_apply.register
 def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = _ended(record, event)
-    record = record.with_link(link)
+    record = room_again(record.with_link(link))
     if record.over:
         return record
     if told_to_leave(link):

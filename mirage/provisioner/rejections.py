@@ -66,6 +66,11 @@ def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds
     )
 
 
+def room_again(record: ChainRecord) -> ChainRecord:
+    """The record once a link of it has ended: what a limit kept back may be accepted now, and is tried at once."""
+    return record if record.refused == ABSENT or record.permanent else replace(record, not_before=0)
+
+
 def forgive_lost(record: ChainRecord) -> ChainRecord:
     """With as many submissions of the planned link as at first."""
     waiting = record.waiting

@@ -144,6 +144,23 @@ def test_a_break_in_what_the_cluster_answers_lets_a_lost_submission_settle_anew(
         assert len(service.cluster.submissions) == submissions, f"after {minute} min"
 
 
+@pytest.mark.parametrize(
+    ("rejection", "at_once"), [("QOSMaxSubmitJobPerUserLimit", True), ("PartitionInvalid", False)]
+)
+def test_what_a_limit_kept_back_is_tried_once_the_predecessor_has_ended(rejection: str, at_once: bool) -> None:
+    """One job at a time is all that the user may have: until the first is gone the second is rejected."""
+    endless = chain(2 * HOUR, DoneCondition(links=9), steering=Steering.HOLD)
+    service = Service(waiting(0), chain_=endless, limits=Limits(pause_after_refusals=99))
+    service.cycle(0)
+    service.cluster.refuse = rejection
+    for time in range(3 * MIN, 2 * HOUR - MIN, MIN):
+        service.cycle(time)
+    assert service.record.not_before > 2 * HOUR + MIN, "it waits for its next try"
+    service.cluster.refuse = ""
+    service.cycle(2 * HOUR + MIN)
+    assert (len(service.cluster.submissions) == 2) is at_once
+
+
 class Crash(BaseException):
     """The process dies here."""
 
