@@ -65,12 +65,12 @@ class Accounting:
 
     def of(self, record: ChainRecord) -> list[Job]:
         """The jobs of one chain, in order of links."""
-        mine = [tag for tag in self.jobs if record.chain.bears(tag)]
+        mine = [tag for tag in self.jobs if _is_of(record, tag)]
         return [job for tag in sorted(mine, key=_index) for job in self.jobs[tag]]
 
     def runs_of(self, record: ChainRecord) -> list[tuple[int, int, int]]:
         """Job, start and end of every run of one chain's links."""
-        return [run for tag, runs in self.runs.items() if record.chain.bears(tag) for run in runs]
+        return [run for tag, runs in self.runs.items() if _is_of(record, tag) for run in runs]
 
     def times_run(self, job: Job) -> int:
         """How often it started; at least once where it ended as only a job ends that has."""
@@ -130,3 +130,8 @@ def _time(text: str) -> int:
 
 def _index(tag: str) -> int:
     return int(tag.rpartition(":")[2])
+
+
+def _is_of(record: ChainRecord, tag: str) -> bool:
+    """Whether ``tag`` is that of one of the chain's links."""
+    return tag.startswith(record.chain.tag(0).removesuffix("0"))

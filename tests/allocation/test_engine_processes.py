@@ -9,13 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.allocation.engine.keepers import leftovers
+from mirage.allocation.engine.keepers import Keepers, leftovers
 from mirage.allocation.engine.status import bars, most_at_once, read_status
+from mirage.allocation.engine.steps import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -356,3 +358,29 @@ def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> Non
     assert code == 0
     assert (runs.folder / "over").exists()
     assert (runs.folder / ".mirage" / "c-1.tasks" / "journal").is_dir()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a process of another user needs root")
+def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
+    """Whoever reads the command line of a keeper can start a process that has the same one, or the same mark."""
+    path, keepers = tmp_path / "attempt", Keepers()
+    launch = Launch("task", path, (), {}, {}, {}, str(tmp_path), tmp_path / "output")
+    step = keepers.start(launch, ["sleep", "60"], {}, tmp_path / "output", str(tmp_path))
+    try:
+        argv = Path(f"/proc/{step.pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    finally:
+        os.kill(step.pid, signal.SIGKILL)
+    while keepers.living(step):
+        time.sleep(0.01)
+    marked = {"MIRAGE_STEP": str(path)}
+    with subprocess.Popen([*argv[:4], "/bin/sleep", "60"], user="nobody", extra_groups=[], env=marked) as posing:
+        try:
+            time.sleep(0.2)
+            assert Path(f"/proc/{posing.pid}/cmdline").read_bytes().split(b"\0")[:4] == argv[:4]
+            assert posing.pid not in Keepers.find([path]).values()
+            assert not Keepers().living(replace(step, pid=posing.pid))
+            assert posing.pid not in leftovers(path)
+        finally:
+            posing.kill()
+    for left in leftovers(path):
+        os.kill(left, signal.SIGKILL)

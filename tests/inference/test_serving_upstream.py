@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
+from mirage.allocation.inference.serving.service import Identity
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GET = Inquiry("GET", "/path?query", [(b"X-Mine", b"1"), (b"Connection", b"close")], b"body")
 
@@ -110,3 +118,66 @@ def test_nothing_is_asked_that_would_be_read_as_more_than_one_request() -> None:
     ):
         with pytest.raises(ValueError, match="cannot be asked for"):
             asyncio.run(ask(inquiry))
+
+
+TOKEN = "the token of the state folder"
+KEYED = Inquiry("POST", "/v2/models/scale/infer", [(b"Authorization", b"Bearer a tenant's key")], b"its data")
+
+
+def http_answer(text: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
+async def asked_of(prove: Callable[[str, str], str]) -> tuple[object, bytes]:
+    """What a request with a key came to, and all that the server was told; ``prove(challenge, own url)``."""
+    told, own = bytearray(), ""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while request := await reader.read(1 << 16):
+                told.extend(request)
+                found = re.search(rb"(?i)x-mirage-challenge: (\S+)", request)
+                shown = json.dumps({"proof": prove(found[1].decode(), own)}) if found else "an answer"
+                writer.write(http_answer(shown))
+                await writer.drain()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    own = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    upstream = Upstream(own, TOKEN)
+    try:
+        reply = await upstream.ask(KEYED)
+        answer = b"".join([part async for part in reply.content])
+        reply.close()
+        return answer, bytes(told)
+    except Unreachable as error:
+        return error, bytes(told)
+    finally:
+        upstream.close()
+        server.close()
+        await asyncio.sleep(0.05)
+
+
+def test_a_gateway_that_proves_itself_is_asked() -> None:
+    came, told = asyncio.run(asked_of(lambda challenge, own: Identity(TOKEN, own).prove(challenge)))
+    assert came == b"an answer"
+    assert b"a tenant's key" in told
+
+
+@pytest.mark.parametrize(
+    "prove",
+    [
+        lambda challenge, own: "",
+        lambda challenge, own: challenge,
+        lambda challenge, own: Identity("a guess", own).prove(challenge),
+        lambda challenge, own: Identity(TOKEN, own).prove("a challenge of before"),
+        lambda challenge, own: Identity(TOKEN, "http://127.0.0.1:1").prove(challenge),
+        lambda challenge, own: "x" * 100_000,
+    ],
+    ids=["nothing", "echo", "guess", "replay", "answer-of-the-true-gateway-elsewhere", "flood"],
+)
+def test_who_listens_where_the_gateway_was_gets_neither_key_nor_data(prove: Callable[[str, str], str]) -> None:
+    came, told = asyncio.run(asked_of(prove))
+    assert isinstance(came, Unreachable)
+    assert b"a tenant's key" not in told
+    assert b"its data" not in told

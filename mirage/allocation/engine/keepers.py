@@ -120,7 +120,7 @@ def boot_id() -> str:
 
 
 def _keeps(pid: int, path: Path) -> bool:
-    arguments = _content(pid, "cmdline").split(b"\0")
+    arguments = _content(pid, "cmdline").split(b"\0") if _is_ours(pid) else []
     return len(arguments) > 3 and arguments[3] == os.fsencode(path) and start_ticks(pid) != 0
 
 
@@ -141,7 +141,15 @@ def _command_lines() -> Iterator[tuple[int, list[str]]]:
 
 
 def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - names alone, many
+    """Our own: anybody's process may bear any command line and any variable."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_ours(int(name))]  # noqa: PTH208 - names alone, many
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.geteuid()  # noqa: PTH116 - of each process, often
+    except OSError:
+        return False
 
 
 def _content(pid: int, name: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.bodies import (
     ClientDisconnect,
     key_of,
@@ -58,6 +59,7 @@ class App:
             ("GET", "/health/ready"): _ready,
             ("GET", "/metrics"): _metrics,
             ("POST", "/drain"): _drain,
+            ("GET", proof.PLACE): _proof,
         }
         self._of_model: dict[tuple[str, str], Endpoint] = {
             ("GET", ""): _metadata,
@@ -208,6 +210,15 @@ async def _metrics(request: Request) -> Response:
     return Response(content, headers={"Content-Type": content_type})
 
 
+async def _proof(request: Request) -> Response:
+    """That this is the gateway of its state folder, for who can read its token there."""
+    challenge = request.headers.get(proof.CHALLENGE, "")
+    if not 0 < len(challenge) <= proof.LONGEST_CHALLENGE:
+        longest = proof.LONGEST_CHALLENGE
+        raise Refusal(400, f"{proof.CHALLENGE}: expected a challenge of at most {longest} characters")
+    return JSONResponse({"proof": _service(request).identity.prove(challenge)})
+
+
 async def _drain(request: Request) -> Response:
     """``{"to": "http://HOST:PORT"}``: the successor that is ready; without it new requests are refused."""
     service = _service(request)
@@ -215,7 +226,7 @@ async def _drain(request: Request) -> Response:
     with service.memory.reserved(None) as memory:
         to = read_object(await read_body(request, 4096, memory) or b"{}").get("to")
     try:
-        successor = None if to is None else Upstream(str(to))
+        successor = None if to is None else service.successor_at(str(to))
     except ValueError as error:
         raise Refusal(400, f"to: {error}") from None
     service.doors.drain(successor)

@@ -25,7 +25,7 @@ from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from mirage.allocation.inference.serving.addressbook import StateFolder
+    from mirage.allocation.inference.serving.addressbook import Address, StateFolder
     from mirage.allocation.inference.serving.upstream import Inquiry, Reply
 
 _LOOK = 0.25
@@ -40,6 +40,7 @@ class Front:
         """``patience``: seconds for which a request waits for a gateway that can be reached."""
         self._folder, self._patience, self._largest_body = folder, patience, largest_body
         self._memory = MemoryBudget(all_bodies_of(largest_body))
+        self._address: Address | None = None
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
 
@@ -82,8 +83,8 @@ class Front:
             return self._upstream
         self._looked = monotonic()
         address = self._folder.read_address()
-        if address is not None and (self._upstream is None or self._upstream.url != address.url):
+        if address is not None and address != self._address:
             if self._upstream is not None:
                 self._upstream.close()
-            self._upstream = Upstream(address.url)
+            self._address, self._upstream = address, Upstream(address.url, address.token)
         return self._upstream

@@ -26,7 +26,7 @@ from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.posts import Post, Workshop
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
-from mirage.allocation.inference.serving.service import Service
+from mirage.allocation.inference.serving.service import Identity, Service
 from mirage.allocation.inference.serving.shortcut import Shortcut
 from mirage.allocation.inference.serving.succession import take_over
 from mirage.allocation.inference.serving.tenants import Tenants
@@ -71,25 +71,32 @@ class Running:
         policy.begin()
         policy.decide(self._desk.view(time.monotonic()))  # compiled policies are compiled before anybody waits
         self.gateway = Gateway(plan, self._desk, policy, meters)
-        self.token = proof.fresh()
-        operators = (*plan.gateway.operators, digest_of(self.token))
+        self._identity = Identity(proof.fresh())
+        operators = (*plan.gateway.operators, digest_of(self._identity.token))
         tenants = Tenants(plan.tenants, operators, time.monotonic())
         self.doors = Doors(time.monotonic)
         self._json, memory = JsonThread(), MemoryBudget(plan.gateway.all_bodies)
-        self._app = App(Service(plan, self.gateway, tenants, self.doors, time.monotonic, memory, self._json))
+        service = Service(
+            plan, self.gateway, tenants, self.doors, time.monotonic, memory, self._json, self._identity
+        )
+        self._app = App(service)
         self._seats: list[Seat] = seats
         self.posts = list[Post]()
         self._gate = Gate()
         self._hands = ThreadPoolExecutor(1, "engine")
         self._told = list[str]()
-        self.url = ""
+
+    @property
+    def url(self) -> str:
+        """Where it listens; empty: it does not yet."""
+        return self._identity.url
 
     async def run(self) -> int:
         """Until it has handed over, is told to end, or the allocation ends; the exit code."""
         plan = self._plan.gateway
         listening = Listening(plan.host, plan.port, plan.certificate, plan.certificate_key)
         server, bound = make_server(self._app, listening, Shortcut), listening.bind()
-        self.url = listening.url(bound)
+        self._identity.url = listening.url(bound)
         await self._open_gate()
         self._obey_signals()
         workshop = self._workshop()
@@ -118,7 +125,7 @@ class Running:
             if not taken_over and self.gateway.ready and self.doors.open:
                 taken_over = True
                 gc.freeze()  # what has been loaded stays: to look through it takes tens of milliseconds
-                self._say(await take_over(self._folder, Address(self.url, self.token)))
+                self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
             if time.monotonic() - kept > _KEEP_EVERY:
                 kept = time.monotonic()
                 self._folder.write_learnt(self._desk.estimates.document())

@@ -8,11 +8,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirage.allocation.inference.serving.addressbook import StateFolder
 from mirage.allocation.inference.serving.bodies import key_of, unless_gone
 from mirage.allocation.inference.serving.desk import Wish
 from mirage.allocation.inference.serving.openinference import LARGEST_INLINE
+from mirage.allocation.inference.serving.proof import gateway_at, prove
 from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
 from mirage.allocation.inference.serving.tensors import shown
+from mirage.allocation.inference.serving.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +47,19 @@ class Admission:
     memory: Reservation
 
 
+@dataclass(slots=True)
+class Identity:
+    """What a gateway proves to those who know its token from the state folder."""
+
+    token: str
+    url: str = ""
+    """Where it listens, once it does."""
+
+    def prove(self, challenge: str) -> str:
+        """That it is the gateway that the state folder names."""
+        return prove(self.token, gateway_at(self.url), challenge)
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """One gateway as its routes see it."""
@@ -55,6 +71,7 @@ class Service:
     clock: Callable[[], float]
     memory: MemoryBudget
     json: JsonThread
+    identity: Identity
 
     @contextlib.contextmanager
     def admitted(self, headers: Mapping[str, str]) -> Iterator[Admission]:
@@ -73,6 +90,12 @@ class Service:
             raise
         finally:
             self.quota(row).leave()
+
+    def successor_at(self, url: str) -> Upstream:
+        """The gateway at ``url``; one that the state folder names has to prove itself. Raises ``ValueError``."""
+        address = StateFolder(self.plan.gateway.state).read_address()
+        token = address.token if address is not None and address.url == url.rstrip("/") else ""
+        return Upstream(url, token)
 
     def quota(self, row: int) -> Quota:
         """Of a tenant."""

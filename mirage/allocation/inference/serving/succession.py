@@ -25,7 +25,7 @@ async def take_over(folder: StateFolder, own: Address) -> str:
         return "ready"
     headers = [(b"authorization", f"Bearer {before.token}".encode()), (b"content-type", b"application/json")]
     inquiry = Inquiry("POST", "/drain", headers, json.dumps({"to": own.url}).encode())
-    upstream = Upstream(before.url)
+    upstream = Upstream(before.url, before.token)
     try:
         async with asyncio.timeout(_PATIENCE):
             reply = await upstream.ask(inquiry)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from mirage.allocation.inference.serving import proof
+from mirage.documenttext import parse_json
 from mirage.domain.masking import without_secrets
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ _WITHIN = 3_600.0
 _LARGEST_HEAD = 1 << 18
 """Bytes of status and headers, those of interim answers included."""
 _MOST_KEPT = 64
+_LARGEST_PROOF = 1_024
 _CHUNK = 1 << 16
 _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
 """Headers that are for one connection alone."""
@@ -62,10 +65,11 @@ class Reply:
 class Upstream:
     """One server's address, and connections to it."""
 
-    def __init__(self, url: str, within: float = _WITHIN) -> None:
+    def __init__(self, url: str, token: str = "", within: float = _WITHIN) -> None:
         """``url``: ``http://HOST:PORT`` or ``https://...``; ``within``: seconds for a whole exchange.
 
-        Raises ``ValueError``.
+        ``token``: of the gateway that listens there; whoever cannot prove to know it is asked nothing. Empty:
+        whoever listens there will do. Raises ``ValueError``.
         """
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and parts.path in ("", "/")
@@ -74,7 +78,7 @@ class Upstream:
         self.url = url.rstrip("/")
         self.host, self.port = parts.hostname, parts.port
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._within = within
+        self._token, self._within = token, within
         self._kept: list[_Connection] = []
 
     async def ask(self, inquiry: Inquiry) -> Reply:
@@ -100,7 +104,33 @@ class Upstream:
             reader, writer = await asyncio.wait_for(opening, _CONNECT)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{self.url}: {error}") from error
-        return _Connection(reader, writer, f"{self.host}:{self.port}".encode())
+        connection = _Connection(reader, writer, f"{self.host}:{self.port}".encode())
+        if self._token:
+            try:
+                await self._check(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    async def _check(self, connection: _Connection) -> None:
+        """Raises ``Unreachable`` where the other side is not the gateway, before it is told anything."""
+        challenge, until = proof.fresh(), asyncio.get_running_loop().time() + _CONNECT
+        inquiry = Inquiry("GET", proof.PLACE, [(proof.CHALLENGE.encode(), challenge.encode())], b"")
+        said = b""
+        try:
+            answer = await connection.ask(inquiry, until)
+            async for part in connection.content():
+                said += part
+                if len(said) > _LARGEST_PROOF:
+                    break
+            document = parse_json(said.decode()) if answer.status == 200 else None
+        except (CutOff, ValueError) as error:
+            raise Unreachable(f"{self.url}: {error}") from error
+        shown = document.get("proof") if isinstance(document, dict) else None
+        proven = proof.proves(self._token, proof.gateway_at(self.url), challenge, shown)
+        if not (proven and connection.reusable()):
+            raise Unreachable(f"{self.url}: whoever listens there is not the gateway that the state folder names")
 
     async def _ask(self, connection: _Connection, inquiry: Inquiry, until: float) -> Reply:
         try:
