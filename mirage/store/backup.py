@@ -6,8 +6,9 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from itertools import count as count_from
@@ -59,13 +60,20 @@ def back_up(location: Location, target: Path) -> None:
 
 @contextmanager
 def _unfinished(target: Path) -> Iterator[Path]:
-    """A file that becomes ``target`` once it is on disk; one that an earlier attempt has left is used again."""
-    if target.exists():
+    """A file that becomes ``target`` once it is on disk; one that an earlier attempt has left is used again.
+
+    It lies in a folder for its owner alone: where everybody may write, somebody else may have been there first.
+    """
+    if os.path.lexists(target):
         raise FileExistsError(f"{target} is there already")
-    part = target.with_name(f".{target.name.partition('.backup-')[0]}.unfinished-backup")
-    handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    folder = target.with_name(f".{target.name.partition('.backup-')[0]}.unfinished-backup")
+    _make_private(folder)
+    part = folder / "copy"
+    handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for left in set(folder.iterdir()) - {part}:  # the log of a copy that was killed belongs to no other
+            left.unlink()
         os.ftruncate(handle, 0)
         try:
             yield part
@@ -74,9 +82,24 @@ def _unfinished(target: Path) -> Iterator[Path]:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+        finally:
+            with suppress(OSError):  # not empty: SQLite was killed, and has left a log
+                folder.rmdir()
         _sync_folder(target.parent)
     finally:
         os.close(handle)
+
+
+def _make_private(folder: Path) -> None:
+    """Raises ``OSError`` where the folder, or the one around it, is somebody else's to change."""
+    around = folder.parent.stat().st_mode
+    if around & stat.S_IWOTH and not around & stat.S_ISVTX:
+        raise PermissionError(f"anybody may change {folder.parent}, and would have the copy; name another folder")
+    with suppress(FileExistsError):
+        folder.mkdir(0o700)
+    there = folder.lstat()
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not this user's alone; remove it, or name another folder")
 
 
 def _copy_file(file: Path, part: Path) -> None:

@@ -40,6 +40,7 @@ def install_database(layout: Layout) -> None:
         need("mariadb-install-db"),
         "--no-defaults",
         f"--datadir={layout.mysql}",
+        f"--tmpdir={layout.run}",  # one that begins removes what others have in theirs
         "--skip-test-db",
         "--auth-root-authentication-method=socket",
     ]

@@ -92,6 +92,7 @@ def mariadbd(settings: Settings, layout: Layout) -> Daemon:
         need("mariadbd"),
         "--no-defaults",
         f"--datadir={layout.mysql}",
+        f"--tmpdir={layout.run}",
         f"--socket={layout.mysql_socket}",
         f"--pid-file={layout.mysql}/own.pid",
         f"--port={settings.base_port + 2}",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _GREETING = 1 << 16
 """Bytes that are taken from who has not proved anything yet."""
 _GREETED_WITHIN = 10.0
+_MOST_UNPROVEN = 256
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 """A node that is gone without a word is noticed after some ten seconds."""
 
@@ -31,9 +32,14 @@ class Expected:
 
 
 class Gate:
-    """Listens for workers, and lets in those that are expected."""
+    """Listens for workers, and lets in those that are expected.
+
+    Anybody on the network may connect: of the connections that have proved nothing yet the oldest makes room. A
+    worker proves itself with its first words, within milliseconds.
+    """
 
     def __init__(self) -> None:
+        self._unproven: dict[Link, None] = {}
         self._expected: dict[str, Expected] = {}
         self._server: asyncio.Server | None = None
         self.address = ""
@@ -41,7 +47,7 @@ class Gate:
     async def open(self, host: str, named: str) -> None:
         """Listen at ``host``, on any free port; workers find it as ``named``."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Link(self._expected.get), host, 0)
+        self._server = await loop.create_server(lambda: Link(self._expected.get, self._unproven), host, 0)
         self.address = f"{named}:{self._server.sockets[0].getsockname()[1]}"
 
     def close(self) -> None:
@@ -59,8 +65,9 @@ class Gate:
 class Link(asyncio.Protocol):
     """One worker's connection: first who it is, then what it has loaded, then answers."""
 
-    def __init__(self, find: Callable[[str], Expected | None]) -> None:
-        self._find = find
+    def __init__(self, find: Callable[[str], Expected | None], unproven: dict[Link, None]) -> None:
+        """``unproven``: all connections of the same gate that have proved nothing yet, the oldest first."""
+        self._find, self._unproven = find, unproven
         self._frames = Assembler(_GREETING)
         self._challenge = proof.fresh()
         self._expected: Expected | None = None
@@ -73,6 +80,9 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Challenge it."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._unproven[self] = None
+        if len(self._unproven) > _MOST_UNPROVEN:
+            next(iter(self._unproven)).abort()
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
@@ -91,6 +101,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The worker has gone."""
         del exc
+        self._unproven.pop(self, None)
         if self._patience is not None:
             self._patience.cancel()
         if not self.closed.done():
@@ -105,6 +116,7 @@ class Link(asyncio.Protocol):
     def abort(self) -> None:
         """End it now."""
         assert self._transport is not None
+        self._unproven.pop(self, None)
         self._transport.abort()
 
     def _take(self, header: dict[str, Any], content: memoryview) -> None:
@@ -122,6 +134,7 @@ class Link(asyncio.Protocol):
             self.abort()
             return
         self._expected, self._frames.longest = expected, Assembler().longest
+        self._unproven.pop(self, None)
         if self._patience is not None:
             self._patience.cancel()
         self.send({"proof": proof.prove(expected.secret, "gateway", str(header["challenge"]))} | expected.setup)
