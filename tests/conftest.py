@@ -6,9 +6,13 @@ import gc
 import os
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 # Machines are shared and noisy: no test fails for taking long. Elsewhere each run draws new examples; continuous
 # integration repeats the same ones, so that what fails there fails everywhere.
@@ -33,6 +37,17 @@ def pytest_collection_finish() -> None:
     """From here on garbage is looked for, but not among what is there by now."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Commands that run in the process of the tests may change its umask; what starts later would inherit it."""
+    former = os.umask(0o077)
+    os.umask(former)
+    try:
+        return (yield)
+    finally:
+        os.umask(former)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

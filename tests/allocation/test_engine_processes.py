@@ -367,6 +367,8 @@ def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
     launch = Launch("task", path, (), {}, {}, {}, str(tmp_path), tmp_path / "output")
     step = keepers.start(launch, ["sleep", "60"], {}, tmp_path / "output", str(tmp_path))
     try:
+        while not Path(f"/proc/{step.pid}/cmdline").read_bytes().startswith(b"/bin/sh\0"):
+            time.sleep(0.01)
         argv = Path(f"/proc/{step.pid}/cmdline").read_bytes().split(b"\0")[:-1]
     finally:
         os.kill(step.pid, signal.SIGKILL)
@@ -375,8 +377,8 @@ def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
     marked = {"MIRAGE_STEP": str(path)}
     with subprocess.Popen([*argv[:4], "/bin/sleep", "60"], user="nobody", extra_groups=[], env=marked) as posing:
         try:
-            time.sleep(0.2)
-            assert Path(f"/proc/{posing.pid}/cmdline").read_bytes().split(b"\0")[:4] == argv[:4]
+            while Path(f"/proc/{posing.pid}/cmdline").read_bytes().split(b"\0")[:4] != argv[:4]:
+                time.sleep(0.01)
             assert posing.pid not in Keepers.find([path]).values()
             assert not Keepers().living(replace(step, pid=posing.pid))
             assert posing.pid not in leftovers(path)

@@ -27,7 +27,7 @@ from mirage.allocation.inference.serving.links import Gate
 from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
-from mirage.allocation.inference.serving.service import Service
+from mirage.allocation.inference.serving.service import Identity, Service
 from mirage.allocation.inference.serving.shortcut import Shortcut
 from mirage.allocation.inference.serving.tenants import Tenants
 
@@ -136,7 +136,14 @@ class OwnGateway:
         self.gateway = Gateway(plan, desk, FirstCome(), meters)
         tenants = Tenants(plan.tenants, plan.gateway.operators, clock())
         self.service = Service(
-            plan, self.gateway, tenants, Doors(clock), clock, MemoryBudget(16 << 20), JsonThread()
+            plan,
+            self.gateway,
+            tenants,
+            Doors(clock),
+            clock,
+            MemoryBudget(16 << 20),
+            JsonThread(),
+            Identity("t", "u"),
         )
         self.server = make_server(App(self.service), Listening("127.0.0.1", 0), Shortcut)
         self.seats = {seat.name: seat for seat in seats_of(plan, ("n0",), "n0")}

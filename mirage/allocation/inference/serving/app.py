@@ -216,7 +216,7 @@ async def _proof(request: Request) -> Response:
     if not 0 < len(challenge) <= proof.LONGEST_CHALLENGE:
         longest = proof.LONGEST_CHALLENGE
         raise Refusal(400, f"{proof.CHALLENGE}: expected a challenge of at most {longest} characters")
-    return JSONResponse({"proof": _service(request).identity.prove(challenge)})
+    return Response(_service(request).identity.prove(challenge), media_type="text/plain")
 
 
 async def _drain(request: Request) -> Response:
