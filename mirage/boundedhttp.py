@@ -6,15 +6,19 @@ keeps an answer for as long as a client does not read it.
 
 from __future__ import annotations
 
+import select
 from collections import Counter
+from socket import AF_UNIX
 from typing import TYPE_CHECKING, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mirage.domain.addresses import client_network
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
+    from collections.abc import Callable
 
 MOST_HEADERS = 100
 """Headers and trailers of one request."""
@@ -29,6 +33,44 @@ _LEAST_READ = 16 << 10
 LARGEST_DISCARDED = 64 << 20
 """Bytes beyond the bound of a body that are read and thrown away, so that the client can read the answer: a
 connection that is closed with bytes unread is reset."""
+LEAVING_SEEN_WITHIN = 1.0
+"""Seconds until it is seen that a client has left of which no more is read just now."""
+PRESENCE = "mirage.presence"
+"""Where a request's scope has the ``Presence`` of its client."""
+
+
+class Presence:
+    """Whether the client of a connection is still there. For one event loop."""
+
+    def __init__(self, pause: Callable[[], None] = lambda: None) -> None:
+        """``pause`` ends the reading from the client until the request that is answered now is answered."""
+        self.left = False
+        self.held = False
+        """Whether the answer to its request is decided and waits until it is due."""
+        self._pause = pause
+        self._watching: set[Callable[[], None]] = set()
+
+    def hold(self) -> None:
+        """The answer is decided and waits until it is due: nothing more is read, or kept of the request."""
+        self.held = True
+        self._pause()
+
+    def watch(self, leave: Callable[[], None]) -> None:
+        """Call ``leave`` once when the client leaves; at once where it has left."""
+        if self.left:
+            leave()
+        else:
+            self._watching.add(leave)
+
+    def unwatch(self, leave: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._watching.discard(leave)
+
+    def end(self) -> None:
+        """The client has left."""
+        self.left = True
+        while self._watching:
+            self._watching.pop()()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -38,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """Bytes of a request's address, headers and trailers; and bytes that may come and complete nothing."""
     made = 0.0
     """When the connection was made, by the event loop's clock."""
+    origin = ""
+    """What counts as one client; found out once, since each new connection looks at all others."""
     in_headers = True
     """Whether a request's headers are not complete, or no request has begun."""
     _size = 0
@@ -50,26 +94,35 @@ class BoundedProtocol(HttpToolsProtocol):
     _unread = 0
     """Bytes of answers that the client had not read when that was last checked."""
     _reading: asyncio.TimerHandle | None = None
+    _leaving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the time."""
         super().connection_made(transport)
+        self.origin = client_network(self.client[0]) if self.client else ""
         self.made = self.loop.time()
+        self.presence = Presence(self._hold)
+        self._cycles: list[RequestResponseCycle] = []
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """No read is waited for any more."""
+        """Tell every request of it; uvicorn tells the last one alone, and the first runs."""
         self._stop_reading_clock()
+        if self._leaving is not None:
+            self._leaving.cancel()
+        for cycle in self._cycles:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+            cycle.message_event.set()
+        self._cycles = []
         super().connection_lost(exc)
-
-    @property
-    def origin(self) -> str:
-        """What counts as one client."""
-        return client_network(self.client[0]) if self.client else ""
+        self.presence.end()
 
     @property
     def awaits_client(self) -> bool:
-        """Whether no request is complete, so that nothing is lost where the connection ends."""
-        return self.cycle is None or self.cycle.response_complete or getattr(self.cycle, "more_body", False)
+        """Whether no request waits for what it asks, so that nothing is lost where the connection ends."""
+        if self.presence.held or self.cycle is None or self.cycle.response_complete:
+            return True
+        return bool(getattr(self.cycle, "more_body", False))
 
     def make_room(self, most: int) -> None:
         """Where there are more connections, end one that asks for nothing: the oldest of whoever has most."""
@@ -90,6 +143,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle = 0 if self._moved else self._idle + len(data)
         if self._idle > self.longest_headers and not self.transport.is_closing():
             self.send_400_response("What came is no request, or one with too much around it.")
+        if self._leaving is None:
+            self._await_leaving()
+
+    def _await_leaving(self) -> None:
+        """Look for the end of a connection of which no more is read, behind a request in line or a long body."""
+        self._leaving = None
+        if self.flow.read_paused and not self.transport.is_closing():
+            if has_left(self.transport.get_extra_info("socket")):
+                self.transport.abort()
+            else:
+                self._leaving = self.loop.call_later(LEAVING_SEEN_WITHIN, self._await_leaving)
+
+    def _hold(self) -> None:
+        """Of bodies only what follows in line is kept."""
+        running = next((cycle for cycle in self._cycles if not cycle.response_complete), None)
+        if running is not None:
+            running.body.clear()
+        self._stop_reading()
+        if self._leaving is None:
+            self._await_leaving()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request, unless that would seem the answer to the one before; and hear no more."""
@@ -104,6 +177,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """A request begins."""
         self.in_headers, self._size, self._lines = True, 0, 0
         super().on_message_begin()
+        self.scope[PRESENCE] = self.presence  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """A part of the address."""
@@ -122,6 +196,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_IN_LINE:
             raise ValueError("too many requests at once")
         super().on_headers_complete()
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete] + [self.cycle]
 
     def end_headers(self) -> None:
         """What comes now is a body."""
@@ -181,3 +256,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
+
+
+def has_left(connection: socket.socket) -> bool:
+    """Whether the other end has closed the connection, also where what it sent is not read yet."""
+    poll = select.poll()
+    # Only a Unix socket tells an end that sends no more from one that is closed; servers answer neither.
+    poll.register(connection.fileno(), 0 if connection.family == AF_UNIX else select.POLLRDHUP)
+    return bool(poll.poll(0))

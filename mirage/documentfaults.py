@@ -15,6 +15,7 @@ T = TypeVar("T")
 MOST_FAULTS = 1_000
 """Errors of one document that are told one by one; each takes a kilobyte."""
 _CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple"})
+_NUMBERS = frozenset({"int", "float"})
 _NO_SCHEMAS = frozenset({"default", "expected", "metadata", "serialization"})
 """Keys of a schema whose values are the model's own."""
 _PREFIX = "Value error, "
@@ -41,11 +42,14 @@ class Fault:
         return f"{self.key}: {self.said}" if self.path else self.said
 
 
-def reader_of(kind: type[T], names: Mapping[str, Any] | None = None) -> TypeAdapter[T]:
+def reader_of(
+    kind: type[T], names: Mapping[str, Any] | None = None, *, booleans_are_numbers: bool = True
+) -> TypeAdapter[T]:
     """A reader that stops within each list and mapping at the first error.
 
     Pydantic makes an object of each error: a small file of wrong values would take gigabytes.
-    ``names``: types that the module of ``kind`` imports for type checkers only.
+    ``names``: types that the module of ``kind`` imports for type checkers only. ``booleans_are_numbers``: ``true``
+    is read as 1 where a number belongs, as pydantic does.
     """
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
@@ -54,8 +58,27 @@ def reader_of(kind: type[T], names: Mapping[str, Any] | None = None) -> TypeAdap
     if names:
         adapter.rebuild(_types_namespace=dict(names))
     # Validators that models have already were made without this.
-    adapter.validator = SchemaValidator(_failing_fast(adapter.core_schema), _use_prebuilt=False)
+    schema = adapter.core_schema if booleans_are_numbers else numbers_only(adapter.core_schema)
+    adapter.validator = SchemaValidator(_failing_fast(schema), _use_prebuilt=False)
     return adapter
+
+
+def numbers_only(schema: Any) -> Any:
+    """The same pydantic schema, in which ``true`` and ``false`` are no numbers."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(numbers_only, schema))
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: each if key in _NO_SCHEMAS else numbers_only(each) for key, each in schema.items()}
+    if schema.get("type") not in _NUMBERS:
+        return made
+    return {"type": "function-before", "function": {"type": "no-info", "function": _no_boolean}, "schema": made}
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"expected a number, not {str(value).lower()}")  # noqa: TRY004 - pydantic collects it
+    return value
 
 
 def _failing_fast(schema: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from mirage.domain.chain import NOTHING_EXPECTED
+from mirage.domain.linkidentity import NO_IDENTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
     from mirage.domain.lease import Lease
+    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.pastlinks import PastLinks
     from mirage.domain.pool import Placement, PoolView
     from mirage.domain.snapshot import Snapshot
     from mirage.domain.task import TaskTable
@@ -29,14 +32,22 @@ if TYPE_CHECKING:
 class Cluster(Protocol):
     """What is seen of a Slurm cluster: real, simulated or recorded."""
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now: at most three questions, whatever the number of jobs;
-        a few more where accounting rejects one.
+        a few more where accounting rejects one, and one where it knows several jobs with the ID of a link.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
         be empty, which spares replays their time; a live daemon always asks with it (``RecordingCluster``).
         ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not known): those
-        that the queue does not show any more are looked up among the jobs that have ended.
+        that the queue does not show any more are looked up among the jobs that have ended. ``identities``, also by
+        tag: a job with the ID of an expected link that is not the link's (``is_link``) is not shown as it, neither
+        from the queue nor from accounting.
         Raises ``ClusterUnavailable`` when the controller does not answer or its answer is not whole; an
         unreachable controller is never an empty queue.
         """
@@ -108,6 +119,19 @@ class JobHistory(Protocol):
         """The jobs submitted within the last ``span`` seconds, in order of submission, as known now.
 
         Of a job that runs the end is ``ABSENT``, of one that pends the start as well. May lag by an hour.
+        """
+
+
+class LinkAccounting(Protocol):
+    """Where jobs that have left the queue are found by their comments."""
+
+    def keeps_comments(self) -> bool | None:
+        """Whether comments of jobs are kept; ``None``: not known. Raises ``ClusterUnavailable``."""
+
+    def past_links(self, start: Seconds, end: Seconds, ids: Collection[JobId]) -> PastLinks | None:
+        """Those in the queue at any time in [start, end), and the jobs ``ids``; ``None``: there is no accounting.
+
+        One query. Raises ``ClusterUnavailable`` where it is not answered.
         """
 
 

@@ -21,17 +21,23 @@ LARGEST_TEXT = 16 << 20
 """Bytes of a configuration file, key, token or manifest."""
 
 
-def read_regular(path: Path | str, at_most: int = LARGEST_TEXT, *, follow_links: bool = True) -> bytes:
+def read_regular(
+    path: Path | str, at_most: int = LARGEST_TEXT, *, follow_links: bool = True, owner: int | None = None
+) -> bytes:
     """Return the content of a regular file of at most ``at_most`` bytes.
 
     Raises ``OSError`` for anything else: FIFO, device, directory, larger file; with ``follow_links=False`` also
-    for a symbolic link as the last part of ``path``. Never waits for a writer.
+    for a symbolic link as the last part of ``path``, with ``owner`` (a uid) also for a file of another user. Never
+    waits for a writer.
     """
     link = 0 if follow_links else os.O_NOFOLLOW
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | link)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if owner is not None and about.st_uid != owner:
+            raise OSError(errno.EPERM, "another user's file", str(path))
         with os.fdopen(handle, "rb", closefd=False) as file:
             content = file.read(at_most + 1)
     finally:

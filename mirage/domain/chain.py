@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NewType
 
+from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
@@ -24,70 +25,6 @@ NO_JOB = JobId(0)
 
 NOTHING_EXPECTED: Mapping[str, JobId] = MappingProxyType({})
 """No link has to be accounted for."""
-
-_LONGEST_BACKOFF = 6 * 3_600
-
-
-class FailureKind(StrEnum):
-    """How a link can end before its time."""
-
-    EXIT = "exit"
-    """Its script failed: non-zero exit code, out of memory."""
-    NODE = "node"
-    """The cluster's doing: node or boot failure, preemption, a job that vanished."""
-    CANCELLED = "cancelled"
-    """Someone cancelled it, pending or running, and it was not Mirage."""
-
-
-class Recovery(StrEnum):
-    """What a chain does about a failed link."""
-
-    CONTINUE = "continue"
-    """Submit the next link at once, however often."""
-    RETRY = "retry"
-    """Submit the next link after a pause that doubles, up to a number of failures in a row."""
-    STOP = "stop"
-    """End the chain; a link still pending is cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailurePolicy:
-    """What to do about one kind of failure."""
-
-    recovery: Recovery
-    """What follows."""
-    retries: int = 3
-    """RETRY only: failures in a row that are still followed by another link."""
-    backoff: Seconds = 60
-    """RETRY only: pause before the first retry; doubles with each failure in a row, up to six hours."""
-
-    def pause(self, failures: int) -> Seconds:
-        """Seconds to wait after this many failures in a row (1 or more)."""
-        if self.recovery is not Recovery.RETRY:
-            return 0
-        return min(self.backoff << min(failures - 1, 16), max(self.backoff, _LONGEST_BACKOFF))
-
-    def gives_up(self, failures: int) -> bool:
-        """Whether this many failures in a row end the chain."""
-        if self.recovery is Recovery.STOP:
-            return True
-        return self.recovery is Recovery.RETRY and failures > self.retries
-
-
-@dataclass(frozen=True, slots=True)
-class FailurePolicies:
-    """One policy for each kind of failure."""
-
-    exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
-    """Where its script failed."""
-    node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
-    """Where the cluster failed it."""
-    cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
-    """Where somebody cancelled it."""
-
-    def of(self, kind: FailureKind) -> FailurePolicy:
-        """The policy for one kind."""
-        return {FailureKind.EXIT: self.exit, FailureKind.NODE: self.node}.get(kind, self.cancelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +111,7 @@ class Chain:
     """Every link is this request with its own tag and the owner as user."""
     done: DoneCondition = DoneCondition()
     """When it has done its work."""
-    failures: FailurePolicies = FailurePolicies()
+    failures: FailurePolicies = USUAL
     """What to do where a link fails."""
     handover: Handover = Handover()
     """How a predecessor that still runs makes way."""
@@ -204,9 +141,14 @@ class Chain:
         directory = self.request.batch.directory if self.request.batch else ""
         return f"{directory}/{HANDOVER_FOLDER}/{self.chain_id}.{index}.ready" if directory else ""
 
+    def owner_holds(self, index: int) -> bool:
+        """Whether ``--hold`` keeps link ``index`` until its owner releases it: as ``--begin``, the first alone."""
+        return self.request.held and index == 1
+
     def link_request(self, index: int, previous: JobId = NO_JOB) -> JobRequest:
-        """What to submit for link ``index`` after the job ``previous``."""
-        request = replace(self.request, user=self.owner, tag=self.tag(index))
+        """What to submit for link ``index`` after the job ``previous``; its owner holds the first link alone."""
+        held = self.owner_holds(index)
+        request = replace(self.request, user=self.owner, tag=self.tag(index), held=held)
         if self.one_writer and self.steering is Steering.PIN:  # its successor waits for its nodes, not for its end
             request = replace(request, requeue=False)
         if request.batch is None:
@@ -269,6 +211,8 @@ class Link:
     lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
+    job_submit: Seconds = ABSENT
+    """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""
 
     @property
     def waiting(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from mirage.domain.errors import BadSpelling
 
@@ -201,6 +201,15 @@ class JobChange:
     """All of them have to hold."""
 
 
+class PastRun(NamedTuple):
+    """A run of a job that has ended."""
+
+    submit: Seconds
+    """When the job was put into the queue for it."""
+    start: Seconds
+    end: Seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job as seen on the cluster; unknown instants are ``ABSENT``."""
@@ -229,3 +238,7 @@ class Job:
     """Slurm's host list: the nodes it runs or ran on; pending: those that it must have."""
     completing: bool = False
     """It has ended, and its nodes are still being cleaned up."""
+    past_runs: tuple[tuple[Seconds, Seconds, Seconds], ...] = ()
+    """Of a job that was requeued: its runs before this one (``PastRun``), the first one first."""
+    runs_untold: bool = False
+    """It was requeued, and accounting does not answer about the runs before this one."""

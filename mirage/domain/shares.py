@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
+
+U = TypeVar("U", bound="Hashable")
 
 
-def find_displaced(held: Mapping[str, int], newcomer: str) -> str | None:
+def find_displaced(held: Mapping[U, int], newcomer: U) -> U | None:
     """Return the user who loses a place to ``newcomer`` where all are taken; ``None``: the newcomer gets none.
 
     ``held``: places by user. A user loses a place only to one who has at least two fewer, so that no two users

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, Job, JobId, job_id_of
+from mirage.domain.pastlinks import PastLinks
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.jobid import parse_exit_code
@@ -14,13 +15,15 @@ from mirage.slurm.state import parse_end
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SETTINGS = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
-"""What ``sacct`` must find in its environment."""
-
+_FREE = ("JobName", "Comment")
+"""Users' own text."""
 _FATE = (
-    *("JobIDRaw", "User", "Partition", "NNodes", "TimelimitRaw", "State", "Submit", "Start", "End", "ExitCode"),
-    *("NodeList", "JobName", "Comment"),
+    *("JobIDRaw", "User", "Partition", "NNodes", "TimelimitRaw", "State", "Start", "End", "ExitCode", "NodeList"),
+    *(*_FREE, "Submit"),
 )
+_TIMES = ("Submit", "Eligible", "Start", "End")
+_TIME_WIDTH = 40
+"""Slurm 22.05 prints a time that is longer than its column as ``#``."""
 _EVER = "90days"
 """How long ago a job of ours may have been submitted, and how far Slurm's clock may be from ours."""
 NO_NODES = ("None assigned", "")
@@ -28,41 +31,69 @@ NO_NODES = ("None assigned", "")
 NO_TIME = ("Unknown", "None", "N/A", "")
 
 
-def fate_arguments(mark: str, ids: Collection[JobId]) -> list[str]:
-    """Arguments of ``sacct`` for these jobs, one row each, the last run of those that were requeued."""
+def settings(mark: str) -> dict[str, str]:
+    """Return what ``sacct`` must find in its environment: each time as epoch seconds and ``mark``."""
+    return {"SLURM_TIME_FORMAT": f"%s{mark}", "TZ": "UTC"}
+
+
+def fate_arguments(ids: Collection[JobId]) -> list[str]:
+    """Arguments of ``sacct`` for these jobs, one row each: the last run of the last job with the number."""
     return [
-        *plain(mark, _FATE),
+        *plain(_FATE),
         f"--jobs={','.join(str(job_id) for job_id in sorted(ids))}",
         f"--starttime=now-{_EVER}",
         f"--endtime=now+{_EVER}",
     ]
 
 
-def recent_arguments(mark: str, days: int) -> list[str]:
+def run_arguments(ids: Collection[JobId]) -> list[str]:
+    """The same with a row for every run of each job, and for every job that has had the number."""
+    return [*fate_arguments(ids), "--duplicates"]
+
+
+def recent_arguments(days: int) -> list[str]:
     """Arguments of ``sacct`` for all jobs in the queue at any time in the last ``days``."""
-    return [*plain(mark, _FATE), "--allusers", f"--starttime=now-{days}days", f"--endtime=now+{_EVER}"]
+    return [*plain(_FATE), "--allusers", f"--starttime=now-{days}days", f"--endtime=now+{_EVER}"]
 
 
-def plain(mark: str, fields: tuple[str, ...]) -> list[str]:
-    """Arguments for these fields, one row a job, each cell ending in ``mark``."""
-    shape = ["--allocations", "--parsable", "--noconvert", f"--delimiter={mark}"]
-    return [*shape, f"--format={','.join(fields)}"]
+def past_link_arguments(start: int, end: int) -> list[str]:
+    """Arguments of ``sacct`` for all jobs in the queue between two times (epoch seconds), each run of them.
+
+    Without ``--duplicates`` a job would hide an earlier one of the same ID.
+    """
+    window = [f"--starttime=uts{start}", f"--endtime=uts{end}"]
+    return [*plain(_FATE), "--allusers", "--duplicates", *window]
 
 
-def read_fates(text: str, mark: str) -> tuple[dict[JobId, Job], list[str]]:
-    """The jobs of an answer, by id; their comments as tags. And the rows that are not understood.
+def plain(fields: tuple[str, ...]) -> list[str]:
+    """Arguments for these fields, one row a job, for ``cut_parsable``."""
+    wide = [f"{field}%{_TIME_WIDTH}" if field in _TIMES else field for field in fields]
+    return ["--allocations", "--parsable", "--noconvert", f"--delimiter={rows.CELL}", f"--format={','.join(wide)}"]
+
+
+def read_runs(text: str, mark: str) -> tuple[list[Job], list[str]]:
+    """The runs of an answer, their comments as tags; and the rows that are not understood.
 
     Raises ``BadSpelling`` when the answer is not whole.
     """
-    table = rows.cut_delimited(text, _FATE, mark)
-    found: dict[JobId, Job] = {}
-    unreadable: list[str] = []
+    table = rows.cut_parsable(text, _FATE, mark, len(_FREE))
+    found: list[Job] = []
+    unreadable = list(table.broken)
     for cells in zip(*table.columns, strict=True):
         if (job := _fate(dict(zip(_FATE, cells, strict=True)))) is None:
             unreadable.append(rows.CELL.join(cells))
         else:
-            found[job.job_id] = job
+            found.append(job)
     return found, unreadable
+
+
+def read_past_links(text: str, mark: str, ids: Collection[JobId]) -> PastLinks:
+    """The jobs of an answer that have a tag of Mirage or one of ``ids``.
+
+    Raises ``BadSpelling`` when the answer is not whole.
+    """
+    runs, unreadable = read_runs(text, mark)
+    return PastLinks.of(runs, unreadable, ids)
 
 
 def _fate(cells: dict[str, str]) -> Job | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WORDS = ("unlimited", "infinite", "-1")
 _NO_OWN_LIMIT = ("", "unknown", "none", "partition_limit")
 _SLURM = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?")
+_BARE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _ZERO = re.compile(r"0+(?:\.0+)?")
 _PIECE = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([a-z]+)\s*")
 _UNITS = {
@@ -28,6 +29,7 @@ _UNITS = {
     604_800: ("w", "week", "weeks"),
 }
 _SECONDS_OF = {name: seconds for seconds, names in _UNITS.items() for name in names}
+_SUCH_AS = "48h, 90m, 30s or 2d"
 _FINE_SECONDS_OF = {**_SECONDS_OF, "us": 1e-6, "ms": 1e-3}
 
 
@@ -80,9 +82,14 @@ def parse_human(text: str) -> Seconds:
     """What people type: ``48h``, ``90s``, ``1d12h``, ``1.5 h``; also Slurm's forms with ``:`` or ``-``.
 
     A bare number is refused, since Slurm would read minutes where most people mean hours or seconds; but 0 is 0.
-    Fractions are rounded to whole seconds. Raises ``BadSpelling``.
+    UNLIMITED is none: most durations have an end. Fractions are rounded to whole seconds. Raises ``BadSpelling``.
     """
-    return round(_typed(text, _SECONDS_OF, "48h, 90m, 30s or 2d"))
+    return round(_typed(text, _SECONDS_OF, _SUCH_AS))
+
+
+def parse_human_limit(text: str) -> Seconds:
+    """As ``parse_human``, for the time limit of a job: ``UNLIMITED``, too, where Slurm would read that."""
+    return UNLIMITED if text.strip().lower() in _WORDS else parse_human(text)
 
 
 def parse_fine(text: str) -> float:
@@ -92,10 +99,18 @@ def parse_fine(text: str) -> float:
 
 def _typed(text: str, units: Mapping[str, float], such_as: str) -> float:
     lowered = text.strip().lower()
-    if ":" in lowered or "-" in lowered or lowered in _WORDS:
-        return parse(lowered)
+    if lowered in _WORDS:
+        raise BadSpelling(text, f"expected a duration such as {such_as}; only a job's time limit can be UNLIMITED")
+    if ":" in lowered or "-" in lowered:
+        if match := _SLURM.fullmatch(lowered):
+            return _seconds(match)
+        raise BadSpelling(text, f"expected a time such as {such_as}, 48:00:00 or 2-00:00:00")
     if _ZERO.fullmatch(lowered):
         return 0.0
+    if _BARE.fullmatch(lowered):
+        written = ", ".join(f"{lowered}{unit}" for unit in "smh")
+        problem = f"expected a number with its unit, such as {such_as}; write {written} or {lowered}d"
+        raise BadSpelling(text, problem)
     pieces = [match for match in _PIECE.finditer(lowered) if match[2] in units]
     if not pieces or "".join(match[0] for match in pieces) != lowered:
         raise BadSpelling(text, f"expected a number with its unit, such as {such_as}")

@@ -30,19 +30,21 @@ _TEXTS = {
     "name": "JobName",
     "constraint": "Constraints",
 }
+_FREE = ("Constraints", "JobName")
+"""Users' own text."""
 FIELDS = (
-    *("JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "TimelimitRaw", "NNodes"),
-    *("AllocTRES", "ReqTRES", "NodeList", *_TEXTS.values()),
+    *("JobIDRaw", "Eligible", "Start", "End", "State", "TimelimitRaw", "NNodes", "AllocTRES", "ReqTRES"),
+    *("NodeList", "User", "Account", "Partition", "QOS", *_FREE, "Submit"),
 )
 _FINISHED = [state.value for state in JobState if state.finished]
 _RESOURCES = ("cpu", "mem")
 _NONE_READ: Amounts = (("", UNREADABLE),)
 
 
-def history_arguments(mark: str, start: int, end: int) -> list[str]:
+def history_arguments(start: int, end: int) -> list[str]:
     """Arguments of ``sacct`` for the jobs in the queue between two instants (epoch seconds), each run of them."""
     window = [f"--starttime=uts{start}", f"--endtime=uts{end}"]
-    return [*plain(mark, FIELDS), "--allusers", "--duplicates", *window]
+    return [*plain(FIELDS), "--allusers", "--duplicates", *window]
 
 
 def read_history(text: str, mark: str) -> tuple[JobTable, int]:
@@ -51,8 +53,9 @@ def read_history(text: str, mark: str) -> tuple[JobTable, int]:
     A job that still pends is left out: an array's row then stands for any number of tasks. Resources are those
     allocated, else those asked for. Raises ``BadSpelling`` when the answer is not whole.
     """
-    table = rows.cut_delimited(text, FIELDS, mark)
-    return history_of(dict(zip(FIELDS, table.columns, strict=True)), "sacct")
+    table = rows.cut_parsable(text, FIELDS, mark, len(_FREE))
+    found, left_out = history_of(dict(zip(FIELDS, table.columns, strict=True)), "sacct")
+    return found, left_out + len(table.broken)
 
 
 def history_of(cells: Mapping[str, Sequence[str]], source: str) -> tuple[JobTable, int]:

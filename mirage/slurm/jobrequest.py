@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import UNLIMITED, BatchScript, JobRequest, Seconds, WarnSignal
+from mirage.domain.job import UNLIMITED, BatchScript, JobRequest, Seconds
 from mirage.slurm import duration, tres
 from mirage.slurm.begintime import parse_begin
+from mirage.slurm.mailandsignal import check_mail_type, read_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,13 +50,13 @@ _SAID = {
     "cpus_per_node": ("cpus-per-task", "ntasks", "ntasks-per-node", "mincpus", "cpus-per-gpu"),
     "memory_mb_per_node": ("mem-per-cpu", "mem-per-gpu"),
 }
+_GRES = "gres"
+"""Passed on as it was given beside an option for GPUs: ``sbatch`` judges what both say."""
 _OWN_VARIABLES = "MIRAGE_CHAIN_ID,MIRAGE_LINK,MIRAGE_PREV_JOBID,MIRAGE_HANDOVER_FILE,MIRAGE_TASKS_STATE"
 
 _COUNT = re.compile(r"([0-9]{1,9})([kKmM]?)")
 _NODE_RANGE = re.compile(r"([0-9]{1,9}[kKmM]?)-[0-9]{1,9}[kKmM]?")
-_SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z]+[0-9+-]*|[0-9]{1,2})(?:@([0-9]{1,5}))?")
 _FEATURES = re.compile(r"[\w.:-]+(?:&[\w.:-]+)*")
-_DEFAULT_LEAD = 60
 _PLAIN_NICE = 100
 
 
@@ -107,11 +108,12 @@ def read_request(sources: Sources, around: Surroundings, script: str) -> tuple[J
     _refuse(effective.values())
     changes: dict[str, Any] = {"directory": around.directory}
     options: list[Given] = []
+    both = effective.keys() & set(_SAID["gres_per_node"])
     for given in effective.values():
         if given.name not in ABOUT_SBATCH:
             found, kept = _read(given, around)
             changes |= found
-            options += kept
+            options += (given,) if given.name == _GRES and both else kept
     directory = changes.pop("directory")
     limit = changes.pop("limit", None)
     if limit is None:
@@ -130,7 +132,9 @@ def said_by_options(request: JobRequest) -> frozenset[str]:
 
 
 def unsaid_gres(request: JobRequest) -> tres.Amounts:
-    """Generic resources beside the GPUs, where the options say those in words of their own."""
+    """Generic resources that no option says, where the options say the GPUs in words of their own."""
+    if request.batch is not None and any(option.startswith(f"--{_GRES}=") for option in request.batch.options):
+        return ()
     return tuple((name, count) for name, count in request.gres_per_node if name.partition(":")[0] != "gpu")
 
 
@@ -208,12 +212,13 @@ def _nice(text: str, _: Surroundings) -> dict[str, Any]:
 
 
 def _signal(text: str, _: Surroundings) -> dict[str, Any]:
-    match = _SIGNAL.fullmatch(text)
-    if match is None:
-        raise BadSpelling(text, "expected a signal such as B:USR1@300 (seconds before the limit)")
-    flags, name = match[1] or "", match[2].upper().removeprefix("SIG")
-    warn = WarnSignal(name, int(match[3] or _DEFAULT_LEAD), "B" in flags)
-    return {"warn": warn, "option": text} if "R" in flags else {"warn": warn}
+    warn, before_reservations = read_signal(text)
+    return {"warn": warn, "option": text} if before_reservations else {"warn": warn}
+
+
+def _mail_type(text: str, _: Surroundings) -> dict[str, Any]:
+    check_mail_type(text)
+    return {"option": text}
 
 
 def _constraint(text: str, _: Surroundings) -> dict[str, Any]:
@@ -254,6 +259,7 @@ _READERS: dict[str, Callable[[str, Surroundings], dict[str, Any]]] = {
     "requeue": lambda text, _: {"requeue": True} | ({"option": text} if text else {}),
     "no-requeue": lambda _text, _: {"requeue": False},
     "signal": _signal,
+    "mail-type": _mail_type,
     "chdir": _chdir,
     "export": _export,
 }
@@ -268,7 +274,8 @@ def _with_sums(request: JobRequest, options: dict[str, Given]) -> JobRequest:
         changes["nodes"] = nodes
     if cpus := _cpus(amounts, nodes):
         changes["cpus_per_node"] = cpus
-    if gpus := _gpus(options, nodes):
+    named = any(name.partition(":")[0] == "gpu" for name, _ in request.gres_per_node)
+    if not named and (gpus := _gpus(options, nodes)):
         changes["gres_per_node"] = (*request.gres_per_node, gpus)
     if "mem-per-cpu" in options and cpus:
         changes["memory_mb_per_node"] = cpus * tres.memory_mb(options["mem-per-cpu"].value or "")

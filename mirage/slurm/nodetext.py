@@ -1,4 +1,4 @@
-"""The nodes as ``sinfo`` prints them in the format of ``node_arguments``, counted by partition and state."""
+"""The nodes as ``sinfo`` prints them in the format of ``node_settings``, counted by partition and state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from mirage.domain.errors import BadSpelling
 from mirage.domain.snapshot import PartitionState
 from mirage.slurm import rows
 from mirage.slurm.rows import CELL
+
+ARGUMENTS = ("--all", "--noconvert")
+"""Of ``sinfo``: hidden partitions too."""
 
 _FIELDS = ("%R", "%T", "%D")
 # man sinfo, NODE STATE CODES, flags taken off. Reserved nodes are idle: who may use them is another question.
@@ -25,9 +28,9 @@ _FLAGS = "*~#!%$@^-+"
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
-def node_arguments(mark: str) -> list[str]:
-    """Arguments of ``sinfo``: one row for each partition and state, hidden partitions too."""
-    return ["--all", "--noconvert", f"--format={CELL.join(_FIELDS)}{mark}"]
+def node_settings(mark: str) -> dict[str, str]:
+    """Return what ``sinfo`` must find in its environment: one row for each partition and state."""
+    return {"SINFO_FORMAT": f"{CELL.join(_FIELDS)}{mark}"}
 
 
 def read_partitions(text: str, mark: str) -> tuple[tuple[PartitionState, ...], list[str]]:

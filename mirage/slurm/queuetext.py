@@ -1,4 +1,4 @@
-"""The queue as ``squeue`` prints it in the format of ``queue_arguments``, straight into columns.
+"""The queue as ``squeue`` prints it in the format of ``queue_settings``, straight into columns.
 
 A pending array is one record to Slurm, printed once (``123_[5-9%2]``). Here it is one row for each task that still
 waits, all with the array's own job id, because the tasks have no ids of their own yet: what waits is counted as
@@ -60,8 +60,8 @@ FIELDS = (
     "Name",
     "Comment",
 )
-SETTINGS = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0", "TZ": "UTC"}
-"""What ``squeue`` must find in its environment: epoch seconds, lists of array tasks not cut short."""
+ARGUMENTS = ("--all", "--states=all", "--noconvert")
+"""Of ``squeue``: every job that the controller remembers, hidden partitions too."""
 
 _PLACE = {name: k for k, name in enumerate(FIELDS)}
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
@@ -108,12 +108,15 @@ class Queue:
     unreadable: tuple[str, ...]
     """Text of the rows that are not what Slurm writes; nothing else is known of those jobs."""
     labels: JobLabels = field(default_factory=JobLabels.none)
+    owners: frozenset[str] = frozenset()
+    """Users of all jobs that the answer shows."""
 
 
-def queue_arguments(mark: str) -> list[str]:
-    """Arguments of ``squeue``: every job that the controller remembers, hidden partitions too."""
+def queue_settings(mark: str) -> dict[str, str]:
+    """Return what ``squeue`` must find in its environment: the format, epoch seconds, whole lists of tasks."""
     columns = [f"{field}:{CELL}" for field in FIELDS[:-1]] + [f"{FIELDS[-1]}:{mark}"]
-    return ["--all", "--states=all", "--noconvert", f"--Format={','.join(columns)}"]
+    times = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
+    return {**times, "SLURM_BITSTR_LEN": "0", "SQUEUE_FORMAT2": ",".join(columns)}
 
 
 def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns: bool = True) -> Queue:
@@ -123,10 +126,11 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
     """
     table = rows.cut(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
+    owners = frozenset(table.columns[_PLACE["UserName"]])
     if not columns:
         table = rows.Rows(_our_rows(table, wanted), ())
     if not len(table):
-        return Queue(JobColumns.none(), JobColumns.none(), (), (), (), (), tuple(unreadable))
+        return _only((), unreadable, owners)
     cells = {name: table.columns[place] for name, place in _PLACE.items()}
     read = _numbers(cells)
     good = np.all([column != UNREADABLE for column in read.values()], axis=0)
@@ -134,7 +138,7 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
     ours = tuple(_queued_job(cells, read, k) for k in _ours(cells, wanted) if good[k])
     ours = tuple(found for found in ours if not _refused_at_once(found.job))
     if not columns:
-        return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, tuple(unreadable))
+        return _only(ours, unreadable, owners)
     user, users = rows.codes(cells["UserName"])
     partition, partitions = rows.codes([text.partition(",")[0] for text in cells["Partition"]])
     qos, qualities = rows.codes(cells["QOS"])
@@ -162,7 +166,13 @@ def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns:
         JobLabels.of_texts(
             read["JobID"], map(_text, cells["Name"]), map(_text, cells["Account"]), _gres(cells, read["NumNodes"])
         ),
+        owners,
     )
+
+
+def _only(ours: tuple[QueuedJob, ...], unreadable: Sequence[str], owners: frozenset[str]) -> Queue:
+    """Without the columns of other jobs."""
+    return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, tuple(unreadable), owners=owners)
 
 
 def _gres(cells: dict[str, tuple[str, ...]], nodes: Int64) -> GresColumns:
@@ -198,7 +208,8 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
     waits = state == JobState.PENDING
     priority = rows.whole_numbers(cells["PriorityLong"])
     barred = rows.numbers(cells["Reason"], lambda text: int(text in _NOT_ELIGIBLE)) == 1
-    planned = rows.numbers(cells["Reason"], lambda text: int(text != "BeginTime")) == 1
+    put_off = rows.numbers(cells["Reason"], lambda text: int(text == "BeginTime")) == 1
+    unplanned = barred | put_off | (priority == 0)  # what squeue gives as start is only the earliest begin
     start = _times(cells["StartTime"])
     eligible = _times(cells["EligibleTime"])
     return {
@@ -209,7 +220,7 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
         "EligibleTime": np.where(
             waits & (eligible != UNREADABLE) & (barred | (eligible == ABSENT) | (priority == 0)), NEVER, eligible
         ),
-        "StartTime": np.where(waits & ~planned & (start != UNREADABLE), ABSENT, start),
+        "StartTime": np.where(waits & unplanned & (start != UNREADABLE), ABSENT, start),
         "EndTime": _times(cells["EndTime"]),
         "TimeLimit": rows.numbers(cells["TimeLimit"], parse_limit),
         "NumNodes": rows.numbers(cells["NumNodes"], _read_nodes),

@@ -1,8 +1,13 @@
 """Rows of columns that Slurm's commands print in a format of ours, told apart from what users write into them.
 
-Cells end in ``CELL``, rows in a mark that is drawn anew for each question: a job whose name or comment holds line
+Cells end in ``CELL``, rows in a mark that is drawn anew for each query: a job whose name or comment holds line
 breaks, cell ends or a whole forged row changes nothing but what is read as its name. The heading proves that the
 command came so far, the mark at the end that the last row is whole.
+
+A command gets the mark in its environment, never in its arguments: every user of the machine can read the
+arguments of a process, and a job's comment can be changed before the command has its answer. ``squeue`` and
+``sinfo`` take their formats from the environment. ``sacct`` takes only the format of times from there: each of its
+rows ends in a time, the submission's, which ends in the mark.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ UNREADABLE = -(1 << 62)
 
 
 def new_mark() -> str:
-    """An end of row that nobody can have written into a job."""
+    """Return an end of row that no user can have written into a job. For the environment of one command."""
     return f"\x1e{secrets.token_hex(6)}"
 
 
@@ -76,9 +81,10 @@ def cut(text: str, fields: Sequence[str], mark: str, free: int = 0) -> Rows:
     return Rows(columns, tuple(broken))
 
 
-def _gathered(cells: list[str], width: int, free: int) -> list[str]:
-    certain = width - free
-    return [*cells[:certain], CELL.join(cells[certain:]), *([""] * (free - 1))]
+def _gathered(cells: list[str], width: int, free: int, behind: int = 0) -> list[str]:
+    """The cells of a row that has too many: ``free`` ones hold users' text, and ``behind`` come after those."""
+    first, last = width - free - behind, len(cells) - behind
+    return [*cells[:first], CELL.join(cells[first:last]), *([""] * (free - 1)), *cells[last:]]
 
 
 def numbers(cells: Sequence[str], read: Reader) -> Int64:
@@ -127,15 +133,19 @@ def codes(cells: Sequence[str]) -> tuple[Int64, tuple[str, ...]]:
     return np.fromiter(map(numbers_of.__getitem__, cells), dtype=np.int64, count=len(cells)), names
 
 
-def cut_delimited(text: str, fields: Sequence[str], delimiter: str) -> Rows:
-    """Cut what ``sacct --parsable`` printed with a delimiter drawn for this question, heading included.
+def cut_parsable(text: str, fields: Sequence[str], mark: str, free: int) -> Rows:
+    """Cut what ``sacct --parsable`` printed, heading first, into ``fields``; every time in it ends in ``mark``.
 
-    Raises ``BadSpelling`` when it is not whole.
+    The last field is a time that every job has; the ``free`` fields before it are users' own text, as in ``cut``,
+    and the field before those is no time. Raises ``BadSpelling`` when the answer is not whole.
     """
-    width = len(fields)
-    *cells, rest = text.split(delimiter)
-    if rest != "\n" or not cells or len(cells) % width:
+    heading = "".join(f"{field}{CELL}" for field in fields) + "\n"
+    *pieces, rest = text.removeprefix(heading).split(f"{mark}{CELL}\n")
+    if rest or not text.startswith(heading):
         raise BadSpelling(text[-200:], "the answer is cut off, or not in the format asked for")
-    columns = [cells[k::width][1:] for k in range(width)]
-    columns[0] = [cell.removeprefix("\n") for cell in columns[0]]
-    return Rows(tuple(tuple(column) for column in columns), ())
+    width = len(fields)
+    rows = [piece.replace(mark, "").split(CELL) for piece in pieces]
+    rows = [cells if len(cells) <= width else _gathered(cells, width, free, behind=1) for cells in rows]
+    broken = [piece for piece, cells in zip(pieces, rows, strict=True) if len(cells) != width]
+    whole = [cells for cells in rows if len(cells) == width]
+    return Rows(tuple(zip(*whole, strict=True)) if whole else ((),) * width, tuple(broken))

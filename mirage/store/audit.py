@@ -14,6 +14,8 @@ from mirage.store.codec import from_row
 from mirage.store.tables import audit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirage.domain.job import Seconds
     from mirage.store.database import Database
 
@@ -66,16 +68,12 @@ class AuditLog:
 
     def write(self, entry: AuditEntry) -> None:
         """Append one entry; on disk when it returns. Raises ``StoreUnavailable``."""
-        row = {
-            "time": int(entry.time),
-            "user": storable(entry.user),
-            "uid": entry.uid,
-            "action": storable(entry.action),
-            "chain_id": entry.chain and storable(entry.chain),
-            "result": storable(entry.result),
-            "how": storable(entry.how),
-        }
-        self._database.write(lambda connection: connection.execute(insert(audit), row))
+        self.write_all((entry,))
+
+    def write_all(self, entries: Sequence[AuditEntry]) -> None:
+        """Append entries in one transaction; on disk when it returns. Raises ``StoreUnavailable``."""
+        rows = [_row(entry) for entry in entries]
+        self._database.write(lambda connection: connection.execute(insert(audit), rows))
 
     def read(
         self, chain: ChainId | None = None, before: int | None = None, limit: int = 100
@@ -89,6 +87,18 @@ class AuditLog:
         rows = self._database.read(lambda connection: connection.execute(query).all())
         where = f"{self._database.where}, audit"
         return tuple(_line(from_row(_ROW, row._mapping, where)) for row in rows)
+
+
+def _row(entry: AuditEntry) -> dict[str, int | str | None]:
+    return {
+        "time": int(entry.time),
+        "user": storable(entry.user),
+        "uid": entry.uid,
+        "action": storable(entry.action),
+        "chain_id": entry.chain and storable(entry.chain),
+        "result": storable(entry.result),
+        "how": storable(entry.how),
+    }
 
 
 def _line(row: _Row) -> AuditLine:

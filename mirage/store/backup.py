@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import grp
 import os
+import pwd
 import shutil
 import sqlite3
 import stat
@@ -16,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import StoreUnavailable
+from mirage.store.restoration import mark_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from sqlalchemy import URL
 
@@ -40,14 +43,16 @@ def backup_place(location: Location, folder: Path | None, label: str) -> Path:
     return next(free for free in chain((place,), others) if not free.exists())
 
 
-def back_up(location: Location, target: Path) -> None:
+def back_up(location: Location, target: Path, state: Path | None = None) -> None:
     """Copy the database to ``target``, readable by this user only; others may go on reading and writing.
 
-    SQLite's is a database file again, PostgreSQL's what ``pg_restore`` reads. Raises ``NoBackup``: nothing is at
-    ``target`` then.
+    ``state``: the daemon's own folder, whose owner can read the database and may therefore change the target's.
+
+    SQLite's is a database file again, PostgreSQL's what ``pg_restore`` reads. A database made of either is known
+    for a restored one (``restoration``). Raises ``NoBackup``: nothing is at ``target`` then.
     """
     try:
-        with _unfinished(target) as part:
+        with _unfinished(target, _trusted(location, state)) as part:
             if location.file is not None:
                 _copy_file(location.file, part)
             else:
@@ -58,8 +63,14 @@ def back_up(location: Location, target: Path) -> None:
         ) from error
 
 
+def _trusted(location: Location, state: Path | None) -> set[int]:
+    """Who may change the folders of a copy."""
+    folders = [location.file.parent if location.file is not None else None, state]
+    return {0, os.geteuid(), *(folder.stat().st_uid for folder in folders if folder is not None)}
+
+
 @contextmanager
-def _unfinished(target: Path) -> Iterator[Path]:
+def _unfinished(target: Path, trusted: Collection[int]) -> Iterator[Path]:
     """A file that becomes ``target`` once it is on disk; one that an earlier attempt has left is used again.
 
     It lies in a folder for its owner alone: where everybody may write, somebody else may have been there first.
@@ -67,7 +78,7 @@ def _unfinished(target: Path) -> Iterator[Path]:
     if os.path.lexists(target):
         raise FileExistsError(f"{target} is there already")
     folder = target.with_name(f".{target.name.partition('.backup-')[0]}.unfinished-backup")
-    _make_private(folder)
+    _make_private(folder, trusted)
     part = folder / "copy"
     handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -90,16 +101,40 @@ def _unfinished(target: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _make_private(folder: Path) -> None:
-    """Raises ``OSError`` where the folder, or the one around it, is somebody else's to change."""
-    around = folder.parent.stat().st_mode
-    if around & stat.S_IWOTH and not around & stat.S_ISVTX:
-        raise PermissionError(f"anybody may change {folder.parent}, and would have the copy; name another folder")
+def _make_private(folder: Path, trusted: Collection[int]) -> None:
+    """Raises ``OSError`` where the folder, or one above it, is for users other than ``trusted`` to change.
+
+    The copy is written by its name: who renames a folder above it has the database written to another place.
+    """
+    around = folder.parent.resolve()
+    for place in (around, *around.parents):
+        _check_place(place, trusted)
     with suppress(FileExistsError):
         folder.mkdir(0o700)
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:
         raise PermissionError(f"{folder} is not this user's alone; remove it, or name another folder")
+
+
+def _check_place(place: Path, trusted: Collection[int]) -> None:
+    """Raises ``PermissionError`` where others may rename what lies in ``place``."""
+    there = place.stat()
+    if there.st_uid not in trusted:
+        raise PermissionError(f"{place} belongs to another user, who could take the copy; name another folder")
+    if there.st_mode & stat.S_ISVTX:
+        return
+    shared = there.st_mode & stat.S_IWGRP and not _has_no_other_member(there.st_gid, there.st_uid)
+    if shared or there.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"other users may write to {place} and could take the copy; name another folder")
+
+
+def _has_no_other_member(gid: int, uid: int) -> bool:
+    """Whether a group is its user's private one, as most systems make it for each account."""
+    try:
+        name, group = pwd.getpwuid(uid).pw_name, grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == name and set(group.gr_mem) <= {name}
 
 
 def _copy_file(file: Path, part: Path) -> None:
@@ -108,6 +143,7 @@ def _copy_file(file: Path, part: Path) -> None:
         source.backup(copy)  # all in one read: a busy writer would make it begin again and again
         # One file, complete without a log beside it; whoever opens it as a store turns the log on again.
         copy.execute("PRAGMA journal_mode = DELETE")
+        mark_copy(copy)
         [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise sqlite3.DatabaseError(f"the database is damaged ({found})")

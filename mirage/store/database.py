@@ -31,16 +31,23 @@ class Database:
     """
 
     def __init__(
-        self, engine: Engine, where: str, condition: Condition = _none, file: OpenedFile | None = None
+        self,
+        engine: Engine,
+        where: str,
+        condition: Condition = _none,
+        file: OpenedFile | None = None,
+        tables: Condition = _none,
     ) -> None:
         """``condition``: raises within each transaction that writes what must keep it from being committed.
 
-        ``file``: SQLite's, which must stay the one that was opened.
+        ``file``: SQLite's, which must stay the one that was opened; ``tables``: raises where a server's tables
+        are others than at first.
         """
         self.where = where
         self._file = file
         self._engine = engine
         self._condition = condition
+        self._tables = tables
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
         self._reading = engine
         if engine.dialect.name == "postgresql":
@@ -61,7 +68,11 @@ class Database:
 
     def on_condition(self, condition: Condition) -> Database:
         """The same database, written to on a condition."""
-        return Database(self._engine, self.where, condition, self._file)
+        return Database(self._engine, self.where, condition, self._file, self._tables)
+
+    def on_tables(self, tables: Condition) -> Database:
+        """The same database, written to as long as its tables are those of ``tables``."""
+        return Database(self._engine, self.where, self._condition, self._file, tables)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do ``work`` in one transaction, on disk on return.
@@ -71,6 +82,7 @@ class Database:
         """
 
         def on_condition(connection: Connection) -> T:
+            self._tables(connection)
             self._condition(connection)
             return work(connection)
 

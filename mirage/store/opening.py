@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from mirage.store.answers import AnswerStore
 from mirage.store.audit import AuditLog
 from mirage.store.chains import SqlChainStore
+from mirage.store.clustername import ClusterNameStore
 from mirage.store.database import Database
 from mirage.store.jobs import JobArchive
 from mirage.store.journal import SqlJournal
 from mirage.store.location import locate
 from mirage.store.outbox import Outbox
 from mirage.store.outcomes import OutcomeLog
+from mirage.store.restoration import RestorationStore, note_restoration, watched
 from mirage.store.retention import Retention, delete_old
 from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tokens import TokenStore
@@ -47,6 +49,8 @@ class Store:
     audit: AuditLog
     tokens: TokenStore
     answers: AnswerStore
+    restoration: RestorationStore
+    cluster: ClusterNameStore
 
     def prune(self, retention: Retention, now: Seconds, chains_of_one: int = 0) -> dict[str, int]:
         """Delete what is older than ``retention`` allows; returns how many of what.
@@ -66,14 +70,18 @@ class Store:
 
 
 def open_database(url: str, patience: float = _PATIENCE, backups: Path | None = None) -> Database:
-    """A database, made and brought to this version's schema where needed; raises as ``open_store``."""
+    """A database, made and brought to this version's schema where needed; raises as ``open_store``.
+
+    Where it is a restored backup that is noted, and logged. One that is restored later is written to no more.
+    """
     database = Database.at(url, patience)
     try:
         bring_up_to_date(database, locate(url), backups)
+        note_restoration(database)
+        return watched(database)
     except BaseException:
         database.close()
         raise
-    return database
 
 
 def open_store(
@@ -105,4 +113,6 @@ def open_store(
         AuditLog(database),
         TokenStore(database),
         AnswerStore(database),
+        RestorationStore(leading),
+        ClusterNameStore(leading),
     )

@@ -209,3 +209,10 @@ leases = Table(
     Column("term", BigInteger, nullable=False),
     Column("beat", BigInteger, nullable=False),
 )
+
+about = Table(
+    "about",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

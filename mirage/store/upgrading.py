@@ -88,5 +88,5 @@ def _copied(location: Location, backups: Path | None, revision: str) -> Path:
     if location.file is None and backups is None:
         raise NoBackup(f"{location.shown}: its schema is {revision}, which is older; run: mirage db upgrade")
     place = backup_place(location, backups, revision)
-    back_up(location, place)
+    back_up(location, place, backups)
     return place

@@ -95,7 +95,9 @@ def _weights(value: object) -> object:
 
 
 def _only_followed(names: tuple[str, ...]) -> None:
-    for name in names:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ValueError(f"{name} is given twice; name each kind once")
         if not spellings.followed(name):
             raise ValueError(f"{name} is not counted in the simulator: only cpu, mem, node and gres/NAME are")
 

@@ -39,7 +39,7 @@ def slurm_duration(text: str) -> Seconds:
 
 def duration(text: str) -> Seconds:
     """A time string of Slurm's, or numbers with their units (``48h``, ``1d12h``), in seconds."""
-    return min(durations.parse_human(text), UNLIMITED)
+    return min(durations.parse_human_limit(text), UNLIMITED)
 
 
 def memory_mb(text: str) -> int:

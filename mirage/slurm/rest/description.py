@@ -9,6 +9,8 @@ from mirage.domain.errors import SubmissionRejected
 from mirage.slurm.jobrequest import said_by_options, unsaid_gres
 from mirage.slurm.rest.fields import Record, set_number
 from mirage.slurm.rest.options import gres, minutes, read_options, read_script, signal
+from mirage.slurm.rest.optionvariables import option_variables
+from mirage.slurm.rest.versions import NEWEST
 from mirage.slurm.sbatch import spell_dependencies, submission_folder
 from mirage.slurm.submitshell import process_variables
 
@@ -28,10 +30,11 @@ _LEAST_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 """Slurm refuses an empty one."""
 
 
-def describe(request: JobRequest, now: Seconds, host: str = "") -> Record:
+def describe(request: JobRequest, now: Seconds, host: str = "", version: int = NEWEST) -> Record:
     """All that the request asks for. Its fields count more than the script's lines, its options more than both.
 
-    ``now`` is what relative begin times among the options are relative to, ``host`` is the one that submits.
+    ``now`` is what relative begin times among the options are relative to, ``host`` is the one that submits,
+    ``version`` the interface's, which tells what Slurm's own ``sbatch`` would put into the environment.
     Raises ``SubmissionRejected`` for a request without a batch script, and naming an option that slurmrestd has
     no field for.
     """
@@ -46,7 +49,7 @@ def describe(request: JobRequest, now: Seconds, host: str = "") -> Record:
         **_last_counts(script, asked, options),
         "comment": request.tag,
         "current_working_directory": batch.directory or "/",
-        "environment": _environment(request, batch, host),
+        "environment": _environment(request, batch, host, version),
         "script": batch.text,
         **({"argv": [request.name, *batch.arguments]} if batch.arguments else {}),
     }
@@ -128,10 +131,11 @@ def _check_texts(name: str, batch: BatchScript) -> None:
         raise SubmissionRejected("InvalidText", f"job {name}: script, options, arguments or environment {problem}")
 
 
-def _environment(request: JobRequest, batch: BatchScript, host: str) -> list[str]:
-    """``NAME=value`` each, without secrets, never empty; with what ``sbatch`` would add of its own process."""
+def _environment(request: JobRequest, batch: BatchScript, host: str, version: int) -> list[str]:
+    """``NAME=value`` each, without secrets, never empty; with what ``sbatch`` adds of its process and options."""
     own = {name: value for name, value in batch.environment if not name.startswith(_SECRET)}
     least = {} if own else _LEAST_ENVIRONMENT
     added = process_variables(batch) | {"SLURM_SUBMIT_DIR": submission_folder(request)}
     added |= {"SLURM_SUBMIT_HOST": host} if host else {}
+    added |= option_variables(request, version)
     return [f"{name}={value}" for name, value in (own | least | added).items()]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.pastlinks import PastLinks
 from mirage.slurm.jobhistory import FIELDS, history_of
 from mirage.slurm.rest.fields import Record, job_id, number, part, text, whole, wrong
 from mirage.slurm.rest.queue import describe_unreadable, exit_code, job_state, limit
-from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from mirage.domain.jobtable import JobTable
 
@@ -21,24 +21,25 @@ T = TypeVar("T")
 _NO_NODES = ("", "None assigned")
 
 
-def read_past_jobs(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[dict[JobId, Job], list[str]]:
-    """The accounting's jobs by id, with their comments as tags; and the sources that cannot be read.
+def read_past_runs(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[list[Job], list[str]]:
+    """Every run of the accounting's jobs, with their comments as tags; and the sources that cannot be read.
 
-    ``shape`` as in ``read_queue``. A requeued job has a record for each run: the last submitted counts, and none
-    where one of them cannot be read.
+    ``shape`` as in ``read_queue``. A requeued job has a record for each run.
     """
-    found: dict[JobId, Job] = {}
+    found: list[Job] = []
     unreadable: list[str] = []
     for source in sources:
         try:
-            job = _read(shape(source))
+            found.append(_read(shape(source)))
         except BadSpelling as fault:
             unreadable.append(describe_unreadable(source, fault))
-            continue
-        if job.job_id not in found or job.submit >= found[job.job_id].submit:
-            found[job.job_id] = job
-    without = {row.partition(CELL)[0] for row in unreadable}
-    return {number: job for number, job in found.items() if str(number) not in without}, unreadable
+    return found, unreadable
+
+
+def read_past_links(sources: Iterable[T], shape: Callable[[T], Record], ids: Collection[JobId]) -> PastLinks:
+    """The accounting's jobs that have a tag of Mirage or one of ``ids``; ``shape`` as in ``read_queue``."""
+    runs, unreadable = read_past_runs(sources, shape)
+    return PastLinks.of(runs, unreadable, ids)
 
 
 def _read(record: Record) -> Job:

@@ -81,7 +81,8 @@ def _without_arguments(description: Record) -> Record:
 
 
 def _no_field(what: str, version: int) -> SubmissionRejected:
-    return SubmissionRejected("OptionUnknownToREST", f"{spell(version)} has no field for {what}")
+    advice = "omit it, or ask the site for a newer version"
+    return SubmissionRejected("OptionUnknownToREST", f"{spell(version)} has no field for {what}; {advice}")
 
 
 def _renamed(name: str) -> Callable[[Any], Record]:

@@ -54,7 +54,10 @@ def _read(words: Sequence[Word], now: Seconds) -> Record:
         raise SubmissionRejected("InvalidOption", f"{rest[0].where}: {rest[0].text} is no option")
     fields: Record = {}
     for option in given:
-        fields |= _fields(option, now)
+        found = _fields(option, now)
+        if (name := "tres_per_node") in fields.keys() & found.keys():  # --gres and --gpus-per-node both count
+            found[name] = f"{fields[name]},{found[name]}"
+        fields |= found
     return fields
 
 
@@ -63,16 +66,25 @@ def _fields(option: Given, now: Seconds) -> Record:
         return {}
     reader = _READERS.get(option.name)
     if reader is None or (option.name == "export" and (option.value or "").upper() != "ALL"):
-        raise _no_field(option.spelling)
+        raise _no_field(_as_typed(option))
     try:
         return reader(option.value or "", now)
     except (BadSpelling, ValueError) as error:
         raise SubmissionRejected("InvalidOption", f"{option.spelling}: {error}") from None
 
 
+def _as_typed(option: Given) -> str:
+    """Without the variables that ``mirage submit`` adds to ``--export``."""
+    if option.name != "export":
+        return option.spelling
+    names = (option.value or "").split(",")
+    return f"--export={','.join(name for name in names if not name.startswith('MIRAGE_'))}"
+
+
 def _no_field(spelling: str) -> SubmissionRejected:
     return SubmissionRejected(
-        "OptionUnknownToREST", f"slurmrestd has no field for {spelling}: use another back end"
+        "OptionUnknownToREST",
+        f"slurmrestd has no field for {spelling}; omit it, or ask the site for a daemon that runs sbatch",
     )
 
 

@@ -99,9 +99,11 @@ def read_queue(
     rows = _Rows()
     ours: list[QueuedJob] = []
     unreadable: list[str] = []
+    owners: set[str] = set()
     for source in sources:
         try:
             record = shape(source)
+            owners.add(owner(record, user_name))
             if columns:
                 rows.add(record, user_name)
             if job_id(record) in wanted or _TAG.fullmatch(text(record, "comment")):
@@ -119,6 +121,7 @@ def read_queue(
         ours=tuple(job for job in ours if not _refused_at_once(job.job)),
         unreadable=tuple(unreadable),
         labels=_labels(rows.labels, rows.gres),
+        owners=frozenset(owners),
     )
 
 
@@ -176,7 +179,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
         reason=_reason(record),
         tag=text(record, "comment"),
         expected_start=_planned_start(record) if pending else ABSENT,
-        held=pending and _reason(record) == "JobHeldUser",
+        held=pending and _is_held_by_owner(record),
         nice=whole(record, "nice"),
         node_list=text(record, "required_nodes" if pending else "nodes"),
     )
@@ -233,11 +236,22 @@ def _reason(record: Record) -> str:
     return "" if reason == "None" else reason
 
 
+def _is_held_by_owner(record: Record) -> bool:
+    """A job that ``scontrol requeuehold`` put back has another reason: priority 0 tells that it is held."""
+    reason = _reason(record)
+    return reason == "JobHeldUser" or (number(record, "priority") == 0 and reason not in _HELD)
+
+
+def _is_barred(record: Record) -> bool:
+    return _reason(record) in _NOT_ELIGIBLE or number(record, "priority") == 0
+
+
 def _eligible(record: Record) -> int:
     known = instant(record, "eligible_time")
-    return NEVER if known == ABSENT or _reason(record) in _NOT_ELIGIBLE else known
+    return NEVER if known == ABSENT or _is_barred(record) else known
 
 
 def _planned_start(record: Record) -> int:
     """Slurm's plan; what it gives for a job that waits for more than its turn is only the earliest begin."""
-    return ABSENT if _reason(record) in (*_NOT_ELIGIBLE, "BeginTime") else instant(record, "start_time")
+    put_off = _reason(record) == "BeginTime"
+    return ABSENT if put_off or _is_barred(record) else instant(record, "start_time")

@@ -1,0 +1,76 @@
+"""What a chain does about a link that ends before its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.domain.job import Seconds  # noqa: TC001 (pydantic reads it)
+
+_LONGEST_BACKOFF = 6 * 3_600
+
+
+class FailureKind(StrEnum):
+    """How a link can end before its time."""
+
+    EXIT = "exit"
+    """Its script failed: non-zero exit code, out of memory."""
+    NODE = "node"
+    """The cluster's doing: node or boot failure, preemption, a job that vanished."""
+    CANCELLED = "cancelled"
+    """Someone cancelled it, pending or running, and it was not Mirage."""
+
+
+class Recovery(StrEnum):
+    """What a chain does about a failed link."""
+
+    CONTINUE = "continue"
+    """Submit the next link at once, however often."""
+    RETRY = "retry"
+    """Submit the next link after a pause that doubles, up to a number of failures in a row."""
+    STOP = "stop"
+    """End the chain; a link still pending is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """What to do about one kind of failure."""
+
+    recovery: Recovery
+    """What follows."""
+    retries: int = 3
+    """RETRY only: failures in a row that are still followed by another link."""
+    backoff: Seconds = 60
+    """RETRY only: pause before the first retry; doubles with each failure in a row, up to six hours."""
+
+    def pause(self, failures: int) -> Seconds:
+        """Seconds to wait after this many failures in a row (1 or more)."""
+        if self.recovery is not Recovery.RETRY:
+            return 0
+        return min(self.backoff << min(failures - 1, 16), max(self.backoff, _LONGEST_BACKOFF))
+
+    def gives_up(self, failures: int) -> bool:
+        """Whether this many failures in a row end the chain."""
+        if self.recovery is Recovery.STOP:
+            return True
+        return self.recovery is Recovery.RETRY and failures > self.retries
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicies:
+    """One policy for each kind of failure."""
+
+    exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
+    """Where its script failed."""
+    node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
+    """Where the cluster failed it."""
+    cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
+    """Where somebody cancelled it."""
+
+    def of(self, kind: FailureKind) -> FailurePolicy:
+        """The policy for one kind."""
+        return {FailureKind.EXIT: self.exit, FailureKind.NODE: self.node}.get(kind, self.cancelled)
+
+
+USUAL = FailurePolicies()
+"""What a chain does whose owner says nothing of failures."""
