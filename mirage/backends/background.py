@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 from contextlib import suppress
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_LITTLE = 1 << 16
+"""Bytes free on a file system that counts as full."""
 _LOOK_EVERY = 1.0
 _GRACE = 10.0
 _NO_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory", "Unable to allocate")
@@ -54,9 +57,13 @@ def ran_out_of_memory(status: int, log: Path) -> bool:
 
 
 def last_line(log: Path) -> str:
-    """The last words of a command."""
+    """Return the last line of a command's output, or what may be why there is none."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    if lines:
+        return lines[-1]
+    if shutil.disk_usage(log.parent).free < _LITTLE:
+        return f"no output: no space left on the file system of {log.parent}"
+    return "no output"
 
 
 def _bound(process_id: int, memory: int) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.execution import ArgumentsRefused
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
+from mirage.backends.visibility import CliVisibility
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
+from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm import accounting, nodetext, queuetext
 from mirage.slurm.rows import new_mark
 from mirage.slurm.wording import one_line, unreachable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.execution import Commands
     from mirage.domain.job import JobId
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
@@ -26,21 +29,30 @@ _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
 """How far back jobs are looked for whose id was never learnt."""
-_NO_ACCOUNTING = "accounting storage is disabled"
+NO_ACCOUNTING = "accounting storage is disabled"
 
 
 class CliCluster:
     """The port ``Cluster``: one ``squeue``, one ``sinfo`` and, when a link has ended, one ``sacct``.
 
+    One ``sacct`` more where accounting has another job with the ID of a link.
+
     ``clock`` is Slurm's; it only dates the snapshots. Not for several threads.
     """
 
-    def __init__(self, commands: Commands, clock: Clock) -> None:
+    def __init__(self, commands: Commands, clock: Clock, account: str = "") -> None:
+        """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
         self._commands = commands
         self._clock = clock
-        self._memory = LinkMemory()
+        self._memory = LinkMemory(account, CliVisibility(commands, account))
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now; without ``queue`` only the links. See the port.
 
         A link whose end cannot be learnt because accounting is down stays as it was last seen.
@@ -48,41 +60,47 @@ class CliCluster:
         now = self._clock.now()
         seen = self._queue(expected, columns=queue)
         partitions = self._partitions() if queue else ()
-        links = self._memory.account(seen, expected, self._fates, now)
+        links = self._memory.account(seen, expected, self._fates, now, identities, self._runs)
         return self._memory.snapshot(now, seen, partitions, links)
 
     def _queue(self, expected: Mapping[str, JobId], *, columns: bool) -> Queue:
         mark = new_mark()
-        argv = ["squeue", *queuetext.queue_arguments(mark)]
+        argv = ["squeue", *queuetext.ARGUMENTS]
         wanted = {job_id for job_id in expected.values() if job_id != NO_JOB}
         return _read(
             argv,
-            self._ask(argv, queuetext.SETTINGS),
+            self._ask(argv, queuetext.queue_settings(mark)),
             lambda text: queuetext.read_queue(text, mark, wanted, columns=columns),
         )
 
     def _partitions(self) -> tuple[PartitionState, ...]:
         mark = new_mark()
-        argv = ["sinfo", *nodetext.node_arguments(mark)]
-        found, unreadable = _read(argv, self._ask(argv, {}), lambda text: nodetext.read_partitions(text, mark))
+        argv = ["sinfo", *nodetext.ARGUMENTS]
+        found, unreadable = _read(
+            argv, self._ask(argv, nodetext.node_settings(mark)), lambda text: nodetext.read_partitions(text, mark)
+        )
         self._memory.report_unreadable("nodes", unreadable)
         return found
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
+        arguments = accounting.fate_arguments(ids) if ids else accounting.recent_arguments(_RECENT_DAYS)
+        return self._accounted(arguments)
+
+    def _runs(self, ids: Collection[JobId]) -> Fates:
+        return self._accounted(accounting.run_arguments(ids))
+
+    def _accounted(self, arguments: Sequence[str]) -> Fates:
         mark = new_mark()
-        arguments = (
-            accounting.fate_arguments(mark, ids) if ids else accounting.recent_arguments(mark, _RECENT_DAYS)
-        )
         argv = ["sacct", *arguments]
         try:
-            answer = self._commands.run(argv, environment=self._commands.environment | accounting.SETTINGS)
-            if _NO_ACCOUNTING in answer.err:
+            answer = self._commands.run(argv, environment=self._commands.environment | accounting.settings(mark))
+            if NO_ACCOUNTING in answer.err:
                 return Fates({}, lagging=False)
             if answer.status and not unreachable(answer.said):
                 return no_answer(QueryRejected(f"sacct: exit {answer.status}: {one_line(answer.said)}"))
             text = _checked(argv, answer.status, answer.out, answer.said)
-            jobs, unreadable = _read(argv, text, lambda text: accounting.read_fates(text, mark))
-            return Fates(jobs, unreadable=unreadable)
+            runs, unreadable = _read(argv, text, lambda text: accounting.read_runs(text, mark))
+            return Fates.of_runs(runs, unreadable)
         except ArgumentsRefused as trouble:
             return no_answer(QueryRejected(str(trouble)))
         except ClusterUnavailable as trouble:

@@ -26,8 +26,8 @@ def past_jobs(commands: Commands, start: Seconds, end: Seconds) -> JobTable:
     """
     mark = new_mark()
     answer = commands.run(
-        ["sacct", *jobhistory.history_arguments(mark, start, end)],
-        environment=commands.environment | accounting.SETTINGS,
+        ["sacct", *jobhistory.history_arguments(start, end)],
+        environment=commands.environment | accounting.settings(mark),
     )
     if answer.status:
         raise ClusterUnavailable(f"sacct: exit {answer.status}: {one_line(answer.said)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from mirage.backends.jobquery import JobQuery
 from mirage.backends.seldom import Seldom
 from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import marked_for_another
-from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.job import ABSENT, Job, JobId, JobState, PastRun
+from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link, is_nameless, is_tag
 from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rows import CELL
 
@@ -28,6 +30,9 @@ _log = logging.getLogger(__name__)
 _SELDOM = Seldom()
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 
+ShowsAll = Callable[[], bool]
+_SHOWN_FOR: Seconds = 60
+"""How long Slurm's answer counts whether it shows the jobs of all users."""
 GRACE: Seconds = 600
 """How long accounting may lag behind the controller before a link that it does not know is given up."""
 
@@ -46,6 +51,10 @@ _FINAL = (
 class LinkMemory:
     """Keeps what was last seen of each link, for the times in which accounting does not tell."""
 
+    account_name: str = ""
+    """As whom Slurm is queried; empty: this account sees the jobs of all users."""
+    shows_all: ShowsAll = lambda: False
+    """Asks Slurm whether this account sees the jobs of all users; false where Slurm does not tell."""
     last: dict[str, Job] = field(default_factory=dict)
     missing_since: dict[str, Seconds] = field(default_factory=dict)
     rivals: tuple[Job, ...] = ()
@@ -56,9 +65,24 @@ class LinkMemory:
     unaccounted: frozenset[str] = frozenset()
     """After ``account``: links that have left the queue, and of whose end nothing is known yet."""
     _seldom: Seldom = field(default_factory=Seldom)
+    _shown: tuple[Seconds, bool] = (ABSENT, False)
+    """When ``shows_all`` was asked last, and its answer."""
 
-    def account(self, queue: Queue, expected: Mapping[str, JobId], ask: Ask, now: Seconds) -> dict[str, Job]:
+    def account(
+        self,
+        queue: Queue,
+        expected: Mapping[str, JobId],
+        ask: Ask,
+        now: Seconds,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+        ask_runs: Ask | None = None,
+    ) -> dict[str, Job]:
         """Every link that is known, by tag; asks at most one question, unless accounting rejects it.
+
+        One more is asked in a cycle that finds jobs requeued: when their runs ended.
+
+        A link whose ID another job has now has left the queue, and only accounting's rows of that link count.
+        Where ``ask`` brings the last job with a number alone, ``ask_runs`` queries all of them.
 
         Links whose id is not known are asked for by their tags, among all recent jobs; in every second cycle only
         where links with an id are to be asked for: if they are not in the queue they do not run, so it can wait.
@@ -68,7 +92,11 @@ class LinkMemory:
         A link that has left the queue and was never seen is ``unaccounted`` while accounting cannot be asked, has
         not been asked, or may not know it yet: it may have completed the work, or failed for good.
         """
-        seen, self.rivals = _by_tag(queue.ours, expected)
+        known = {tag: identities.get(tag) or LinkIdentity(tag) for tag in expected}
+        seen, self.rivals = _by_tag(queue.ours, expected, known)
+        nameless = {queued.job.tag for queued in queue.ours if is_nameless(queued.job.user)}
+        seen = {tag: found for tag, found in seen.items() if tag not in nameless or expected.get(tag) != NO_JOB}
+        self._report_reused(queue.ours, expected, known)
         self.report_unreadable("queue", queue.unreadable)
         self.unaccounted = frozenset()
         links = {tag: found.job for tag, found in seen.items()}
@@ -80,33 +108,86 @@ class LinkMemory:
             without_id = any(expected[tag] == NO_JOB for tag in missing)
             by_tag = without_id and (not ids or self._by_id_before)
             self._by_id_before = without_id and not by_tag
-            fates = self.query.about(() if by_tag else ids, ask)
+            fates = self.query.about(() if by_tag else ids, ask).with_comments(each.job for each in queue.ours)
+            if ask_runs is not None:
+                fates = fates.completed({tag: expected[tag] for tag in missing}, known, ask_runs)
             for tag, job_id in completing.items():
-                links[tag] = _end_of(seen[tag], fates.jobs.get(job_id))
+                told = fates.of(job_id, _identity_of(seen[tag].job))
+                links[tag] = _end_of(seen[tag], told, self.last.get(tag), now)
             self.report_unreadable("accounting", fates.unreadable)
             unread = _Unread.of([*queue.unreadable, *fates.unreadable])
-            held = {tag for tag in missing if unread.may_be(tag, expected[tag])}
+            held = {tag for tag in missing if tag in nameless or unread.may_be(tag, expected[tag])}
             self.missing_since |= dict.fromkeys(held, now)
-            links |= self._missing(missing, expected, fates, by_tag, now, held)
+            links |= self._missing(missing, expected, known, fates, by_tag, now, held)
+            links = self._without_hidden(links, missing, known, queue.owners, now)
+        links |= _with_past_runs([links[tag] for tag in expected if tag in links], known, ask_runs or ask)
         self.last = links
         return dict(links)
+
+    def _without_hidden(
+        self,
+        links: Mapping[str, Job],
+        missing: Collection[str],
+        known: Mapping[str, LinkIdentity],
+        owners: Collection[str],
+        now: Seconds,
+    ) -> dict[str, Job]:
+        """``links`` without those that Slurm may hide from this account: they are ``unaccounted``.
+
+        With ``PrivateData=jobs`` Slurm shows the jobs of others to Operators alone. Where no job of another user
+        is seen, one that is missing tells nothing, unless accounting has its end or Slurm hides no jobs.
+        """
+        me = self.account_name
+        if not me or any(owner not in ("", me) for owner in owners):
+            return dict(links)
+        hidden = {tag for tag in missing if known[tag].owner != me and not _has_ended(links.get(tag))}
+        if not hidden or self._sees_all(now):
+            return dict(links)
+        if self._seldom.allows("jobs_hidden", me):
+            text = "event=jobs_hidden account=%s links=%d first=%s text=%r"
+            advice = "Slurm shows no job of another user: make the account an Operator if PrivateData has jobs"
+            _log.warning(text, me, len(hidden), min(hidden), advice)
+        self.unaccounted |= hidden
+        return {tag: job for tag, job in links.items() if tag not in hidden}
+
+    def _sees_all(self, now: Seconds) -> bool:
+        asked, answer = self._shown
+        if asked == ABSENT or not 0 <= now - asked < _SHOWN_FOR:
+            answer = self.shows_all()
+            self._shown = now, answer
+        return answer
 
     def report_unreadable(self, source: str, rows: Sequence[str]) -> None:
         """Log that rows are left out: once an hour for each that is the first of them."""
         if rows and self._seldom.allows(source, rows[0].partition(CELL)[0]):
             _log.warning("event=unreadable_rows source=%s rows=%d first=%r", source, len(rows), rows[0][:200])
 
+    def _report_reused(
+        self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+    ) -> None:
+        """Log that jobs have the IDs of links and are none: once an hour for each owner."""
+        shown = {queued.job.job_id: queued.job for queued in ours}
+        reused: defaultdict[str, list[str]] = defaultdict(list)
+        for tag, job_id in expected.items():
+            if job_id in shown and not is_link(shown[job_id], known[tag]):
+                reused[known[tag].owner].append(tag)
+        for owner, tags in reused.items():
+            if self._seldom.allows("job_id_reused", owner):
+                job = shown[expected[tags[0]]]
+                text = "event=job_id_reused owner=%s links=%d first=%s job=%d name=%r comment=%r submit=%d"
+                _log.warning(text, owner, len(tags), tags[0], job.job_id, job.name[:80], job.tag[:80], job.submit)
+
     def _missing(
         self,
         tags: Iterable[str],
         expected: Mapping[str, JobId],
+        known: Mapping[str, LinkIdentity],
         fates: Fates,
         by_tag: bool,
         now: Seconds,
         held: Collection[str],
     ) -> dict[str, Job]:
-        jobs = fates.jobs.values()
-        bearers = {job.tag: job for job in jobs if not marked_for_another(job.tag, job.user)}
+        bearers = {job.tag: job for job in fates.runs() if not marked_for_another(job.tag, job.user)}
         found = {}
         for tag in tags:
             if expected[tag] == NO_JOB:
@@ -116,14 +197,14 @@ class LinkMemory:
             else:
                 certain = fates.answered and not by_tag and tag not in held
                 certain = certain and expected[tag] not in fates.unanswered
-                job = self._fate(tag, expected[tag], fates, now, certain=certain)
+                job = self._fate(tag, fates.of(expected[tag], known[tag]), fates, now, certain=certain)
             if job is not None:
                 found[tag] = replace(job, tag=tag)
         return found
 
-    def _fate(self, tag: str, job_id: JobId, fates: Fates, now: Seconds, *, certain: bool) -> Job | None:
+    def _fate(self, tag: str, told: Job | None, fates: Fates, now: Seconds, *, certain: bool) -> Job | None:
         """``certain``: accounting answered about this id, and no row was left out; else silence says nothing."""
-        told, last = fates.jobs.get(job_id), self.last.get(tag)
+        last = self.last.get(tag)
         if told is not None and told.state.finished:
             return told
         patient = fates.lagging and now - self.missing_since[tag] <= GRACE
@@ -173,16 +254,13 @@ class _Unread:
 
 
 def _by_tag(
-    ours: Iterable[QueuedJob], expected: Mapping[str, JobId]
+    ours: Collection[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
 ) -> tuple[dict[str, QueuedJob], tuple[Job, ...]]:
     """One job a tag: the one expected, else one of the tag's owner, not ended, submitted first; and the others.
 
-    A job that several chains claim is shown to each; whose it is ``Snapshot.link`` knows.
+    A job that several chains claim is shown to each whose it may be; whose it is ``Snapshot.link`` knows.
     """
-    tags_of: defaultdict[JobId, list[str]] = defaultdict(list)
-    for tag, job_id in expected.items():
-        if job_id != NO_JOB:
-            tags_of[job_id].append(tag)
+    tags_of = _tags_of(ours, expected, known)
     found: dict[str, QueuedJob] = {}
     rivals = []
 
@@ -191,7 +269,8 @@ def _by_tag(
         return job.job_id not in tags_of, marked_for_another(job.tag, job.user), job.state.finished, job.job_id
 
     for queued in sorted(ours, key=rank):
-        for tag in tags_of.get(queued.job.job_id) or (queued.job.tag,):
+        by_comment = (queued.job.tag,) if _may_be_shown_by(queued.job, expected) else ()
+        for tag in tags_of.get(queued.job.job_id) or by_comment:
             if tag in found:
                 if _SELDOM.allows("duplicate_tag", queued.job.user):
                     one, other = found[tag].job, queued.job
@@ -199,8 +278,63 @@ def _by_tag(
                     _log.warning("event=duplicate_tag jobs=%s users=%s tag=%s", ids, users, tag)
                 rivals.append(queued.job)
             elif expected.get(tag, NO_JOB) in (NO_JOB, queued.job.job_id):
-                found[tag] = replace(queued, job=replace(queued.job, tag=tag))
+                found[tag] = replace(queued, job=_named(replace(queued.job, tag=tag), expected, known))
     return found, tuple(rivals)
+
+
+def _with_past_runs(links: Iterable[Job], known: Mapping[str, LinkIdentity], ask: Ask) -> dict[str, Job]:
+    """The links whose jobs were requeued since their submit times were stored, with the runs that ended before."""
+    again = {job.tag: job for job in links if ABSENT < known[job.tag].submit < job.submit}
+    if not again:
+        return {}
+    fates = ask({job.job_id for job in again.values()})
+    return {tag: _with_runs(job, known[tag], fates) for tag, job in again.items()}
+
+
+def _with_runs(job: Job, link: LinkIdentity, fates: Fates) -> Job:
+    if not fates.answered or job.job_id in fates.unanswered:
+        return replace(job, runs_untold=True)
+    runs = [run for run in fates.runs() if run.job_id == job.job_id and run.submit < job.submit]
+    ended = [
+        run for run in runs if run.state.finished and ABSENT not in (run.start, run.end) and is_link(run, link)
+    ]
+    return replace(job, past_runs=tuple(sorted(PastRun(run.submit, run.start, run.end) for run in ended)))
+
+
+def _has_ended(job: Job | None) -> bool:
+    return job is not None and job.state.finished
+
+
+def _named(job: Job, expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]) -> Job:
+    """A link's job whose ID is known is its owner's, also where Slurm could not find out the user's name."""
+    if is_nameless(job.user) and expected.get(job.tag) == job.job_id and known[job.tag].owner:
+        return replace(job, user=known[job.tag].owner)
+    return job
+
+
+def _tags_of(
+    ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+) -> dict[JobId, list[str]]:
+    """The expected links that each job is."""
+    claims: defaultdict[JobId, list[str]] = defaultdict(list)
+    for tag, job_id in expected.items():
+        if job_id != NO_JOB:
+            claims[job_id].append(tag)
+    found = {}
+    for queued in ours:
+        job = queued.job
+        if tags := [tag for tag in claims.get(job.job_id, ()) if is_link(job, known[tag])]:
+            found[job.job_id] = tags
+    return found
+
+
+def _may_be_shown_by(job: Job, expected: Mapping[str, JobId]) -> bool:
+    """Whether a job that is none of the expected ones may be shown by its comment."""
+    return is_tag(job.tag) and expected.get(job.tag) != job.job_id
+
+
+def _identity_of(job: Job) -> LinkIdentity:
+    return LinkIdentity(job.tag, job.user, job.name, job.partition, job.submit)
 
 
 def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueuedJob]) -> bool:
@@ -210,16 +344,25 @@ def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueuedJob]) -> bool:
     return job_id != NO_JOB or not marked_for_another(tag, seen[tag].job.user)
 
 
-def _end_of(completing: QueuedJob, told: Job | None) -> Job:
+def _end_of(completing: QueuedJob, told: Job | None, last: Job | None, now: Seconds) -> Job:
     """How a job ended whose nodes are being cleaned up; it runs on where that is not yet said.
 
     Not every accounting tells exit codes; the queue may have forgotten the job before it is looked at again.
     """
     if told is None or told.state not in _FINAL:
-        return completing.job
+        return _before_completing(completing.job, last, now)
     end = told.end if told.end != ABSENT else completing.job.end
     code = told.exit_code if told.exit_code != ABSENT else completing.exit_code
     return replace(completing.job, state=told.state, exit_code=code, end=end, completing=True)
+
+
+def _before_completing(job: Job, last: Job | None, now: Seconds) -> Job:
+    """A job that goes back to the queue is shown with a start and an end that it never had: those before count."""
+    if ABSENT < job.end <= now:  # it has ended
+        return job
+    seen = last is not None and last.job_id == job.job_id and last.state is JobState.RUNNING
+    start, end = (last.start, last.end) if last is not None and seen else (ABSENT, ABSENT)
+    return replace(job, start=start, end=end)
 
 
 def _ended_unseen(told: Job | None) -> Job | None:

@@ -1,9 +1,10 @@
 """One look at a file that a user named: as that user would see it, and only where it is really theirs.
 
 The daemon's account may see what its users cannot, and directories may be written by several users. So the way to
-the file is walked one directory at a time: a directory that the chain's owner may not search by its mode bits is
-not entered, a symbolic link of a third user is not followed, and a file of a third user does not count. Each
-directory is entered from the one before: a name costs the same however deep it lies, and names are counted.
+the file is walked one directory at a time: a directory that the chain's owner may not search by its mode bits or
+access control list is not entered, a symbolic link of a third user is not followed, a file of a third user does
+not count. Each directory is entered from the one before: a name costs the same however deep it lies, and names are
+counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from mirage.backends.posixacl import read_access_list
 from mirage.domain.bounds import path_problem
 from mirage.domain.files import HANDOVER_FOLDER, FileState, Presence
 
@@ -64,15 +66,11 @@ class Viewer:
             return cls(name, person.pw_uid, own=True)
         return cls(name, person.pw_uid, frozenset(os.getgrouplist(name, person.pw_gid)))
 
-    def may_search(self, directory: os.stat_result) -> bool:
-        """Whether the mode bits let this user into ``directory``."""
+    def may_search(self, descriptor: int, directory: os.stat_result) -> bool:
+        """Whether the mode bits, or the access control list, let this user into the open ``directory``."""
         if self.own or self.uid == _ROOT:
             return True
-        if directory.st_uid == self.uid:
-            return bool(directory.st_mode & stat.S_IXUSR)
-        if directory.st_gid in self.groups:
-            return bool(directory.st_mode & stat.S_IXGRP)
-        return bool(directory.st_mode & stat.S_IXOTH)
+        return read_access_list(descriptor, directory).lets_search(directory, self.uid, self.groups)
 
 
 def check_files(paths: Sequence[str], viewer: Viewer) -> tuple[FileState, ...]:
@@ -168,7 +166,7 @@ class _Walk:
 
     def _step(self, name: str) -> os.stat_result:
         self.names += 1
-        if not self._viewer.may_search(self._about):
+        if not self._viewer.may_search(self._directory, self._about):
             raise self._denied(self._viewer.name)
         if not self._rest:
             _refresh(self._directory)

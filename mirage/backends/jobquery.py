@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.seldom import Seldom
 from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.linkidentity import is_link
+from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirage.domain.job import Job, JobId
+    from mirage.domain.linkidentity import LinkIdentity
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +40,49 @@ class Fates:
     """The jobs of the list of which it has said nothing, where it has answered about others."""
     unreadable: Sequence[str] = ()
     """Rows that could not be read, as ``Queue.unreadable`` has them."""
+    earlier: Sequence[Job] = ()
+    """Runs of the same IDs before those of ``jobs``: of requeued jobs, or of jobs that had the number before."""
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[Job], unreadable: Sequence[str]) -> Fates:
+        """Of an answer that has every run; of an ID with a run that cannot be read nothing is known."""
+        without = {row.partition(CELL)[0] for row in unreadable}
+        known = sorted((job for job in runs if str(job.job_id) not in without), key=lambda job: job.submit)
+        last = {job.job_id: job for job in known}
+        return cls(last, unreadable=unreadable, earlier=[job for job in known if last[job.job_id] is not job])
+
+    def of(self, job_id: JobId, link: LinkIdentity) -> Job | None:
+        """The last run of this ID that is the link's."""
+        last = self.jobs.get(job_id)
+        runs = [*(job for job in self.earlier if job.job_id == job_id), *([last] if last else [])]
+        return next((job for job in reversed(runs) if is_link(job, link)), None)
+
+    def with_comments(self, queued: Iterable[Job]) -> Fates:
+        """With the queue's comments of jobs that have not ended: accounting gets one with the job's end."""
+        comments = {job.job_id: job.tag for job in queued}
+        jobs = {
+            job_id: replace(job, tag=comments.get(job_id, "")) if not (job.tag or job.state.finished) else job
+            for job_id, job in self.jobs.items()
+        }
+        return replace(self, jobs=jobs)
+
+    def completed(self, jobs: Mapping[str, JobId], links: Mapping[str, LinkIdentity], ask: Ask) -> Fates:
+        """With every run of the IDs whose last run is another job's: asks once, where there are such."""
+        others = {
+            job_id for tag, job_id in jobs.items() if job_id in self.jobs and not self.of(job_id, links[tag])
+        }
+        if not others:
+            return self
+        more = ask(others)
+        if not more.answered:
+            return replace(self, unanswered=self.unanswered | others)
+        unreadable = [*self.unreadable, *more.unreadable]
+        return replace(self, earlier=[*self.earlier, *more.earlier], unreadable=unreadable)
+
+    def runs(self) -> Iterator[Job]:
+        """Every run, the last ones last."""
+        yield from self.earlier
+        yield from self.jobs.values()
 
 
 class QueryRejected(ClusterUnavailable):
@@ -95,7 +141,8 @@ class JobQuery:
                 waiting.extendleft(_halves(part))
             elif fates.answered:
                 unreadable = [*whole.unreadable, *fates.unreadable]
-                whole = replace(fates, jobs={**whole.jobs, **fates.jobs}, unreadable=unreadable)
+                jobs, earlier = {**whole.jobs, **fates.jobs}, [*whole.earlier, *fates.earlier]
+                whole = replace(fates, jobs=jobs, unreadable=unreadable, earlier=earlier)
             else:
                 waiting.appendleft(part)
                 break

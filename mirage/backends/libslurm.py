@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirage.backends.acting.links_only import Identity
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.jobquery import Fates, no_answer
 from mirage.backends.libslurm_records import arguments, changes, job_record, node_record, past_job_record
@@ -27,16 +28,21 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import JobId, JobState, job_id_of
+from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_past_jobs
+from mirage.slurm.rest.fields import instant, text
+from mirage.slurm.rest.history import read_past_runs
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import job_state, read_queue
+from mirage.slurm.rest.queue import owner as owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from mirage.backends.cli_links import ShowsAll
     from mirage.domain.job import JobChange, JobRequest
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
 
@@ -106,13 +112,22 @@ def _faults(error: Any) -> Faults:
 class LibslurmCluster:
     """``Cluster``: one question for the jobs, one for the nodes, one for the accounting where a link has left."""
 
-    def __init__(self, libslurm: Libslurm, clock: Clock) -> None:
+    def __init__(
+        self, libslurm: Libslurm, clock: Clock, account: str = "", shows_all: ShowsAll = lambda: False
+    ) -> None:
+        """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
         self._libslurm = libslurm
         self._slurm = libslurm.module
         self._clock = clock
-        self._memory = LinkMemory()
+        self._memory = LinkMemory(account, shows_all)
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now."""
         now = self._clock.now()
         jobs = list(self._libslurm.ask(lambda: self._slurm.Jobs.load().values(), "jobs"))
@@ -122,7 +137,7 @@ class LibslurmCluster:
             partitions = self._partitions() if queue else ()
         except BadSpelling as error:
             raise ClusterUnavailable(f"libslurm: {error}") from None
-        links = self._memory.account(seen, expected, self._fates, now)
+        links = self._memory.account(seen, expected, self._fates, now, identities)
         return self._memory.snapshot(now, seen, partitions, links)
 
     def _partitions(self) -> tuple[PartitionState, ...]:
@@ -140,8 +155,8 @@ class LibslurmCluster:
             found = self._libslurm.ask(
                 lambda: db.Jobs.load(db.JobFilter(**wish, end_time=now + _DAY)).values(), "accounting"
             )
-            jobs, unreadable = read_past_jobs(found, past_job_record)
-            return Fates(jobs, unreadable=unreadable)
+            runs, unreadable = read_past_runs(found, past_job_record)
+            return Fates.of_runs(runs, unreadable)
         except ClusterUnavailable as trouble:
             return no_answer(trouble)
 
@@ -198,6 +213,12 @@ class LibslurmActuator:
         number = int(getattr(signals, f"SIG{signal}"))
         flags = _BATCH_SHELL if batch_only else _EVERYTHING
         self._libslurm.act(lambda: self._kill(job_id, number, flags), f"signal job {job_id}")
+
+    def identify(self, job_id: JobId, owner: str) -> Identity:
+        """Whose a job is, which comment it carries and when it was submitted."""
+        self._only_own(owner, f"look at job {job_id}")
+        record = job_record(self._libslurm.act(lambda: self._slurm.Job.load(job_id), f"look at job {job_id}"))
+        return Identity(owner_of(record, str), text(record, "comment"), instant(record, "submit_time"))
 
     def _kill(self, job_id: JobId, number: int, flags: int) -> None:
         """``slurm_kill_job``: by the old function while there is one, because it looks at what is returned.

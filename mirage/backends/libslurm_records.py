@@ -36,7 +36,7 @@ def job_record(job: Any) -> Record:
         "eligible_time": _instant(job.eligible_time),
         "start_time": _instant(job.start_time),
         "end_time": _instant(job.end_time),
-        "priority": set_number(job.priority or 0),
+        "priority": UNSET if job.priority is None else set_number(job.priority),
         "nice": job.nice or 0,
         "comment": _words(job, "comment"),
         "nodes": job.allocated_nodes,

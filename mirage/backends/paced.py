@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NOTHING_EXPECTED
+from mirage.domain.linkidentity import NO_IDENTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mirage.domain.decision import Standing
     from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Clock
 
@@ -28,10 +30,16 @@ class PacedCluster:
         self._cluster = cluster
         self._clock = clock
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now."""
         cluster = self._present()
-        seen = cluster.snapshot(queue=queue, expected=expected)
+        seen = cluster.snapshot(queue=queue, expected=expected, identities=identities)
         return replace(seen, labels=cluster.simulation.labels()) if queue else seen
 
     def submit(self, request: JobRequest) -> JobId:

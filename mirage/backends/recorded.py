@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import MirageError, UnknownJob
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.domain.snapshot import JobColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirage.domain.job import JobChange, JobRequest, Seconds
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
 
 _NO_JOBS = JobColumns.none()
@@ -79,9 +81,15 @@ class RecordedCluster:
         """When the snapshot that is shown was taken."""
         return self._current.time
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The cluster as it was, with the noted submissions among the links."""
-        del expected  # what was not recorded cannot be looked up any more
+        del expected, identities  # links were identified as they were recorded; nothing is looked up
         current = replace(self._current, links={**self._own, **self._current.links})
         return current if queue else replace(current, pending=_NO_JOBS, running=_NO_JOBS, partitions=())
 

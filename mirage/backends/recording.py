@@ -6,11 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NOTHING_EXPECTED
+from mirage.domain.linkidentity import NO_IDENTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mirage.domain.job import JobId
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Cluster
 
@@ -32,12 +34,18 @@ class RecordingCluster:
         self._took = took
         self._previous: Snapshot | None = None
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """As the cluster behind. The queue is always asked for: its starts are what predictions learn from."""
         del queue
         began = time.monotonic()
         try:
-            snapshot = self._cluster.snapshot(queue=True, expected=expected)
+            snapshot = self._cluster.snapshot(queue=True, expected=expected, identities=identities)
         finally:
             self._took(time.monotonic() - began)
         previous, self._previous = self._previous, snapshot

@@ -11,12 +11,14 @@ from urllib.parse import quote
 
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
+from mirage.backends.visibility import RestVisibility
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
+from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_history, read_past_jobs
+from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from mirage.backends.restclient import Answer, RestClient
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.pastlinks import PastLinks
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
@@ -123,16 +127,25 @@ class RestCluster:
     ``AccountingStoreFlags`` has ``job_comment``: without it a link that has left the queue is found by id only.
     """
 
-    def __init__(self, client: RestClient, clock: Clock, version: RestVersion | None = None) -> None:
+    def __init__(
+        self, client: RestClient, clock: Clock, version: RestVersion | None = None, account: str = ""
+    ) -> None:
+        """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
         self._rest = Rest(client, version or RestVersion())
         self._clock = clock
         self._partitions: list[Record] | None = None
-        self._memory = LinkMemory()
+        self._memory = LinkMemory(account, RestVisibility(self._rest, account))
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now. Raises ``ClusterUnavailable``, also where the token is not accepted."""
         try:
-            return self._snapshot(queue, expected)
+            return self._snapshot(queue, expected, identities)
         except NotPermitted as error:
             raise ClusterUnavailable(str(error)) from None
         except BadSpelling as error:
@@ -166,18 +179,40 @@ class RestCluster:
             )
         return found
 
-    def _snapshot(self, queue: bool, expected: Mapping[str, JobId]) -> Snapshot:
+    def keeps_comments(self) -> None:
+        """Not known: slurmrestd does not tell ``AccountingStoreFlags``."""
+
+    def past_links(self, start: Seconds, end: Seconds, ids: Collection[JobId]) -> PastLinks | None:
+        """Links in the queue in [start, end): see ``LinkAccounting``. Raises ``ClusterUnavailable``."""
+        which = f"start_time=uts{start}&end_time=uts{end}&skip_steps=true"
+        try:
+            records = self._rest.records(f"jobs?{which}", "jobs", family="slurmdb")
+            return read_past_links(records, self._shape(Kind.PAST_JOB), ids)
+        except NoSuchPath:  # slurmrestd runs without the accounting's paths
+            return None
+        except NotPermitted as error:
+            raise ClusterUnavailable(str(error)) from None
+
+    def _snapshot(
+        self, queue: bool, expected: Mapping[str, JobId], identities: Mapping[str, LinkIdentity]
+    ) -> Snapshot:
         now = self._clock.now()
         jobs = self._rest.records("jobs", "jobs")
         wanted = set(expected.values()) - {NO_JOB}
-        seen = read_queue(jobs, self._shape(Kind.JOB), _user_name, wanted, columns=queue)
+        seen = read_queue(jobs, self._shape(Kind.JOB), user_name, wanted, columns=queue)
         partitions = self._nodes() if queue else ()
-        links = self._links(seen, expected, now)
+        links = self._links(seen, expected, now, identities)
         return self._memory.snapshot(now, seen, partitions, links)
 
-    def _links(self, seen: Queue, expected: Mapping[str, JobId], now: Seconds) -> dict[str, Job]:
+    def _links(
+        self,
+        seen: Queue,
+        expected: Mapping[str, JobId],
+        now: Seconds,
+        identities: Mapping[str, LinkIdentity],
+    ) -> dict[str, Job]:
         last = self._memory.last
-        links = self._memory.account(seen, expected, self._fates, now)
+        links = self._memory.account(seen, expected, self._fates, now, identities)
         return {tag: _with_known_exit(job, last.get(tag)) for tag, job in links.items()}
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
@@ -189,8 +224,8 @@ class RestCluster:
             which = f"start_time=uts{self._clock.now() - _LOOK_BACK}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")
-            jobs, unreadable = read_past_jobs(records, self._shape(Kind.PAST_JOB))
-            return Fates(jobs, unreadable=unreadable)
+            runs, unreadable = read_past_runs(records, self._shape(Kind.PAST_JOB))
+            return Fates.of_runs(runs, unreadable)
         except NoSuchPath:  # slurmrestd runs without the accounting's paths: none of this will ever be known
             return Fates({}, lagging=False)
         except ClusterUnavailable as trouble:
@@ -217,7 +252,8 @@ def _with_known_exit(job: Job, last: Job | None) -> Job:
     return job
 
 
-def _user_name(user_id: int) -> str:
+def user_name(user_id: int) -> str:
+    """The name of a user ID on this machine, the ID itself where it has none."""
     try:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:

@@ -7,16 +7,26 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from mirage.backends.rest import Rest, RestVersion
+from mirage.backends.acting.links_only import Identity
+from mirage.backends.rest import Rest, RestVersion, user_name
 from mirage.backends.restclient import Credentials, RestClient
-from mirage.domain.errors import BadSpelling, MirageError, NotPermitted, UnknownJob, UnsupportedSlurm
+from mirage.domain.errors import (
+    BadSpelling,
+    ClusterUnavailable,
+    MirageError,
+    NotPermitted,
+    UnknownJob,
+    UnsupportedSlurm,
+)
 from mirage.domain.job import JobId, JobState, is_job_id, job_id_of
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.fields import instant, text
 from mirage.slurm.rest.lifting import Kind, lift
 from mirage.slurm.rest.lowering import lower_change, lower_submission
 from mirage.slurm.rest.queue import job_state
+from mirage.slurm.rest.queue import owner as owner_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +40,9 @@ _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
 _FLAGS_SINCE = 40
 _SILENT = (40, 41)
 """These do not tell whether a DELETE was done (seen on Slurm 24.11)."""
+
+_BRIEF = 5.0
+"""Seconds for the version's query where somebody waits for the answer, and no submission depends on it."""
 
 _TELLS_UNKNOWN_JOBS = 37
 """v0.0.36 says "unknown job" of every question about one job that fails, also where slurmctld is down."""
@@ -88,14 +101,28 @@ class RestActuator:
         self._version = version or RestVersion()
         self._timeout = timeout
 
+    def check(self, request: JobRequest) -> None:
+        """Raise ``SubmissionRejected`` for what slurmrestd cannot carry, known from the request alone.
+
+        Where the version is not known and cannot be had soon, for what no version can carry. Not for the loop.
+        """
+        description = describe(request, self._clock.now())
+        try:
+            client = RestClient(self._address, self._tokens.of(request.user), min(self._timeout, _BRIEF))
+            version = self._version.of(client)
+        except (ClusterUnavailable, NotPermitted, UnsupportedSlurm):
+            return
+        lower_submission(version, description)
+
     def submit(self, request: JobRequest) -> JobId:
         """Submit a batch job.
 
         Raises ``SubmissionRejected`` also naming an option for which this version has no field.
         """
         rest = self._rest(request.user)
-        description = describe(request, self._clock.now(), socket.gethostname())
-        answer = rest.ask("POST", "job/submit", lower_submission(rest.number(), description))
+        version = rest.number()
+        description = describe(request, self._clock.now(), socket.gethostname(), version)
+        answer = rest.ask("POST", "job/submit", lower_submission(version, description))
         job_id = answer.body.get("job_id")
         # An error next to the ID may be only a remark: "is held".
         if type(job_id) is int and is_job_id(job_id):
@@ -140,8 +167,25 @@ class RestActuator:
         if errors := _errors(rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}")):
             raise _fault(rest, f"signal job {job_id}", errors)
 
+    def identify(self, job_id: JobId, owner: str) -> Identity:
+        """Whose a job is, which comment it carries and when it was submitted, asked as ``owner``.
+
+        Raises ``UnknownJob``, ``NotPermitted`` and ``ClusterUnavailable``.
+        """
+        rest = self._rest(owner)
+        jobs = _lifted(rest, self._look(rest, job_id), job_id)
+        if not jobs:
+            raise UnknownJob(f"job {job_id} is not known to Slurm")
+        job = jobs[0]
+        try:
+            return Identity(owner_of(job, user_name), text(job, "comment"), instant(job, "submit_time"))
+        except BadSpelling as error:
+            rest.unavailable("GET job", str(error))
+
     def _rest(self, owner: str) -> Rest:
-        return Rest(RestClient(self._address, self._tokens.of(owner), self._timeout), self._version)
+        credentials = self._tokens.of(owner)
+        credentials.check_expiry(self._clock.now())
+        return Rest(RestClient(self._address, credentials, self._timeout), self._version)
 
     def _owned(self, rest: Rest, job_id: JobId, owner: str) -> JobState:
         """The state of a job of this owner's. Raises ``NotPermitted`` for another's, ``UnknownJob`` for none."""
@@ -158,23 +202,33 @@ class RestActuator:
 
     def _expect(self, rest: Rest, job_id: JobId, state: JobState) -> None:
         """Raise ``UnknownJob`` unless the job is in that state."""
-        alone = rest.number() >= _TELLS_UNKNOWN_JOBS
-        answer = rest.ask("GET", f"job/{job_id}" if alone else "jobs")
-        if answer.errors:
-            raise _fault(rest, f"look at job {job_id}", answer.errors)
-        states = _states(rest, answer, job_id)
+        states = _states(rest, self._look(rest, job_id), job_id)
         if state not in states:
             seen = ", ".join(sorted({other.name for other in states})) or "not known to Slurm"
             raise UnknownJob(f"job {job_id} is not {state.name} but {seen}")
 
+    def _look(self, rest: Rest, job_id: JobId) -> Answer:
+        alone = rest.number() >= _TELLS_UNKNOWN_JOBS
+        answer = rest.ask("GET", f"job/{job_id}" if alone else "jobs")
+        if answer.errors:
+            raise _fault(rest, f"look at job {job_id}", answer.errors)
+        return answer
+
 
 def _states(rest: Rest, answer: Answer, job_id: JobId) -> list[JobState]:
+    try:
+        return [job_state(job) for job in _lifted(rest, answer, job_id)]
+    except BadSpelling as error:
+        rest.unavailable("GET job", str(error))
+
+
+def _lifted(rest: Rest, answer: Answer, job_id: JobId) -> list[Record]:
+    """The job, or the tasks of the array, in the newest shape."""
     jobs = answer.body.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
         rest.unavailable("GET job", "the answer has no list of jobs")
     try:
-        lifted = [lift(Kind.JOB, rest.number(), job) for job in jobs if job_id in (job.get("job_id"), _array(job))]
-        return [job_state(job) for job in lifted]
+        return [lift(Kind.JOB, rest.number(), job) for job in jobs if job_id in (job.get("job_id"), _array(job))]
     except BadSpelling as error:
         rest.unavailable("GET job", str(error))
 

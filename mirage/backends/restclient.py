@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -16,6 +18,7 @@ from mirage.domain.masking import without_secrets
 from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
+    from mirage.domain.job import Seconds
     from mirage.slurm.rest.fields import Record
 
 _LARGEST = 1 << 30
@@ -23,6 +26,8 @@ _PIECE = 1 << 16
 _UNKNOWN_PATH = 9006  # ESLURM_REST_UNKNOWN_URL
 _LOST = (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionResetError, BrokenPipeError)
 """After what slurmrestd was there and has gone without a whole answer."""
+_LAST = 10_000_000_000
+"""A later end of a token is taken for none."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -40,13 +45,29 @@ class Credentials:
         """
         if not self.token_file:
             return {}
+        return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self._token()}
+
+    def check_expiry(self, now: Seconds) -> None:
+        """Raise ``NotPermitted`` for a token that says itself that it has expired, or as ``headers``.
+
+        Slurm 22.05 answers such a token as if the controller were down. Only Slurm can tell if a token is valid.
+        """
+        end = _expiry(self._token()) if self.token_file else None
+        if end is not None and end <= now:
+            ended = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            raise NotPermitted(
+                f"no valid token for {self.user}: the token of {self.token_file} expired at {ended}; "
+                f"replace it (scontrol token username={self.user})"
+            )
+
+    def _token(self) -> str:
         try:
             text = read_regular(self.token_file).decode("ascii").strip().removeprefix("SLURM_JWT=")
         except (OSError, UnicodeDecodeError) as error:
             raise NotPermitted(f"no token for {self.user}: cannot read {self.token_file}: {error}") from None
         if not _TOKEN.fullmatch(text):
             raise NotPermitted(f"no token for {self.user}: {self.token_file} does not hold exactly one")
-        return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": text}
+        return text
 
     def __str__(self) -> str:
         return f"{self.user}, token of {self.token_file}" if self.token_file else self.user
@@ -179,6 +200,17 @@ class RestClient:
         if status < 400 or status == 429 or status >= 500:
             raise ClusterUnavailable(f"{where}: the answer is no JSON object: {shown!r}")
         return Answer(status, {}, shown)
+
+
+def _expiry(token: str) -> int | None:
+    """The instant that a JWT names as its end, not verified; ``None`` where it names none."""
+    parts = token.split(".")
+    try:
+        claims = parse_foreign_json(base64.urlsafe_b64decode(parts[1] + "==")) if len(parts) == 3 else None
+        end = claims.get("exp") if isinstance(claims, dict) else None
+        return int(end) if isinstance(end, int | float) and 0 <= end < _LAST else None
+    except ValueError:
+        return None
 
 
 def _read_whole(response: http.client.HTTPResponse) -> bytes:

@@ -12,6 +12,7 @@ from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobId, JobState
+from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.simulator.tables import RECENT_WAITS
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mirage.domain.decision import Standing
     from mirage.domain.job import Job, JobChange, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.simulator.simulation import Simulation
 
 
@@ -66,9 +68,15 @@ class SimulatedCluster:
         twin._own, twin._whole = dict(self._own), set(self._whole)
         return twin
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The queue and the nodes now; links are the jobs submitted through this object."""
-        del expected  # a simulation never forgets a job
+        del expected, identities  # a simulation never forgets a job, and gives no ID twice
         simulation = self.simulation
         links = {tag: simulation.job(job_id) for tag, job_id in self._own.items()}
         if not queue:

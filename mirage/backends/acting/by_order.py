@@ -23,8 +23,13 @@ class ByOrder:
     process of the owner's stands behind it, and may hang: see ``OwnerTurns``.
     """
 
-    def __init__(self, ask: Callable[[str, Act], Answer], withdraw: Callable[[str], bool] | None = None) -> None:
-        self._ask = OwnerTurns(ask, withdraw=withdraw)
+    def __init__(
+        self,
+        ask: Callable[[str, Act], Answer],
+        withdraw: Callable[[str], bool] | None = None,
+        behind: str = "",
+    ) -> None:
+        self._ask = OwnerTurns(ask, withdraw=withdraw, behind=behind)
 
     def submit(self, request: JobRequest) -> JobId:
         """Have it submitted in the name of ``request.user``."""

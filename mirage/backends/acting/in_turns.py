@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class InTurns(ByOrder):
     """``actuator``, each act in a thread that is waited for as ``OwnerTurns`` says; raises what it raises.
 
-    ``actuator`` must be safe to use from several threads.
+    ``actuator`` must be safe to use from several threads; ``behind`` says whom it asks, for people.
     """
 
-    def __init__(self, actuator: Actuator) -> None:
-        super().__init__(lambda owner, act: carry_out(act, owner, actuator))
+    def __init__(self, actuator: Actuator, behind: str) -> None:
+        super().__init__(lambda owner, act: carry_out(act, owner, actuator), behind=behind)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.bounds import path_problem
 from mirage.domain.errors import NotPermitted
+from mirage.domain.job import ABSENT, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,8 @@ class Identity:
     user: str
     tag: str
     """The job's comment; empty where it has none."""
+    submit: Seconds = ABSENT
+    """Slurm's submit time of the job."""
 
 
 class LinksOnly:

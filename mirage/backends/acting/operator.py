@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.acting.links_only import LINK_TAG
 from mirage.backends.cli_actuator import CliActuator
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted, UnknownJob
+from mirage.domain.job import JobState
 from mirage.slurm import wording
 from mirage.slurm.rows import CELL
+from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
     from mirage.backends.execution import Commands
@@ -82,11 +84,11 @@ class OperatorActuator:
         cells = answer.out.rstrip("\n").split(CELL)
         if len(cells) != len(_FIELDS):
             raise ClusterUnavailable(f"{what}: expected one job with {len(_FIELDS)} fields")
-        user, state, priority, reason, tag = cells
+        user, word, priority, reason, tag = cells
         if user != owner or not LINK_TAG.fullmatch(tag):
             raise NotPermitted(f"job {job_id} is not a link of {owner}")
         by_owner = reason == _HELD_BY_OWNER
-        return _Hold(by_owner, state == "PENDING" and not by_owner and priority == "0")
+        return _Hold(by_owner, _waits(word, what) and not by_owner and priority == "0")
 
     def _keep_back(self, job_id: JobId) -> None:
         """``uhold``: an Operator's ``hold`` is an administrator's, which the owner could not undo."""
@@ -96,3 +98,11 @@ class OperatorActuator:
 
     def _as_owner(self, owner: str) -> CliActuator:
         return CliActuator(self._commands, owner)
+
+
+def _waits(word: str, what: str) -> bool:
+    """Whether a job in this state is in the queue: one that is held after a requeue is not PENDING in name."""
+    try:
+        return word == "REQUEUED" or parse_state(word) is JobState.PENDING
+    except BadSpelling as fault:
+        raise ClusterUnavailable(f"{what}: {fault}") from fault

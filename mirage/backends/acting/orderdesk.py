@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from mirage.backends.acting.orders import Act, Answer
 
-_MOST_LATE = 1_000
-"""Orders whose answers were given up and may still come."""
+_MOST_LATE = 100
+"""Orders of one user whose answers were given up and may still come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,14 @@ class OrderDesk:
     def find_unanswered(self, user: str, order_id: str) -> int | None:
         """Return of how many files the answer to an order may tell; ``None``: ``user`` has no such order.
 
-        Raises ``NotPermitted`` where the order is another user's.
+        Another user's is none, in every respect.
         """
         with self._changed:
             self._counters[user].heard = self._stopwatch()
             slip = self._out.get(order_id)
             owner, files = (slip.order.owner, slip.order.files) if slip else self._late.get(order_id, (user, None))
             if owner != user:
-                raise NotPermitted(f"order {order_id} is not for {user}")
+                return None
             if slip is not None and (slip.answer is not None or not slip.taken):
                 return None
             return files
@@ -166,8 +166,9 @@ class OrderDesk:
                 del self._out[slip.order.order_id]
                 if slip.taken and slip.answer is None:
                     self._late[slip.order.order_id] = owner, slip.order.files
-                    if len(self._late) > _MOST_LATE:
-                        del self._late[next(iter(self._late))]
+                    late = [order_id for order_id, (of, _) in self._late.items() if of == owner]
+                    if len(late) > _MOST_LATE:
+                        del self._late[late[0]]
 
     def withdraw(self, owner: str) -> bool:
         """Take back the orders that no agent of ``owner`` has taken, if any: ``ask`` raises ``NotPermitted``."""

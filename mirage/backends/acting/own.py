@@ -9,6 +9,7 @@ from mirage.backends.backgroundfiles import CheckLimits, local_files
 from mirage.backends.cli_actuator import CliActuator
 from mirage.domain.errors import ClusterUnavailable, UnknownJob
 from mirage.domain.files import WatchedFile
+from mirage.domain.job import ABSENT
 from mirage.slurm import wording
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mirage.domain.files import FileState
     from mirage.domain.job import JobId
 
+_EPOCH, _END = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}, "\x1e"
 _TIMEOUT, _PATIENCE = 3.0, 4.0
 """Seconds; less than the next order waits for an agent that is busy."""
 
@@ -31,15 +33,21 @@ def own_links(commands: Commands, user: str) -> LinksOnly:
 
 
 def identify(commands: Commands, job_id: JobId) -> Identity:
-    """Whose a job is and which comment it carries. Raises ``UnknownJob``, ``ClusterUnavailable``."""
+    """Whose a job is, which comment it carries and when it was submitted.
+
+    Raises ``UnknownJob`` and ``ClusterUnavailable``.
+    """
     what = f"squeue --jobs={job_id}"
-    answer = commands.run(["squeue", "--noheader", "--all", "--states=all", f"--jobs={job_id}", "--format=%u %k"])
+    answer = commands.run(
+        ["squeue", "--noheader", "--all", "--states=all", f"--jobs={job_id}", f"--format=%u %V %k{_END}"],
+        environment=commands.environment | _EPOCH,
+    )
     if answer.status:
         raise wording.refused_act(answer.said, what)
-    rows = answer.out.splitlines()
+    *rows, _ = answer.out.split(_END)
     if not rows:
         raise UnknownJob(f"{what}: no such job")
     if len(rows) > 1:
-        raise ClusterUnavailable(f"{what}: expected one job, found {len(rows)} lines")
-    user, _, comment = rows[0].strip().partition(" ")
-    return Identity(user, comment.strip())
+        raise ClusterUnavailable(f"{what}: expected one job, found {len(rows)}")
+    user, submit, *comment = rows[0].strip().split(" ", maxsplit=2)
+    return Identity(user, "".join(comment).strip(), int(submit) if submit.isdecimal() else ABSENT)

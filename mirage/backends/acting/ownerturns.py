@@ -97,11 +97,14 @@ class OwnerTurns:
         limits: TurnLimits = _LIMITS,
         stopwatch: Callable[[], float] = time.monotonic,
         withdraw: Callable[[str], bool] | None = None,
+        behind: str = "",
     ) -> None:
         """``withdraw`` takes back what has not begun for an owner, so that its ``ask`` raises ``NotPermitted``.
 
-        It returns whether there was any.
+        It returns whether there was any. ``behind`` names what carries the acts out, for people; empty: a process
+        of the owner.
         """
+        self._behind = behind
         self._ask, self._withdraw, self._limits, self._stopwatch = ask, withdraw, limits, stopwatch
         self._changed = Condition()
         self._owners: defaultdict[str, _Turns] = defaultdict(_Turns)
@@ -149,10 +152,9 @@ class OwnerTurns:
         if turns.running:
             raise NotPermitted(f"{owner}: not started: an earlier operation is still running: {turns.running}")
         if now < turns.not_before:
-            raise NotPermitted(
-                f"{owner}: not started: {turns.unanswered} operations in a row timed out; check the agent or "
-                f"helper process of {owner}"
-            )
+            behind = self._behind or f"the agent or helper process of {owner}"
+            timed_out = f"{turns.unanswered} operations in a row timed out"
+            raise NotPermitted(f"{owner}: not started: {timed_out}; check {behind}")
         if turns.used >= limits.share:
             text = (
                 f"operations of this user took {limits.share:g} s within {limits.every:g} s; a later cycle retries"

@@ -15,11 +15,13 @@ from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import NotPermitted, UnknownJob
 from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.job import ABSENT, JobChange, JobState
+from mirage.domain.linkidentity import NO_IDENTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.domain.job import Job, JobId, JobRequest
+    from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Actuator, Cluster
 
@@ -46,7 +48,13 @@ class ReleaseCluster:
         self._operator = operator
         self._seen = _Seen()
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         """The cluster's snapshot, the stock apart from its links.
 
         A held job is stock unless the loop knows it as a link by its id: then its owner, or the steering, holds
@@ -55,7 +63,7 @@ class ReleaseCluster:
         released and held again by its owner before any snapshot showed it free, while its id was not stored; it
         is released a second time. Stock that ended as such, cancelled, was never a link and is not shown either.
         """
-        snapshot = self._cluster.snapshot(queue=queue, expected=expected)
+        snapshot = self._cluster.snapshot(queue=queue, expected=expected, identities=identities)
         jobs = (*snapshot.links.values(), *snapshot.rivals)
         stock = HeldJobs(job for job in jobs if _is_stock(job, expected))
         wanted = tuple(
@@ -98,12 +106,16 @@ class ReleaseCluster:
         self._operator.signal(job_id, owner, signal, batch_only=batch_only)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
-        """What keeps it back comes first, as a free job may start the same instant; nice is only raised."""
+        """What keeps it back comes first, as a free job may start the same instant; nice is only raised.
+
+        The dependencies that its owner's submission gave it make way for those asked for; where it is bound to its
+        predecessor's nodes instead, for none: a dependent job is not planned.
+        """
         change = JobChange(
             nice=request.nice if request.nice > job.nice else None,
             begin=request.begin or None,
             node_list=request.node_list or None,
-            dependencies=request.dependencies or None,
+            dependencies=request.dependencies or (() if request.node_list else None),
         )
         if change != JobChange():
             self._operator.update(job.job_id, job.user, change)

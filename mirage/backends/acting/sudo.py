@@ -19,6 +19,9 @@ from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.texts import one_line
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from mirage.backends.acting.helpergroups import HelperGroups
     from mirage.backends.acting.orders import Act
 
 _GRACE_S = 1.0
@@ -49,9 +52,11 @@ class SudoActuator(ByOrder):
     ``NotPermitted`` where sudo, or the helper, refuses: nothing has happened then.
     """
 
-    def __init__(self, helper: Helper) -> None:
+    def __init__(self, helper: Helper, groups: HelperGroups | None = None) -> None:
+        """``groups``: where each helper ends with all that it started; ``None``: the system delegates none."""
         super().__init__(self.ask)
         self._helper = helper
+        self._groups = groups
         self._left: dict[str, list[subprocess.Popen[bytes]]] = {}
 
     def ask(self, owner: str, act: Act) -> Answer:
@@ -59,7 +64,11 @@ class SudoActuator(ByOrder):
         _check_person(owner)
         self._check_left(owner)
         order = Order.of(act, owner, int(time.time()) + self._helper.start)
-        said, complaint = self._run(order)
+        try:
+            with self._around(order.owner) as command:
+                said, complaint = self._run(order, command)
+        except OSError as error:
+            raise NotPermitted(f"no control group for a helper of {owner}: {error}") from None
         greeting, _, answer = said.partition("\n")
         trouble = _last_line(complaint) or "no word from the helper"
         if greeting != GREETING:
@@ -78,10 +87,14 @@ class SudoActuator(ByOrder):
             ids = ", ".join(str(process.pid) for process in left)
             raise NotPermitted(f"earlier helpers of {owner} have not ended; end these processes of sudo: {ids}")
 
-    def _run(self, order: Order) -> tuple[str, str]:
+    def _around(self, owner: str) -> AbstractContextManager[list[str]]:
+        helper = self._helper
+        command = [*_BOUNDED, helper.sudo, "-n", "-H", "-u", owner, "--", helper.path]
+        return self._groups.around(command) if self._groups else contextlib.nullcontext(command)
+
+    def _run(self, order: Order, command: list[str]) -> tuple[str, str]:
         """What the helper printed, on stdout and stderr."""
         helper = self._helper
-        command = [*_BOUNDED, helper.sudo, "-n", "-H", "-u", order.owner, "--", helper.path]
         try:
             process = subprocess.Popen(  # noqa: S603 (an argument vector from the configuration; no shell)
                 command,
