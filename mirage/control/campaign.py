@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+def _nothing(reason: str) -> None:
+    del reason
+
+
 class Campaign:
     """One thread calls ``step`` and ``resign``; any thread may ask how it stands."""
 
@@ -28,9 +32,13 @@ class Campaign:
         self._silent = ""
         self._only_reads = False
         """The database answers, but takes no lease: its disk is full, say."""
+        self._unfit = ""
 
     def step(self) -> float:
         """One question to the database; seconds until the next is due."""
+        if self._unfit:
+            self._stand_aside()
+            return self.candidate.terms.look
         before, sent = self.candidate, self._clock()
         proposed = before.proposal(sent)
         try:
@@ -50,6 +58,12 @@ class Campaign:
                 self._say("")
         return max(0.0, self.candidate.due - self._clock())
 
+    def disqualify(self, reason: str) -> None:
+        """Lead no more while this process lives, and hand the lease back at the next step. Any thread."""
+        if not self._unfit:
+            _LOG.error('event=daemon_disqualified reason="%s"', reason)
+        self._unfit = reason
+
     def resign(self) -> None:
         """Hand the lease back; to be called once nothing is done any more that only a leader may do.
 
@@ -66,7 +80,7 @@ class Campaign:
     @property
     def term(self) -> int:
         """In which this daemon leads, whether or not it may act now; 0: it does not."""
-        return self.candidate.term if self.candidate.holds else 0
+        return self.candidate.term if self.candidate.holds and not self._unfit else 0
 
     @property
     def leader(self) -> str:
@@ -75,12 +89,27 @@ class Campaign:
 
     def impediment(self, term: int) -> str:
         """Why nothing may be done in ``term`` now; empty: all may be done."""
+        if self._unfit:
+            return self._unfit
         known, now = self.candidate, self._clock()
         if term and self.term == term:
             return "" if known.leads(now) else f"the lease could not be renewed in time: {self._silent or 'late'}"
         if self.term:
             return "it has just begun to lead"
+        if self._silent:
+            return f"the lease cannot be {'written' if self._only_reads else 'read'}: {self._silent}"
         return f"{self.leader} leads" if self.leader else "nobody leads yet"
+
+    def _stand_aside(self) -> None:
+        before = self.candidate
+        try:
+            if before.holds:
+                self._leases.swap(before.lease, before.resigned())
+            self.candidate = before.looked(self._leases.read(), self._clock())
+        except StoreUnavailable as error:
+            self._say(str(error))
+        else:
+            self._say("")
 
     def _say(self, silent: str) -> None:
         if silent and not self._silent:
@@ -101,12 +130,14 @@ class Tenure:
     """Why nothing may be done now; empty: all may be done. Any thread, at any time; waits for nothing."""
     leader: Callable[[], str]
     """The name of who leads, as far as is known; empty: nobody."""
+    disqualify: Callable[[str], None] = _nothing
+    """Lead no more, for the reason given."""
 
     @classmethod
     def of(cls, campaign: Campaign) -> Tenure:
         """That which begins now."""
         holder, term = campaign.candidate.holder, campaign.term
-        return cls(holder, term, lambda: campaign.impediment(term), lambda: campaign.leader)
+        return cls(holder, term, lambda: campaign.impediment(term), lambda: campaign.leader, campaign.disqualify)
 
 
 SOLE = Tenure("", 0, str, str)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import ChainId, ChainStatus
 from mirage.domain.files import Presence
 from mirage.domain.journal import Entry, EntryKind
-from mirage.provisioner.watched import done_file, ready_file, watched_files
+from mirage.provisioner.failures import failed_last
+from mirage.provisioner.watched import done_file, ready_file, suspect_directory, watched_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +18,13 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
     from mirage.domain.files import WatchedFile
     from mirage.domain.job import Seconds
+    from mirage.domain.snapshot import Snapshot
     from mirage.ports import Files
+
+
+_NOT_FOUND = "the working directory of its links is not found"
+_LONGEST_SHOWN = 400
+"""Characters of a directory that a reason quotes."""
 
 
 class FileWatch:
@@ -27,11 +35,22 @@ class FileWatch:
         self._journal = journal
         self.unknown: Mapping[ChainId, str] = {}
         """Of which chains a file cannot be checked, and why."""
+        self._missing: Mapping[ChainId, str] = {}
+        """Working directories that are not there, of chains whose links fail right at their start."""
 
-    def refresh(self, records: Sequence[ChainRecord], now: Seconds) -> None:
-        """Once per cycle: have all files checked that chains may ask for."""
+    def refresh(self, records: Sequence[ChainRecord], snapshot: Snapshot, now: Seconds) -> None:
+        """Once per cycle: have all files checked that chains may ask for, and directories of links that fail."""
         watched = {record.chain.chain_id: watched_files(record) for record in records}
-        self._files.refresh([file for files in watched.values() for file in files])
+        suspect = {record.chain.chain_id: suspect_directory(record, snapshot) for record in records}
+        directories = {chain_id: directory for chain_id, directory in suspect.items() if directory is not None}
+        self._files.refresh([*(file for files in watched.values() for file in files), *directories.values()])
+        self._missing = {
+            chain_id: directory.path[:_LONGEST_SHOWN]
+            for chain_id, directory in directories.items()
+            if self._files.state(directory).presence is Presence.ABSENT
+        }
+        for chain_id, path in self._missing.items():
+            self._journal.write(Entry(now, chain_id, EntryKind.TROUBLE, f"{_NOT_FOUND}: {path}"))
         before, unknown = self.unknown, dict[ChainId, str]()
         for chain_id, files in watched.items():
             reasons = dict.fromkeys(self._files.state(file).reason for file in files)
@@ -47,6 +66,14 @@ class FileWatch:
     def ready(self, record: ChainRecord) -> bool:
         """Whether the running successor has said that it can take over."""
         return self._has_appeared(ready_file(record))
+
+    def with_cause(self, before: ChainRecord, after: ChainRecord) -> ChainRecord:
+        """``after``; where failures of links have just ended or paused it, with the directory that is missing."""
+        ended = after.status is not before.status and after.status in (ChainStatus.STOPPED, ChainStatus.PAUSED)
+        path = self._missing.get(after.chain.chain_id) if ended else None
+        if path is None or not failed_last(after):
+            return after
+        return replace(after, reason=f"{after.reason}; {_NOT_FOUND}: {path}")
 
     def _has_appeared(self, file: WatchedFile | None) -> bool:
         return file is not None and self._files.state(file).presence is Presence.PRESENT

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import Actuator, ChainStore
     from mirage.provisioner.pending import Attempt
+    from mirage.provisioner.protection import Protection
 
 _FORGOTTEN_AFTER = 3_600
 _LONGEST_TEXT = 4_000
@@ -91,8 +92,15 @@ class Hands:
         for job in stock:
             self._cancel_job(record, job, now, "the held job", "the chain is over")
 
-    def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds) -> ChainRecord:
+    def cancel_returned(self, record: ChainRecord, jobs: Iterable[Job], now: Seconds) -> None:
+        """Cancel jobs of ended links that were requeued: each would run beside a link, or after the chain."""
+        for job in jobs:
+            self._cancel_job(record, job, now, "job", "it was requeued after its link had ended")
+
+    def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds, *, released: bool) -> ChainRecord:
         """What becomes of a chain some of whose jobs its record does not know.
+
+        ``released``: links are not submitted here, but held jobs that are let go.
 
         One whose submission was repeated is a copy of ours and is cancelled. Beside any other no link of ours may
         start, and none is submitted until the owner says so; the others' jobs are left alone.
@@ -103,10 +111,11 @@ class Hands:
         if not foreign or record.over:
             return record
         if record.status is ChainStatus.ACTIVE:
-            record = machine.apply(record, PauseAsked(rivals.why_pause(foreign)), now)
+            record = machine.apply(record, PauseAsked(rivals.why_pause(foreign, released=released)), now)
             self.store.save(record, told(record, now, EntryKind.TROUBLE, record.reason))
+        whose = "released" if released else "submitted"
         for link in rivals.to_withdraw(record, foreign):
-            record = self._retire(record, link, "it may not run beside a job that was not submitted here", now)
+            record = self._retire(record, link, f"it may not run beside a job that was not {whose} here", now)
             self._cancel(record, link, now)
         return record
 
@@ -150,6 +159,14 @@ class Hands:
         text = f"asked Slurm that job {job.job_id} be {verb}"
         self.write(record, now, EntryKind.ACTION, text)
         return Act(text, done=True)
+
+    def tell_protection(self, before: Protection | None, after: Protection | None, now: Seconds) -> None:
+        """Whether protected mode has begun or is over with this cycle."""
+        if after is not None and before is None:
+            text = f"protected mode: {after}; but for a try now and then nothing is submitted"
+            self.write(None, now, EntryKind.TROUBLE, text)
+        if after is None and before is not None:
+            self.write(None, now, EntryKind.EVENT, "protected mode is over")
 
     def write(self, record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> None:
         """One line of the journal."""

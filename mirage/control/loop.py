@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.control.applying import CommandApplier
+from mirage.control.clockwatch import ClockWatch
 from mirage.control.commands import NoCommands
 from mirage.control.counted import CountedChains
 from mirage.control.cycle import Cycle, faultless, joined
@@ -18,10 +19,11 @@ from mirage.control.observing import Observer
 from mirage.control.permits import Permits
 from mirage.control.pinning import Pins
 from mirage.control.questions import Foreteller
+from mirage.control.restored import RestoredChains
 from mirage.control.startplans import ScriptedEstimator
 from mirage.control.status import Status
 from mirage.control.turns import Turns
-from mirage.domain.chain import LinkState, Steering
+from mirage.domain.chain import Steering
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.heldjobs import HeldJobs
@@ -30,9 +32,11 @@ from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.features.window import QueueWindows
-from mirage.provisioner import handover, heldlinks, machine, pending, rejections, steering
+from mirage.provisioner import heldlinks, machine, pending, rejections, steering
 from mirage.provisioner.decide import DecisionRule
+from mirage.provisioner.due import next_due
 from mirage.provisioner.events import sightings
+from mirage.provisioner.identities import expected_jobs, identities, with_submit_times
 from mirage.provisioner.limits import Limits, Permit
 from mirage.provisioner.quotas import Quotas
 from mirage.provisioner.rivals import TaggedJobs
@@ -43,9 +47,10 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.hands import Act
     from mirage.control.questions import Foresight, Question
+    from mirage.control.restored import RestoredDatabase
     from mirage.control.startplans import PlanBudget
     from mirage.domain.chain import ChainId, ChainRecord, Link
-    from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.job import Job, Seconds
     from mirage.ports import (
         Actuator,
         ChainStore,
@@ -61,7 +66,6 @@ if TYPE_CHECKING:
         Ticks,
         WaitHistory,
     )
-    from mirage.provisioner.protection import Protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Outside:
     history: JobHistory | None = None
     standings: Standings | None = None
     sharing: NodeSharing | None = None
+    restored: RestoredDatabase | None = None
     windows: QueueWindows = field(default_factory=QueueWindows)
     """What is known of the queue's last day already."""
 
@@ -98,6 +103,8 @@ class Policy:
     """Real seconds of a cycle for the decisions of all owners; see ``Turns``. ``None``: no bound."""
     plans: PlanBudget | None = None
     """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
+    clock_slack: Seconds = 60
+    """By how much this clock and Slurm's may differ without a word. Set for good."""
 
 
 class ControlLoop:
@@ -125,7 +132,9 @@ class ControlLoop:
         self._applier = CommandApplier(outside.commands, self._chains, self._journal, guards, policy.quotas)
         self._permits = Permits(self._chains, policy.limits)
         self._files = FileWatch(outside.files, self._journal)
+        self._clocks = ClockWatch(self._journal, policy.clock_slack)
         self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits)
+        self._restored = RestoredChains(outside.restored, self._chains)
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
         self._contact: Seconds = 0
@@ -134,13 +143,13 @@ class ControlLoop:
 
     def stand_by(self, sentence: str) -> None:
         """Show the chains as they are stored, and why there is no cycle. Raises ``StoreUnavailable``."""
-        self.status = self._as_stored(sentence)
+        self.status = self._as_stored(sentence).explaining_all()
 
     def _as_stored(self, sentence: str) -> Status:
         now = self._outside.clock.now()
         self._chains.recount(now)
         protected = self._permits.protection()
-        return Status(now, sentence, self._last, self._chains.load(), protection=protected)
+        return Status(now, sentence, self._last, self._chains.load(), protection=protected, asked=False)
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``; for replays, where an error of one chain ends it all."""
@@ -162,6 +171,7 @@ class ControlLoop:
 
         Raises ``ClusterUnavailable``.
         """
+        self.status.check_asked()
         return self._foreteller.foresee(question, self._last, self._guards, alive)
 
     def cycle(self) -> Cycle:
@@ -180,17 +190,17 @@ class ControlLoop:
         self._chains.recount(now)
         faults = self._applier.apply_first(now)
         snapshot = self._freeze(now)
-        self._files.refresh(self._chains.load(), now)
+        self._files.refresh(self._chains.load(), snapshot, now)
         attended, unsaved = self._attend_all(snapshot, now)
+        self._restored.finish()
         later, wake = self._applier.apply_more(now)
         cycle = joined(list(attended.values()), [*faults, *later])
         cycle = replace(cycle, wake=min(cycle.wake, wake))
         explained = {chain_id: each.sentence for chain_id, each in attended.items()}
-        chains, cycles, protected = self._chains.load(), self.status.cycles + 1, self._protected(now)
-        files = self._files.unknown
-        self.status = Status(
-            now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, self._turns.decided
-        )
+        chains, cycles, protected = self._chains.load(), self.status.cycles + 1, self._permits.protection()
+        self._hands.tell_protection(self.status.protection, protected, now)
+        files, decided = self._files.unknown, self._turns.decided
+        self.status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, decided)
         if unsaved:
             raise unsaved[0]
         return cycle
@@ -210,6 +220,8 @@ class ControlLoop:
                 if record.over and not snapshot.stale and self._held is not None:
                     self._hands.cancel_stock(record, self._held.of(record.chain), now)
                 if record.over and not record.live:
+                    if not snapshot.stale:
+                        self._hands.cancel_returned(record, tagged.returned_to(record), now)
                     self._hands.drop_script(record)
                     continue
                 attended[chain_id] = self._attend(record, snapshot, tagged, now)
@@ -224,31 +236,33 @@ class ControlLoop:
         self._journal.skip(record.chain.chain_id)
         owner = record.chain.owner
         sentence = f"hold: decided in a later cycle; other chains of {owner} used the decision time of one user"
-        return Cycle(sentence, self._wake(record, now), deciding=True)
+        return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
 
     def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:
         """The turn of a chain that ended in an error; the journal says it once."""
-        sentence = f"hold: {fault.text}"
         self._hands.write(record, now, EntryKind.TROUBLE, fault.text)
-        return Cycle(sentence, NEVER, deciding=True, faults=(fault,))
+        return Cycle(f"hold: {fault.text}", NEVER, deciding=True, faults=(fault,))
 
     def _attend(self, record: ChainRecord, snapshot: Snapshot, tagged: TaggedJobs, now: Seconds) -> Cycle:
         if snapshot.stale:
             text = f"hold: the cluster has not answered since {spell_instant(snapshot.stale_since)}"
             return self._explain(record, now, text, deciding=True)
+        record, waits = self._restored.bring_up(record, snapshot, now)
+        if waits:
+            return self._explain(record, now, f"hold: {waits}", deciding=True)
         record = self._catch_up(record, snapshot, now)
         self._hands.cancel_leftovers(record, now)
-        record = self._hands.face(record, tagged.unknown_to(record), now)
+        self._hands.cancel_returned(record, tagged.returned_to(record), now)
+        record = self._hands.face(record, tagged.unknown_to(record), now, released=self._held is not None)
         if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
-            text = f"hold: link {unknown[0]} has left the queue and accounting cannot tell how it ended"
+            text = f"hold: link {unknown[0]} is not in the queue, and its end is not known; see mirage doctor"
             return self._explain(record, now, text, deciding=True)
         if not record.over:
             record = self._hands.make_way(record, _job(record, record.waiting, snapshot), now)
         cycle = self._supply(record, snapshot, now)
-        if not (few := heldlinks.shortage(record, self._held)):
-            return cycle
-        self._hands.write(record, now, EntryKind.TROUBLE, few)
-        return replace(cycle, sentence=f"{cycle.sentence}; {few}")
+        if few := heldlinks.shortage(record, self._held):
+            self._hands.write(record, now, EntryKind.TROUBLE, few)
+        return replace(cycle, sentence="; ".join(filter(None, (cycle.sentence, few, self._clocks.text))))
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
@@ -279,7 +293,8 @@ class ControlLoop:
         decision = self._judge.decide(record, _job(record, predecessor, snapshot), snapshot)
         instead = f"; no pin would keep it back: {loose}" if loose else ""
         if isinstance(decision, Hold):
-            return Cycle(f"hold: {decision.reason}{instead}", self._wake(record, now), deciding=True)
+            sentence = f"hold: {decision.reason}{instead}"
+            return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
@@ -318,7 +333,7 @@ class ControlLoop:
         back = steering.wanted_back(job, record.chain, predecessor, now)
         if back is not is_back:
             act = self._hands.steer(record, job, predecessor, now, back=back)
-            return Cycle(act.text, self._wake(record, now), deciding=True)
+            return Cycle(act.text, next_due(record, now, self._policy.settle), deciding=True)
         self._hands.attempts.pop(job.job_id, None)
         text = f"job {job.job_id} is {'held back' if is_back else 'let go'}"
         return self._explain(record, now, pending.with_reason(text, job), deciding=True)
@@ -327,12 +342,13 @@ class ControlLoop:
 
     def _freeze(self, now: Seconds) -> Snapshot:
         """The snapshot of this cycle; when the cluster does not answer the last one, marked stale."""
-        expected: dict[str, JobId] = {
-            link.tag: link.job_id for record in self._chains.load() for link in record.live
-        }
+        records = self._chains.load()
+        expected, known = expected_jobs(records), identities(records, released=self._held is not None)
         last, wants = self._last, self._guards.wants
+        queue = wants.queue or wants.window
+        self.status = self.status.asking()
         try:
-            self._last = self._outside.cluster.snapshot(queue=wants.queue or wants.window, expected=expected)
+            self._last = self._outside.cluster.snapshot(queue=queue, expected=expected, identities=known)
         except ClusterUnavailable as error:
             self._hands.write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             self._last = last if last.stale else replace(last, stale_since=last.time)
@@ -341,6 +357,7 @@ class ControlLoop:
             self._contact = min(self._contact, now)
             self._held = None if self._last.stock is None else HeldJobs(self._last.stock)
             self._observer.seen(self._last, wants)
+            self._clocks.compare(self._last, records, self._outside.clock.now())
         return self._last
 
     # 3. note what happened
@@ -348,10 +365,10 @@ class ControlLoop:
     def _catch_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> ChainRecord:
         """The record brought up to the snapshot, stored when it changed."""
         events = sightings(record, snapshot, self._files.done(record))
-        if not events:
+        before, known = record, len(record.handovers())
+        record = with_submit_times(machine.apply_all(record, events, now), snapshot)
+        if (record := self._files.with_cause(before, record)) is before:
             return record
-        known = len(record.handovers())
-        record = machine.apply_all(record, events, now)
         entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]
         for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
@@ -363,36 +380,17 @@ class ControlLoop:
     # 8. obtain a permit
 
     def _refrain(self, record: ChainRecord, granted: Permit, now: Seconds) -> Cycle:
-        rejected = rejections.rejection_text(record)
-        text = f"hold: {rejected}; {granted.reason}" if rejected else f"hold: {granted.reason}"
-        return self._explain(record, now, text, deciding=True)
+        reasons = filter(None, (rejections.rejection_text(record), granted.reason))
+        return self._explain(record, now, f"hold: {'; '.join(reasons)}", deciding=True)
 
     # 9. write it down
 
-    def _protected(self, now: Seconds) -> Protection | None:
-        """Whether protected mode is on after this cycle; said where that is new."""
-        protected = self._permits.protection()
-        if protected is not None and self.status.protection is None:
-            text = f"protected mode: {protected}; but for a try now and then nothing is submitted"
-            self._hands.write(None, now, EntryKind.TROUBLE, text)
-        if protected is None and self.status.protection is not None:
-            self._hands.write(None, now, EntryKind.EVENT, "protected mode is over")
-        return protected
-
     def _explain(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
         self._hands.write(record, now, EntryKind.DECISION, text)
-        return Cycle(text, self._wake(record, now), deciding)
+        return Cycle(text, next_due(record, now, self._policy.settle), deciding)
 
     def _sent(self, act: Act, now: Seconds) -> Cycle:
         return Cycle(act.text, NEVER if act.done else now + self._policy.settle, deciding=True)
-
-    def _wake(self, record: ChainRecord, now: Seconds) -> Seconds:
-        """The next instant at which something is due: the head's end, a back-off, a search, a hand-over."""
-        end = record.head.end if record.head else NEVER
-        due = [record.not_before, end, end - record.chain.lead, handover.next_instant(record, now)]
-        planned = [link for link in record.links if link.state is LinkState.PLANNED]
-        due += [rejections.sent_again(link, self._policy.settle) for link in planned]
-        return min((instant for instant in due if instant > now), default=NEVER)
 
 
 def _job(record: ChainRecord, link: Link | None, snapshot: Snapshot) -> Job | None:

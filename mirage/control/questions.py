@@ -7,6 +7,7 @@ one question is answered.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.decision import ActionScores
 from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.domain.job import ABSENT
+from mirage.domain.shares import find_displaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,16 +106,28 @@ class QuestionDesk:
             known = self._waiting.get(question)
             if known is not None:
                 return known
-            if len(self._waiting) >= MOST_WAITING:
-                raise TooManyQuestions(f"{len(self._waiting)} questions wait for the predictors; ask again later")
-            user = question.request.user
-            if sum(other.request.user == user for other in self._waiting) >= MOST_OF_ONE:
+            user, count = question.request.user, Counter(other.request.user for other in self._waiting)
+            if count[user] >= MOST_OF_ONE:
                 raise TooManyQuestions(
                     f"{MOST_OF_ONE} questions of {user} wait for the predictors; ask again later"
                 )
+            displaced = self._make_room(count, user) if len(self._waiting) >= MOST_WAITING else None
             promise = self._waiting[question] = Future[Foresight]()
+        if displaced is not None:
+            displaced.set_exception(TooManyQuestions("other users ask too: ask again later, or less at once"))
         self._nudge()
         return promise
+
+    def _make_room(self, count: Counter[str], user: str) -> Future[Foresight]:
+        """The promise that gives way: of the user with most, who has others that wait longer.
+
+        Raises ``TooManyQuestions``.
+        """
+        heaviest = find_displaced(count, user)
+        if heaviest is None:
+            raise TooManyQuestions(f"{len(self._waiting)} questions wait for the predictors; ask again later")
+        newest = next(other for other in reversed(self._waiting) if other.request.user == heaviest)
+        return self._waiting.pop(newest)
 
     def answer(self, foresee: Callable[[Question], Foresight]) -> bool:
         """Answer the question that has waited longest, if there is one; whether there was."""

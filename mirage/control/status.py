@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.job import ABSENT
 
@@ -38,6 +39,8 @@ class Status:
     """Of which chains the done-file or the handover file cannot be checked, and why."""
     decided: Mapping[str, float] = field(default_factory=dict)
     """By owner: real seconds from the start of the cycle until the last of the owner's chains was decided."""
+    asked: bool = True
+    """Whether this process has asked the cluster: not while it stands by, nor before its first cycle."""
     held: HeldJobs | None = field(init=False)
     """Held links of the snapshot; ``None``: links are submitted, not released."""
 
@@ -45,7 +48,21 @@ class Status:
         stock = self.snapshot.stock
         object.__setattr__(self, "held", None if stock is None else HeldJobs(stock))
 
+    def asking(self) -> Status:
+        """This one, from the first question to the cluster on."""
+        return self if self.asked else replace(self, asked=True)
+
+    def check_asked(self) -> None:
+        """Raise ``ClusterUnavailable`` where this process has not asked the cluster."""
+        if not self.asked:
+            raise ClusterUnavailable(f"this daemon has not asked the cluster: {self.sentence}")
+
+    def explaining_all(self) -> Status:
+        """The same, its sentence that of each chain that is not over."""
+        waiting = (record for record in self.chains if record.live or not record.over)
+        return replace(self, explained={record.chain.chain_id: self.sentence for record in waiting})
+
     @property
     def stale_since(self) -> Seconds:
-        """When the cluster last answered, where it does not answer now; else ``ABSENT``."""
-        return self.snapshot.stale_since if self.snapshot.stale else ABSENT
+        """When the cluster last answered, where it was asked and does not answer now; else ``ABSENT``."""
+        return self.snapshot.stale_since if self.asked and self.snapshot.stale else ABSENT

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 NOTICED_JUMP = 5.0
 """Seconds by which the clock may be corrected without a word."""
 
+_WAKES_PER_INTERVAL = 6
+"""Cycles that one user's commands may bring on in an interval, once that user has brought on many."""
 _BREATH = 1.0
 """Real seconds between the beginnings of two cycles, however many commands come in."""
 
@@ -142,6 +144,7 @@ class WallTicks:
         """
         del deciding  # links of ours may change at any time, and waits of others are observed too
         rate = self._clock.rate
+        self._commands.wakes.every = self._pace.at_most / _WAKES_PER_INTERVAL / rate
         due = min(self._pace.interval(), max(0, wake - self._clock.now())) / rate
         earliest = self._began + min(_BREATH, self._pace.shortest / rate)
         self._sleep_until(max(earliest, time.monotonic() + due), earliest)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import LinkState
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
-from mirage.provisioner.requeues import end_of_run
+from mirage.provisioner.requeues import ended_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,8 +215,12 @@ Event = (
 )
 
 
-def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = False) -> tuple[Event, ...]:
+def sightings(
+    record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = False, *, adopts: bool = True
+) -> tuple[Event, ...]:
     """The events that bring ``record`` up to what ``snapshot`` shows, in order; none when it is stale.
+
+    ``adopts``: whether links are among them that the record does not know.
 
     Derived anew each cycle from the tags alone, so that nothing depends on what an earlier cycle, or an
     earlier process, managed to write down.
@@ -229,7 +233,8 @@ def sightings(record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = Fa
             events += _of_link(link, snapshot.link(link.tag, record.chain.owner), snapshot.time)
             if record.over and _never_came(link, snapshot, record.chain.owner):
                 events.append(LinkLost(link.index))
-    events += _adopted(record, snapshot)
+    if adopts:
+        events += _adopted(record, snapshot)
     if done_file_seen and not record.over:
         events.append(DoneFileSeen())
     return tuple(events)
@@ -244,11 +249,13 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
         return
     if link.state is LinkState.PLANNED:
         yield LinkSubmitted(link.index, job.job_id, job.submit)
-    end = end_of_run(link, job, now)
-    if end != ABSENT:
-        yield LinkRequeued(link.index, end, job.submit)  # what became of the job since is for the next snapshot
-    else:
+    run = ended_run(link, job, now)
+    if run is None:
         yield from _progress(link.index, link, job)
+        return
+    if not link.running:
+        yield LinkStarted(link.index, run.start, run.start + max(job.limit, 0), job.limit)
+    yield LinkRequeued(link.index, run.end, run.submit)  # what became of the job since is for the next snapshot
 
 
 def _never_came(link: Link, snapshot: Snapshot, owner: str) -> bool:
@@ -263,6 +270,9 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
     elif job.state is JobState.PENDING:
         if link is None or link.state is not LinkState.PENDING:
             yield LinkQueued(index)
+    elif job.start == ABSENT:  # on its way to or from its nodes
+        if link is None or link.state is LinkState.SUBMITTED:
+            yield LinkQueued(index)
     elif link is None or not link.running or (link.end != job.end and not _is_being_requeued(link, job)):
         yield LinkStarted(index, job.start, job.end, job.limit)
 
@@ -276,6 +286,11 @@ def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:
     """Jobs with the tags that would come next: submitted by a process whose records were lost."""
     index = record.next_index
     while (job := snapshot.link(record.chain.tag(index), record.chain.owner)) is not None:
-        yield LinkSubmitted(index, job.job_id, job.submit)
-        yield from _progress(index, None, job)
+        yield from adopted(index, job)
         index += 1
+
+
+def adopted(index: int, job: Job) -> Iterator[Event]:
+    """What makes a job the link ``index``, which is the next of a record."""
+    yield LinkSubmitted(index, job.job_id, job.submit)
+    yield from _progress(index, None, job)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.job import JobState
+from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner.handover import told_to_leave
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import Job, Seconds
 
 PROGRESS_AFTER: Seconds = 3_600
 """Running time after which a failed link has made progress; half of the time limit where that is less."""
@@ -42,14 +43,26 @@ def links_have_run(links: Sequence[Link]) -> str:
     return f"{len(links)} links have run" + (f", {failed} of them failed" if failed else "")
 
 
-def warned_at_once(record: ChainRecord) -> str:
-    """Why the chain is to pause, where link after link exits as it starts, warned of its limit; else empty."""
+def ends_at_once(record: ChainRecord, warned: bool) -> str:
+    """Why the chain is to pause, where link after link ends by itself as it starts; else empty.
+
+    ``warned``: whether Slurm had warned the last of them of its limit. A link that Mirage told to make way, that
+    its limit ended or that went back to the queue is none of them.
+    """
     last = [link for link in record.links if link.started and link.final][-_FAILED_STARTS:]
-    left = [link.job_state is JobState.COMPLETED and link.end - link.start <= _AT_ONCE for link in last]
-    if len(left) < _FAILED_STARTS or not all(left):
+    if len(last) < _FAILED_STARTS or not all(_left_at_once(record, link) for link in last):
         return ""
-    how = f"{_FAILED_STARTS} links in a row ended with exit code 0 within {_AT_ONCE} s of their start"
-    return f"{how}, warned of their limit; raise the time limit or shorten the time of --signal, then resume"
+    codes = ", ".join(str(link.exit_code) for link in last)
+    how = f"{_FAILED_STARTS} links in a row ended within {_AT_ONCE} s of their start (exit codes {codes})"
+    if warned:
+        return f"{how}, warned of their limit; raise the time limit or shorten the time of --signal, then resume"
+    return f"{how}, but the chain is not done: {_awaited(record)}; check the links' output, then resume or cancel"
+
+
+def failed_last(record: ChainRecord) -> bool:
+    """Whether the last link that is over failed right at its start."""
+    last = next((link for link in reversed(record.links) if link.final), None)
+    return last is not None and last.started and _failed_at_once(last)
 
 
 def _failed_at_once(link: Link) -> bool:
@@ -57,3 +70,23 @@ def _failed_at_once(link: Link) -> bool:
         return link.job_state is JobState.NODE_FAIL
     broken = link.requeued or link.job_state in _BROKEN
     return broken and link.end - link.start <= _AT_ONCE
+
+
+def job_failed_at_once(job: Job) -> bool:
+    """Whether a job, as Slurm shows it, failed right at its start."""
+    return job.state in _BROKEN and ABSENT < job.start <= job.end <= job.start + _AT_ONCE
+
+
+def _left_at_once(record: ChainRecord, link: Link) -> bool:
+    by_itself = link.job_state in (JobState.COMPLETED, *_BROKEN) and not (link.requeued or told_to_leave(link))
+    return by_itself and link.end - link.start <= _AT_ONCE and not made_progress(record, link)
+
+
+def _awaited(record: ChainRecord) -> str:
+    """What would end the chain and has not come."""
+    done = record.chain.done
+    exit_code = "no exit code ends it" if done.exit_code is None else f"it waits for exit code {done.exit_code}"
+    file = [f"file {done.file} was not seen"] if done.file else []
+    links = [f"{done.links} links are to run"] if done.links else []
+    total = [f"its links are to run for {done.total_time} s in all"] if done.total_time else []
+    return ", ".join([exit_code, *file, *links, *total])

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.domain.chain import NO_JOB
+from mirage.domain.job import Dependency, DependencyKind
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.heldjobs import HeldJobs
+    from mirage.domain.job import JobId
 
 _FEW = 1
 """Held links left at which the owner is asked for more: the last one has not started then."""
+
+MOST_AWAITED = 8
+"""Jobs that a held link of one writer waits for: so many may be cancelled one after the other."""
+
+
+def awaited(jobs: Mapping[int, JobId], index: int) -> tuple[Dependency, ...]:
+    """The jobs before link ``index`` that must be over before it may start, whoever releases it.
+
+    Links are released in ascending order. It is not the one before alone, which may be cancelled while those
+    before that still wait or run. Mirage states others in their place as it releases the link.
+    """
+    earlier = [jobs[other] for other in sorted(jobs) if other < index and jobs[other] != NO_JOB]
+    return tuple(Dependency(DependencyKind.AFTERANY, job_id) for job_id in earlier[-MOST_AWAITED:])
 
 
 def held_indices(chain: Chain, stock: HeldJobs) -> tuple[int, ...]:
@@ -30,6 +49,9 @@ def shortage(record: ChainRecord, stock: HeldJobs | None) -> str:
         return ""
     last = record.next_index + left - 1
     how = f"`mirage submit --held-links N --chain {record.chain.chain_id}` with the same options and script"
+    if later := [index for index in held_indices(record.chain, stock) if index > last]:
+        missing = f"the held job of link {last + 1} is missing"
+        return f"{missing}, and link {later[0]} is held until link {last + 1} is there; add it: {how}"
     if left:
         return f"link {last} is the last held link; add more before it starts: {how}"
     return f"no held link is left after link {last}; add more: {how}" if last else f"no held link: {how} adds some"

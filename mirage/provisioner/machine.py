@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainRecord, ChainStatus, FailureKind, Link, LinkState, Recovery, Steering
+from mirage.domain.chain import ChainRecord, ChainStatus, Link, LinkState, Steering
+from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.domain.job import ABSENT, WARNED_EARLY, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,
@@ -26,7 +27,7 @@ from mirage.provisioner.events import (
     RefusalsForgiven,
     ResumeAsked,
 )
-from mirage.provisioner.failures import fails_to_start, links_have_run, made_progress, warned_at_once
+from mirage.provisioner.failures import ends_at_once, fails_to_start, links_have_run, made_progress
 from mirage.provisioner.handover import before, told_to_leave
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
 from mirage.provisioner.requeues import requeued
@@ -220,7 +221,7 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     kind = _FAILURES.get(event.state)
     if kind is None or (kind is FailureKind.EXIT and _was_warned(record, link)):
         record = _go_on(record)
-        why = warned_at_once(record) if _was_warned(record, link) and not record.over else ""
+        why = "" if record.over else ends_at_once(record, _was_warned(record, link))
         return replace(record, status=ChainStatus.PAUSED, reason=why) if why else record
     policy = record.chain.failures.of(kind)
     if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:

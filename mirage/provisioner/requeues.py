@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Link, LinkState
-from mirage.domain.job import ABSENT, JobState
+from mirage.domain.job import ABSENT, JobState, PastRun
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
@@ -14,14 +14,36 @@ if TYPE_CHECKING:
     from mirage.provisioner.events import LinkRequeued
 
 
-def end_of_run(link: Link, job: Job, now: Seconds) -> Seconds:
-    """When the run of ``link`` ended whose job waits, or runs, anew; ``ABSENT`` where it is still the same run.
+def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
+    """The run of ``link`` that has ended where its job waits, runs or has ended anew; ``None``: there is none.
 
-    Slurm submits a requeued job anew, at that instant; where it does not say so, the run ended before ``now``.
+    ``submit`` is when the job was put into the queue again. Accounting tells the runs, also those that no snapshot
+    has shown. Slurm submits a requeued job anew once its nodes are cleaned up, which may be much later than the
+    run's end; that counts where accounting does not know the run yet. Where neither is known, it ended before
+    ``now``.
     """
-    if not link.running or link.requeued or not (job.state is JobState.PENDING or job.submit > link.start):
-        return ABSENT
-    return job.submit if link.start < job.submit <= now else max(link.start, min(link.end, now))
+    if link.requeued:
+        return None
+    runs = [run for run in _past_runs(job) if run.start <= run.end <= now]
+    if not link.running:
+        if link.job_submit == ABSENT or job.submit <= link.job_submit:
+            return None
+        missed = next((run for run in runs if run.submit >= link.job_submit), None)
+        return missed and missed._replace(submit=_submit_after(job, missed.start))
+    if job.state is not JobState.PENDING and job.submit <= link.start:
+        return None
+    known = [run.end for run in runs if run.start == link.start]
+    seen = job.submit if link.start < job.submit <= now else max(link.start, min(link.end, now))
+    return PastRun(_submit_after(job, link.start), link.start, known[-1] if known else seen)
+
+
+def _submit_after(job: Job, start: Seconds) -> Seconds:
+    """When the job was put into the queue for the run after the one that began at ``start``."""
+    return next((run.submit for run in _past_runs(job) if run.submit > start), job.submit)
+
+
+def _past_runs(job: Job) -> list[PastRun]:
+    return [PastRun(*run) for run in job.past_runs]
 
 
 def end_name(link: Link) -> str:
@@ -36,11 +58,11 @@ def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRec
     retired: it would be a second writer. Its run counts once it is gone.
     """
     link = record.links[event.index - 1]
-    ended = replace(link, end=event.end, job_state=JobState.PREEMPTED, requeued=True)
+    ended = replace(link, end=event.end, job_state=JobState.PREEMPTED, requeued=True, job_submit=event.submit)
     overtaken = any(other.index > link.index and (other.waiting or other.running) for other in record.links)
     if record.over or link.is_retired or overtaken:
         return record.with_link(replace(ended, state=LinkState.PENDING, retired=now))
     record = record.with_link(replace(ended, state=LinkState.ENDED))
     tag = record.chain.tag(record.next_index)
     again = Link(record.next_index, tag, now, LinkState.SUBMITTED, link.job_id, event.submit)
-    return record.with_link(replace(again, reason=f"job {link.job_id} was requeued"))
+    return record.with_link(replace(again, reason=f"job {link.job_id} was requeued", job_submit=event.submit))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB
-from mirage.domain.job import NEVER, JobState
+from mirage.domain.job import ABSENT, NEVER, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,26 @@ class TaggedJobs:
 
     def unknown_to(self, record: ChainRecord) -> tuple[Job, ...]:
         """The owner's jobs with the chain's tag that are none of the record's links."""
+        if not (jobs := self._of(record)):
+            return ()
         known = {link.job_id for link in record.links}
+        return tuple(job for job in jobs if job.job_id not in known)
+
+    def returned_to(self, record: ChainRecord) -> tuple[Job, ...]:
+        """The owner's jobs of links that had ended, and that somebody has requeued since."""
+        if not (jobs := self._of(record)):
+            return ()
+        last = {link.job_id: link for link in record.links}
+        return tuple(job for job in jobs if job.job_id in last and _is_back(last[job.job_id], job))
+
+    def _of(self, record: ChainRecord) -> list[Job]:
         jobs = self._by_chain.get(record.chain.tag(0).rpartition(":")[0], ())
-        return tuple(job for job in jobs if job.user == record.chain.owner and job.job_id not in known)
+        return [job for job in jobs if job.user == record.chain.owner]
+
+
+def _is_back(link: Link, job: Job) -> bool:
+    """Whether the job is in the queue anew; one whose nodes are still cleaned up was not submitted again."""
+    return link.final and ABSENT < link.job_submit < job.submit
 
 
 def sent_twice(record: ChainRecord, job: Job) -> bool:
@@ -50,8 +67,13 @@ def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]
     return tuple(link for link in links if link.job_id > first or not link.running)
 
 
-def why_pause(rivals: Sequence[Job]) -> str:
-    """Why a chain is paused beside which such jobs are in the queue."""
+def why_pause(rivals: Sequence[Job], *, released: bool = False) -> str:
+    """Why a chain is paused beside which such jobs are in the queue.
+
+    ``released``: links are held jobs that are let go, so these are held links that somebody else let go.
+    """
     shown = ", ".join(str(job.job_id) for job in rivals[:3]) + (", ..." if len(rivals) > 3 else "")
+    if released:
+        return f"held links were released outside of Mirage: {shown}; hold or cancel them, then resume the chain"
     what = f"jobs with this chain's tag that were not submitted here: {shown}"
     return f"{what}; another Mirage may work on a copy of this store: stop it, cancel them, then resume the chain"

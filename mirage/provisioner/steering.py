@@ -21,8 +21,10 @@ BACK = 1_000_000
 
 
 def steerable(record: ChainRecord, link: Link) -> bool:
-    """Whether the link's start can still be influenced."""
-    return record.chain.steering is not Steering.OFF and link.state is LinkState.PENDING and not link.unpinned
+    """Whether the link's start can still be influenced; one that its owner holds is left to its owner."""
+    if record.chain.steering is Steering.OFF or record.chain.owner_holds(link.index):
+        return False
+    return link.state is LinkState.PENDING and not link.unpinned
 
 
 def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest:

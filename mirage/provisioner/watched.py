@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import HandoverPolicy
 from mirage.domain.files import WatchedFile
 from mirage.provisioner import handover
+from mirage.provisioner.failures import failed_last, job_failed_at_once
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainRecord
+    from mirage.domain.snapshot import Snapshot
 
 
 def done_file(chain: Chain) -> WatchedFile | None:
@@ -29,6 +31,19 @@ def watched_files(record: ChainRecord) -> tuple[WatchedFile, ...]:
         return ()
     ready = [_ready_file(record.chain, link.index) for link in record.live[1:]]
     return tuple(file for file in (done_file(record.chain), *ready) if file is not None)
+
+
+def suspect_directory(record: ChainRecord, snapshot: Snapshot) -> WatchedFile | None:
+    """The directory in which links run, where one fails right at its start; ``None``: no reason to check it.
+
+    Slurm accepts a job whose directory is gone, and its output cannot be opened then.
+    """
+    chain = record.chain
+    if record.over or chain.request.batch is None or not chain.request.batch.directory:
+        return None
+    jobs = (snapshot.link(link.tag, chain.owner) for link in record.live)
+    failing = failed_last(record) or any(job is not None and job_failed_at_once(job) for job in jobs)
+    return WatchedFile(chain.owner, chain.request.batch.directory) if failing else None
 
 
 def first_files(chain: Chain) -> tuple[WatchedFile, ...]:

@@ -1,0 +1,249 @@
+"""A chain of a restored database: what Slurm has of its links that the record has not. Pure.
+
+The record is brought up to what queue and accounting show, so that no link is submitted twice and the chain ends
+where its work has ended. What no job shows is lost: what its owner has asked for since the backup. A chain that
+continues is therefore paused until its owner has looked at it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy, Link, LinkState
+from mirage.domain.chainid import split_tag
+from mirage.domain.instants import spell_instant
+from mirage.domain.job import ABSENT, JobState
+from mirage.domain.linkidentity import LinkIdentity, is_link
+from mirage.provisioner import machine
+from mirage.provisioner.events import PauseAsked, adopted, sightings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.pastlinks import PastLinks
+    from mirage.domain.snapshot import Snapshot
+    from mirage.provisioner.events import Event
+
+MOST_ADOPTED = 10_000
+"""Links that one chain takes over from accounting at most."""
+_MOST_MISSING = 20
+"""Indices in a row without a job, beyond which no job is taken for a link: owners may write any comment."""
+_MOST_NAMED = 3
+_MOST_RUNS = 2
+"""A job that was requeued is two links: how the second went shows once the first has ended."""
+
+
+class PastJobs:
+    """Accounting's answer by chain, and whether its silence says anything."""
+
+    def __init__(
+        self, past: PastLinks | None, keeps_comments: bool | None, records: Iterable[ChainRecord]
+    ) -> None:
+        """``past``: ``None`` where accounting cannot tell; ``keeps_comments``: ``None`` where that is unknown."""
+        self._known = past is not None
+        self._keeps_comments = keeps_comments
+        self._of_chain: defaultdict[tuple[ChainId, str], list[Job]] = defaultdict(list)
+        self._by_id: defaultdict[tuple[JobId, str], list[Job]] = defaultdict(list)
+        for job in past.jobs if past else ():
+            self._by_id[job.job_id, job.user].append(job)
+            if (found := split_tag(job.tag)) is not None:
+                self._of_chain[found[0], job.user].append(job)
+        read = {job.tag for job in past.jobs} if past else set()
+        unread = (split_tag(tag) for tag in (past.unread - read if past else ()))
+        self._unread = {found[0] for found in unread if found is not None}
+        if past is not None and keeps_comments is None:
+            self._keeps_comments = any(self._shows_own(record) for record in records)
+
+    def why_not_known(self, record: ChainRecord) -> str:
+        """Why links may have been there that nothing shows any more; empty: all that were are shown."""
+        if not self._known and self._keeps_comments is not False:
+            return "accounting does not show which links were submitted since"
+        own = [job for link in record.links for job in self._runs(record, link)]
+        lost = any(job.state.finished and not job.tag for job in own)
+        if lost or not self._keeps_comments:
+            return "accounting keeps no comments of jobs, so links that were submitted since are not known"
+        if self._hides(record):
+            return "accounting does not show the jobs of its known links"
+        if record.chain.chain_id in self._unread:
+            return "an entry of accounting about one of its links cannot be read"
+        return ""
+
+    def of(self, record: ChainRecord) -> dict[int, Job]:
+        """The owner's jobs with the chain's tag, by index; of several the last run of one that has started."""
+        found: dict[int, Job] = {}
+        for job in sorted(self._of_chain.get((record.chain.chain_id, record.chain.owner), ()), key=_rank):
+            tag = split_tag(job.tag)
+            assert tag is not None, "only jobs with a tag are in here"
+            found[tag[1]] = job
+        return found
+
+    def strangers(self, records: Iterable[ChainRecord]) -> dict[ChainId, str]:
+        """Chains of which accounting has jobs and the database has nothing, with their owners."""
+        known = {record.chain.chain_id for record in records}
+        return {chain_id: owner for chain_id, owner in self._of_chain if chain_id not in known}
+
+    def _hides(self, record: ChainRecord) -> bool:
+        """Whether accounting shows less than there is, such as with ``PrivateData`` to one who is no Operator.
+
+        By time ``sacct`` shows no job that was never eligible, so a pending link proves nothing.
+        """
+        running = [link for link in record.live if link.running]
+        if running:
+            return not all(self._runs(record, link) for link in running)
+        return bool(record.links) and not self._by_id
+
+    def _shows_own(self, record: ChainRecord) -> bool:
+        return any(
+            job.state.finished and job.tag == link.tag for link in record.links for job in self._runs(record, link)
+        )
+
+    def _runs(self, record: ChainRecord, link: Link) -> list[Job]:
+        """The runs of a link that the record knows by the ID of its job."""
+        request, owner = record.chain.request, record.chain.owner
+        known = LinkIdentity(link.tag, owner, request.name, request.partition, link.job_submit)
+        return [job for job in self._by_id.get((link.job_id, owner), ()) if is_link(job, known)]
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtUp:
+    """A record brought up to what Slurm shows."""
+
+    record: ChainRecord
+    events: tuple[Event, ...]
+    """What has happened that the record lacked, in order; the pause, where there is one, is the last."""
+
+
+def bring_up(record: ChainRecord, snapshot: Snapshot, past: PastJobs, since: Seconds, now: Seconds) -> BroughtUp:
+    """The record of a chain that is not over, with the links that were submitted since the backup.
+
+    No link but the last one ends the chain: it continued after the others. It is paused where a link was found,
+    and where not all can be known.
+    """
+    before, unknown = record, past.why_not_known(record)
+    jobs = _jobs(record, snapshot, past.of(record))
+    highest = _highest(record, jobs)
+    events: list[Event] = []
+    for _ in range(_MOST_RUNS):
+        record = _told(record, jobs, tells=bool(unknown) and _tells(record))
+        seen = sightings(record, _with(snapshot, record, jobs), adopts=False)
+        record = _applied(record, seen, now, went_on=highest > len(before.links))
+        events += seen
+    record = _without_planned(record, jobs, highest, now)
+    for index in range(record.next_index, highest + 1):
+        if index not in jobs:
+            record = record.with_link(_missing(record, index, now))
+            continue
+        seen = tuple(adopted(index, jobs[index]))
+        record = _applied(record, seen, now, went_on=index < highest)
+        events += seen
+    record = _told(record, jobs, tells=False)
+    found = [jobs[index] for index in sorted(jobs) if _is_new(before, index) and index <= highest]
+    if record.over or not (found or unknown):
+        return BroughtUp(record, tuple(events))
+    pause = PauseAsked(_why_paused(before, found, unknown, since))
+    return BroughtUp(machine.apply(record, pause, now), (*events, pause))
+
+
+def _is_new(record: ChainRecord, index: int) -> bool:
+    """Whether a job of this index is none that the record knows of."""
+    return index > len(record.links) or record.links[index - 1].job_id == NO_JOB
+
+
+def _jobs(record: ChainRecord, snapshot: Snapshot, past: Mapping[int, Job]) -> dict[int, Job]:
+    """The jobs of links that the record has no job of: the queue's, else accounting's."""
+    chain, releases = record.chain, snapshot.stock is not None
+    jobs = {
+        index: _as_seen(job)
+        for index, job in past.items()
+        if index > 0 and _is_new(record, index) and not (releases and job.start == ABSENT)
+    }
+    for job in (*snapshot.links.values(), *snapshot.rivals):
+        tag = split_tag(job.tag)
+        if tag is None or tag[0] != chain.chain_id or tag[1] == 0 or job.user != chain.owner:
+            continue
+        if _is_new(record, tag[1]) and snapshot.link(job.tag, chain.owner) is job:
+            jobs[tag[1]] = job
+    return jobs
+
+
+def _as_seen(job: Job) -> Job:
+    """Accounting does not say when the limit ends a job that it takes for a running one."""
+    ends = job.state.finished or job.start == ABSENT or job.end != ABSENT
+    return job if ends else replace(job, end=job.start + max(job.limit, 0))
+
+
+def _highest(record: ChainRecord, jobs: Mapping[int, Job]) -> int:
+    """The last index that is the chain's."""
+    highest = len(record.links)
+    for index in sorted(jobs):
+        if index > highest + _MOST_MISSING + 1 or index > len(record.links) + MOST_ADOPTED:
+            break
+        highest = max(highest, index)
+    return highest
+
+
+def _told(record: ChainRecord, jobs: Mapping[int, Job], *, tells: bool) -> ChainRecord:
+    """The record whose live links may have been told to make way, where a later link may have started."""
+    last = max((index for index, job in jobs.items() if job.start != ABSENT), default=0)
+    for link in record.live:
+        if (tells or link.index < last) and link.job_id != NO_JOB and link.telling == ABSENT:
+            record = record.with_link(replace(link, telling=link.planned))
+    return record
+
+
+def _tells(record: ChainRecord) -> bool:
+    handover = record.chain.handover
+    return handover.policy not in (HandoverPolicy.NONE, HandoverPolicy.OVERLAP) or handover.max_overlap > 0
+
+
+def _with(snapshot: Snapshot, record: ChainRecord, jobs: Mapping[int, Job]) -> Snapshot:
+    """The snapshot with accounting's jobs of links that the record has planned."""
+    planned = {
+        record.chain.tag(index): job
+        for index, job in jobs.items()
+        if index <= len(record.links) and snapshot.link(job.tag, record.chain.owner) is None
+    }
+    return replace(snapshot, links={**snapshot.links, **planned}) if planned else snapshot
+
+
+def _applied(record: ChainRecord, events: Iterable[Event], now: Seconds, *, went_on: bool) -> ChainRecord:
+    for event in events:
+        record = machine.apply(record, event, now)
+        if went_on and record.over:
+            reason = "it continued after a link that would have ended it"
+            record = replace(record, status=ChainStatus.PAUSED, reason=reason, cancel_running=False, ended_by=0)
+    return record
+
+
+def _without_planned(record: ChainRecord, jobs: Mapping[int, Job], highest: int, now: Seconds) -> ChainRecord:
+    """The record in which no link waits for a job that would be there, as a later link has one."""
+    for link in record.links:
+        if link.job_id == NO_JOB and not link.final and link.index < highest and link.index not in jobs:
+            record = record.with_link(_missing(record, link.index, now))
+    return record
+
+
+def _missing(record: ChainRecord, index: int, now: Seconds) -> Link:
+    reason = "accounting has no job of this link"
+    return Link(index, record.chain.tag(index), now, LinkState.LOST, reason=reason)
+
+
+def _rank(job: Job) -> tuple[bool, Seconds, JobId]:
+    return job.start != ABSENT or job.state is JobState.RUNNING, job.submit, job.job_id
+
+
+def _why_paused(before: ChainRecord, found: list[Job], unknown: str, since: Seconds) -> str:
+    """For the owner, who may not know of any backup."""
+    what = f"the database was restored from a backup that ends at {spell_instant(since)}"
+    if found:
+        named = ", ".join(f"{job.job_id} ({job.tag.rpartition(':')[2]})" for job in found[-_MOST_NAMED:])
+        more = f" and {len(found) - _MOST_NAMED} before" if len(found) > _MOST_NAMED else ""
+        what += f"; jobs (links) submitted since: {named}{more}"
+    if unknown:
+        what += f"; {unknown}"
+    check = "compare with squeue and sacct" if unknown else "check the chain"
+    return f"{what}; {check}, then mirage chain resume {before.chain.chain_id}"
