@@ -8,9 +8,12 @@ from fastapi import APIRouter, FastAPI
 
 from mirage import __version__
 from mirage.api.access.auditing import Auditing
+from mirage.api.access.auditwriter import AuditWriter
 from mirage.api.conventions.bounds import Bounds
+from mirage.api.conventions.concurrency import ConcurrencyLayer
 from mirage.api.conventions.description import DescribedApp
 from mirage.api.conventions.faults import Faults
+from mirage.api.conventions.pacing import PacingLayer
 from mirage.api.conventions.problems import install_problems
 from mirage.api.conventions.ready import ReadyAnswers, ReadyLayer
 from mirage.api.conventions.repeats import Repeats
@@ -41,13 +44,13 @@ if TYPE_CHECKING:
     from mirage.api.port import ApiService
 
 
-def create_app(service: ApiService) -> FastAPI:
-    """The interface to one daemon."""
+def create_app(service: ApiService, audit: AuditWriter | None = None) -> FastAPI:
+    """The interface to one daemon. ``audit`` writes to ``service.audit``; its maker closes it."""
     app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)
     ready = ReadyAnswers(service.status)
-    _install_conventions(app, service, ready)
+    _install_conventions(app, service, ready, audit)
     routes = APIRouter(prefix="/api/v1")
     routes.include_router(chain_routes(service, ready))
     routes.include_router(timeline_routes(service))
@@ -73,14 +76,18 @@ def create_app(service: ApiService) -> FastAPI:
     return app
 
 
-def _install_conventions(app: FastAPI, service: ApiService, ready: ReadyAnswers) -> None:
+def _install_conventions(
+    app: FastAPI, service: ApiService, ready: ReadyAnswers, audit: AuditWriter | None
+) -> None:
     """What holds at all addresses, the innermost layer first."""
     app.add_middleware(ReadyLayer, answers=ready)
     if service.audit is not None:
-        app.add_middleware(Auditing, log=service.audit, now=service.now)
+        app.add_middleware(Auditing, writer=audit or AuditWriter(service.audit), now=service.now)
     if service.answers is not None:
         app.add_middleware(Repeats, storage=service.answers)
     app.add_middleware(StandingBy, impediment=service.impediment)
     app.add_middleware(Bounds)
+    app.add_middleware(ConcurrencyLayer, gate=service.gate)
+    app.add_middleware(PacingLayer)
     app.add_middleware(RequestLog)
     app.add_middleware(Faults, frame_ancestors=service.frame_ancestors)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirage.api.access.gate import Gate
+from mirage.api.chainindex import ChainIndex
 from mirage.api.taskstate.watch import TaskWatch
 from mirage.domain.files import NOT_CHECKED
 
@@ -124,6 +125,8 @@ class ApiService:
     """What a new chain gets where its owner does not say, in the form of a chain's document."""
     releases_links: bool = False
     """Whether the daemon releases links that their owners have submitted held, and submits none."""
+    check_request: Callable[[JobRequest], None] = lambda _: None
+    """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
     patience: float = 60.0
     """Seconds that a command may wait for the loop."""
     journal: SqlJournal | None = None
@@ -149,6 +152,8 @@ class ApiService:
     """Who did what."""
     answers: AnswerStore | None = None
     """What was answered under a key."""
+    index: ChainIndex = field(default_factory=ChainIndex)
+    """Chains of the last status by their IDs and owners."""
     now: Callable[[], Seconds] = _wall
     """Slurm's clock."""
     tasks: TaskWatch = field(default_factory=TaskWatch)

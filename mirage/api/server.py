@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 import uvloop
 
+from mirage.api.access.auditwriter import AuditWriter
 from mirage.api.access.caller import Caller
 from mirage.api.access.protocol import PeerProtocol
 from mirage.api.app import create_app
+from mirage.api.certificate import log_validity
 from mirage.api.listening import unusable_certificate
 from mirage.api.routes.tokens import login_link
 from mirage.domain.errors import ConfigError
@@ -42,7 +44,6 @@ _STOP = 5.0
 _SWITCH = 0.0005
 """Seconds after which threads that want to run take turns. By Python's own 5 ms a request waits so long for the
 loop at each step, and the loop for a request after each look at a file."""
-_MOST_CONNECTIONS = 512
 
 
 class ApiServer:
@@ -56,6 +57,7 @@ class ApiServer:
         self._sockets: list[socket.socket] = []
         self._servers: list[uvicorn.Server] = []
         self._thread: threading.Thread | None = None
+        self._audit: AuditWriter | None = None
 
     def start(self) -> None:
         """Listen, in a thread of its own; callers are answered when it returns.
@@ -63,9 +65,13 @@ class ApiServer:
         Raises ``ConfigError`` where an address cannot be had, or a server listens there already.
         """
         self._ending.clear()
-        app = create_app(self.service)
+        if self.service.audit is not None:
+            self._audit = AuditWriter(self.service.audit)
+        app = create_app(self.service, self._audit)
         self._add(_listen(self._path), app, {"http": PeerProtocol, "proxy_headers": False})
         if self._listening is not None:
+            if self._listening.certificate:
+                log_validity(self._listening.certificate)
             try:
                 self._add(self._listening.bind(), app, self._listening.options())
             except BaseException:
@@ -78,6 +84,8 @@ class ApiServer:
     def stop(self) -> None:
         """Answer what is being asked, for a second, then close and remove the socket. May be called twice.
 
+        Audit lines that wait are on disk, or in the log, when it returns.
+
         Requests that wait for something to happen are answered at once: nothing has happened.
         """
         self._ending.set()
@@ -88,6 +96,8 @@ class ApiServer:
         if self._thread is not None:
             self._thread.join(_STOP)
         self._close()
+        if self._audit is not None:
+            self._audit.close(_STOP)
 
     @property
     def running(self) -> bool:
@@ -117,7 +127,6 @@ class ApiServer:
             access_log=False,
             timeout_graceful_shutdown=1,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             **options,
         )
         try:

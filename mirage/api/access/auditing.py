@@ -1,8 +1,11 @@
-"""Every change is in the audit: who, how they proved it, what, what came of it; and attempts at others' chains."""
+"""Every change is in the audit: who, how they proved it, what, its result; and attempts at others' chains.
+
+The line of a change is written before its answer goes out, that of a rejected request after it: the time that an
+answer takes must not show why it is a rejection.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +13,6 @@ from typing import TYPE_CHECKING
 from mirage.api.access.dependencies import known_caller
 from mirage.api.access.rates import Rates, TooOften
 from mirage.api.conventions.threads import query
-from mirage.domain.errors import StoreUnavailable
 from mirage.store.audit import AuditEntry
 
 if TYPE_CHECKING:
@@ -19,17 +21,17 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from mirage.api.access.auditwriter import AuditWriter
     from mirage.domain.chain import ChainId
     from mirage.domain.job import Seconds
-    from mirage.store.audit import AuditLog
 
-_LOG = logging.getLogger(__name__)
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_REFUSED = 100
 """Lines about requests of one user that were refused, before any is left out."""
 _EVERY = 60.0
 """Seconds after which there is one more."""
 _NOTE = "mirage.audit"
+_DONE = "done"
 _BESIDE = ("/api/v1/agent/",)
 """Agents' answers: what they did is in the audit already, as done in their users' names."""
 
@@ -53,22 +55,30 @@ def note(
 
 
 class Auditing:
-    """Writes a line before the answer goes out."""
+    """Has a line written before the answer goes out, or after it where the request is rejected."""
 
-    def __init__(self, app: ASGIApp, log: AuditLog, now: Callable[[], Seconds]) -> None:
-        self._app, self._log, self._now = app, log, now
+    def __init__(self, app: ASGIApp, writer: AuditWriter, now: Callable[[], Seconds]) -> None:
+        self._app, self._writer, self._now = app, writer, now
         self._refused = Rates(1 / _EVERY, MOST_REFUSED)
         self._left_out: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at the answer as it begins."""
+        refused: list[AuditEntry] = []
 
         async def told(message: Message) -> None:
             if message["type"] == "http.response.start" and (entry := self._entry(scope, message["status"])):
-                await query(entry.user, self._write, entry)
+                if entry.result == _DONE:
+                    await query(entry.user, self._writer.write, entry)
+                else:
+                    refused.append(entry)
             await send(message)
 
-        await self._app(scope, receive, told if scope["type"] == "http" else send)
+        try:
+            await self._app(scope, receive, told if scope["type"] == "http" else send)
+        finally:
+            for entry in refused:
+                self._writer.add(entry)
 
     def _entry(self, scope: Scope, status: int) -> AuditEntry | None:
         """The line; ``None``: nothing has changed, and nobody has tried what they may not."""
@@ -77,8 +87,8 @@ class Auditing:
         if caller is None or not (said.refused or (changes and (status < 400 or status == 403))):
             return None
         action = said.action or f"{scope['method']} {scope['path']}"[:200]
-        result = said.refused or ("done" if status < 400 else f"refused ({status})")
-        if result != "done":
+        result = said.refused or (_DONE if status < 400 else f"refused ({status})")
+        if result != _DONE:
             try:
                 self._refused.take(caller.name)
             except TooOften:
@@ -87,12 +97,3 @@ class Auditing:
             if more := self._left_out.pop(caller.name, 0):
                 result += f"; {more} more were refused before, of which there are no lines"
         return AuditEntry(self._now(), caller.name, caller.uid, action, said.chain, result, caller.how)
-
-    def _write(self, entry: AuditEntry) -> None:
-        try:
-            self._log.write(entry)
-        except StoreUnavailable as error:
-            extra = {"always": True}
-            _LOG.warning(
-                "not in the audit: %s: %s: %s: %s", entry.user, entry.action, entry.result, error, extra=extra
-            )

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Depends, Request
 
 from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
+from mirage.api.access.concurrency import active_request
 from mirage.api.access.peer import PEER, Peer
 from mirage.api.access.scope import Scope
 from mirage.domain.addresses import client_network
-from mirage.domain.errors import NotPermitted
+from mirage.domain.errors import MirageError, NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from mirage.api.access.gate import Gate
 
 _KEY = "mirage.caller"
+ADMITTED = "mirage.admitted"
+"""Where the scope of a request says that it counted against its caller's rate, which had room for it."""
+REFUSED = "mirage.refused"
+"""Where the scope of a request that has no place has the reason: nothing may wait to find out who asks."""
 
 
 async def caller_of(request: Request) -> Caller:
@@ -27,8 +32,12 @@ async def caller_of(request: Request) -> Caller:
     """
     found = request.scope.get(_KEY)
     if not isinstance(found, Caller):
+        if isinstance(refused := request.scope.get(REFUSED), MirageError):
+            raise refused
         gate: Gate = request.app.state.service.gate
-        found = request.scope[_KEY] = await gate.admit(request)
+        with active_request().leavable():
+            found = request.scope[_KEY] = await gate.admit(request)
+        request.scope[ADMITTED] = True
     return found
 
 
@@ -44,7 +53,7 @@ def origin_of(scope: MutableMapping[str, Any]) -> str:
     if caller is not None and caller.name != ANONYMOUS:
         return caller.name
     if isinstance(peer, Peer):
-        return peer.name
+        return peer.share
     return client_network(scope["client"][0]) if scope.get("client") else ""
 
 

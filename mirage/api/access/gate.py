@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
-from mirage.api.access.peer import peer_of
+from mirage.api.access.concurrency import active_request
+from mirage.api.access.peer import NAMELESS, peer_of
 from mirage.api.access.policy import Policy, UnixGroups, granted
-from mirage.api.access.rates import Rates
+from mirage.api.access.rates import Rates, TooOften
 from mirage.api.access.rightofway import RightOfWay
-from mirage.api.access.scope import Scope
+from mirage.api.access.scope import Scope, lesser
 from mirage.api.access.sessions import COOKIE, SECURE_COOKIE, Session, Sessions, Tickets, random_key
 from mirage.api.access.tokens import PREFIX, NoStorage, TokenBook
 from mirage.api.conventions.threads import run_in_thread
@@ -33,6 +35,9 @@ _LOG = logging.getLogger(__name__)
 COUNTED = "mirage.counted"
 """Where a request's scope says that it counts against a rate."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_AGENTS = "/api/v1/agent/"
+CHANGES_A_SECOND, CHANGES_AT_ONCE = 1.0, 300
+"""Requests of one user that change something; a day of them takes some ten megabytes of the audit."""
 _ROOT = "root"
 _SESSION = 12 * 3_600
 
@@ -70,6 +75,8 @@ class Gate:
     tickets: Tickets = field(default_factory=Tickets)
     groups: UnixGroups = field(default_factory=UnixGroups)
     rates: Rates = field(default_factory=lambda: Rates(0, 1))
+    changes: Rates = field(default_factory=lambda: Rates(0, 1))
+    """Of requests that change something, each a line of the audit; not for administrators and agents."""
     way: RightOfWay = field(default_factory=lambda: RightOfWay(bool))
     failures: Rates = field(default_factory=lambda: Rates(0.2, 20))
     """Attempts from one address that proved nothing."""
@@ -92,19 +99,30 @@ class Gate:
         try:
             caller = await self._found(request)
         except (NotAuthenticated, NotPermitted):
-            self.rates.take(f"{ANONYMOUS} {_address(request) or peer_of(request)}")
+            peer = peer_of(request)
+            self.rates.take(f"{ANONYMOUS} {_address(request) if peer is None else peer.share}")
             raise
+        if caller.name != ANONYMOUS:
+            active_request().identify(caller.name)
         key = _key(caller, request)
         self.rates.take(key)
+        if request.method not in _SAFE and not caller.is_admin and not request.url.path.startswith(_AGENTS):
+            self.changes.take(key)
         await self.way.give(key)
         return caller
+
+    def count_refused(self, request: Request) -> None:
+        """Count a request against its caller's rate that is refused before it is known who asks."""
+        peer = peer_of(request)
+        with suppress(TooOften):
+            self.rates.take(f"{peer.share} " if peer else f"{ANONYMOUS} {_address(request)}")
 
     async def _found(self, request: Request) -> Caller:
         peer = peer_of(request)
         if peer is None:
             return await self._from_afar(request)
         if self.policy().groups:  # the user database may have to ask another machine
-            return await run_in_thread(peer.name, self._peer, peer)
+            return await run_in_thread(peer.share, self._peer, peer)
         return self._peer(peer)
 
     def charge(self, caller: Caller, request: Request, size: int) -> None:
@@ -150,9 +168,12 @@ class Gate:
         return self.sessions.open(session, until)
 
     def _peer(self, peer: Peer) -> Caller:
+        """A UID without a name that the policy does not name looks, as one user with all others."""
         scope = Scope.ADMIN if peer.is_root else self.scope_of(peer.name)
         if scope is None:
             raise NotPermitted(f"{peer.name} may do nothing here, by the daemon's policy")
+        if peer.share == NAMELESS and peer.name not in {*self.admins, *self.policy().users}:
+            return Caller(NAMELESS, lesser(scope, Scope.READ), peer.uid, SOCKET)
         return Caller(peer.name, scope, peer.uid, SOCKET)
 
     async def _from_afar(self, request: Request) -> Caller:
@@ -227,6 +248,11 @@ def _token(request: Request) -> str:
     if kind.lower() == "bearer":
         return text.strip()
     return request.headers.get("x-slurm-user-token", "").strip()
+
+
+def brings_proof(request: Request) -> bool:
+    """Whether a request has something with it that may prove who asks."""
+    return bool(_token(request) or request.cookies.get(cookie_name(request)))
 
 
 def _key(caller: Caller, request: Request) -> str:

@@ -13,9 +13,12 @@ from fastapi import Request
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+NAMELESS = "uid:*"
+"""All callers on the socket whose UIDs have no name on this machine."""
+_NO_NAME = "uid:"
 PEER = "mirage.peer"
 """Where a request's scope has it."""
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Peer:
 
     uid: int
     name: str
-    """``uid:1234`` where this machine has no name for the uid: owns no chains, since none can be made for it."""
+    """``uid:1234`` where this machine has no name for the UID: owns no chains, since none can be made for it."""
 
     @classmethod
     def of(cls, connection: socket.socket) -> Peer:
@@ -37,6 +40,14 @@ class Peer:
     def is_root(self) -> bool:
         """Whether it is the superuser."""
         return self.uid == 0
+
+    @property
+    def share(self) -> str:
+        """Whose share of what all use it takes: UIDs without a name are one user.
+
+        Unprivileged users have tens of thousands of them (``/etc/subuid``).
+        """
+        return self.name if self.is_root or not self.name.startswith(_NO_NAME) else NAMELESS
 
 
 def peer_of(request: Request) -> Peer | None:
@@ -59,4 +70,4 @@ def _name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid:{uid}"
+        return f"{_NO_NAME}{uid}"

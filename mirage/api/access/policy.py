@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_GROUPS_HOLD = 120.0
+_GROUPS_HOLD, _UNKNOWN_HOLD = 120.0, 5.0
 _MOST_USERS = 10_000
 
 Grade = Literal["none", "read", "operate", "admin"]
@@ -94,30 +94,41 @@ class Policy:
         every = caller.is_admin or (self.queue_names and caller.is_known)
         return lambda owner: every or owner == caller.name
 
-    def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str]]) -> Scope | None:
-        """What the user may do: by their own line, else by their groups', else as everybody."""
+    def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str] | None]) -> Scope | None:
+        """Return the scope of the user's line, else the greatest of the user's groups, else everybody's.
+
+        Where the groups are unknown (``None``), the least that any group, or everybody, would get.
+        """
         if name in self.users:
             return self.users[name]
-        if self.groups and (mine := [self.groups[group] for group in groups_of(name) if group in self.groups]):
-            given = [scope for scope in mine if scope is not None]
-            return max(given, key=list(Scope).index) if given else None
-        return self.everybody
+        if not self.groups:
+            return self.everybody
+        found = groups_of(name)
+        if found is None:
+            return min((self.everybody, *self.groups.values()), key=_scope_rank)
+        mine = [self.groups[group] for group in found if group in self.groups]
+        return max(mine, key=_scope_rank) if mine else self.everybody
 
 
 class UnixGroups:
-    """Which groups users are in, by the machine's user database; asked again after two minutes."""
+    """Groups of users by the machine's user database; queried again after 120 s, after a failure after 5 s."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, frozenset[str]]] = {}
+        self._known: dict[str, tuple[float, frozenset[str] | None]] = {}
+        """Until when, on the monotonic clock, which groups."""
 
-    def __call__(self, name: str) -> frozenset[str]:
-        """Names of the user's groups; none for a user whom the machine does not know."""
+    def __call__(self, name: str) -> frozenset[str] | None:
+        """Return the names of the user's groups; ``None`` where the database does not know the user, or fails.
+
+        The C library reports a database that cannot be reached like a user who does not exist.
+        """
         now = time.monotonic()
         held = self._known.get(name)
-        if held is None or now - held[0] > _GROUPS_HOLD:
+        if held is None or now >= held[0]:
             if len(self._known) >= _MOST_USERS:
                 self._known.clear()
-            held = self._known[name] = (now, _groups(name))
+            groups = _groups(name)
+            held = self._known[name] = (now + (_UNKNOWN_HOLD if groups is None else _GROUPS_HOLD), groups)
         return held[1]
 
 
@@ -126,11 +137,15 @@ def granted(wanted: Scope, allowed: Scope | None) -> Scope | None:
     return None if allowed is None else lesser(wanted, allowed)
 
 
-def _groups(name: str) -> frozenset[str]:
+def _scope_rank(scope: Scope | None) -> int:
+    return -1 if scope is None else list(Scope).index(scope)
+
+
+def _groups(name: str) -> frozenset[str] | None:
     try:
         ids = os.getgrouplist(name, pwd.getpwnam(name).pw_gid)
     except (KeyError, OSError, ValueError):
-        return frozenset()
+        return None
     return frozenset(filter(None, map(_group_name, ids)))
 
 

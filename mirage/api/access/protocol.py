@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from mirage.api.access.peer import Peer, known_to
-from mirage.boundedhttp import BoundedProtocol
+from mirage.boundedhttp import BoundedProtocol, has_left
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,8 +25,9 @@ MOST_OF_ONE = 128
 MOST_OF_ADDRESS = 256
 """Connections that one client may hold over the network, but for proxies: others are behind them."""
 MOST_BEFORE_EVICTION = 256
-"""Connections of all at one address; beyond, each new one ends the oldest that asks for nothing, of the user (on
-the socket) or client (over the network) who has most of these."""
+"""Connections of all at one address that ask for nothing; beyond, each new one ends the oldest of these, of the
+user (on the socket) or client (over the network) who has most. Those that ask for something are bounded by
+``mirage.api.access.concurrency``."""
 
 
 class PeerProtocol(BoundedProtocol):
@@ -39,22 +40,21 @@ class PeerProtocol(BoundedProtocol):
         """Read the credentials, once for the whole connection."""
         super().connection_made(transport)
         connection: socket.socket = transport.get_extra_info("socket")
+        if has_left(connection):  # before it was accepted: a flood of such connections costs little
+            transport.abort()
+            return
         if connection.family == socket.AF_UNIX:
             self.peer = Peer.of(connection)
+            self.origin = self.peer.share
             self.app = known_to(self.app, self.peer)
             if not self.peer.is_root and self._held() > MOST_OF_ONE:
                 transport.abort()
                 return
-        self.make_room(MOST_BEFORE_EVICTION)
+        self.make_room(MOST_BEFORE_EVICTION + self._busy())
         if self.peer is None and not self.config.proxy_headers and self._of_address() > MOST_OF_ADDRESS:
             transport.abort()
             return
         self._await_headers()
-
-    @property
-    def origin(self) -> str:
-        """On the socket the user."""
-        return str(self.peer.uid) if self.peer is not None else super().origin
 
     def data_received(self, data: bytes) -> None:
         """Take what comes; the clock runs until a request is complete enough to be answered."""
@@ -70,7 +70,11 @@ class PeerProtocol(BoundedProtocol):
         super().connection_lost(exc)
 
     def _held(self) -> int:
-        return sum(getattr(other, "peer", None) == self.peer for other in self.connections)
+        return sum(getattr(other, "origin", None) == self.origin for other in self.connections)
+
+    def _busy(self) -> int:
+        others = (other for other in self.connections if isinstance(other, PeerProtocol))
+        return sum(not other.awaits_client for other in others)
 
     def _of_address(self) -> int:
         others = (other for other in self.connections if isinstance(other, PeerProtocol))

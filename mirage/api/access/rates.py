@@ -18,8 +18,8 @@ _MOST = 10_000
 class TooOften(MirageError):
     """The caller asks too often; ``wait`` seconds later it may ask again."""
 
-    def __init__(self, wait: int) -> None:
-        super().__init__(f"too many requests; ask again in {wait} s, and less often")
+    def __init__(self, wait: int, text: str = "") -> None:
+        super().__init__(text or f"too many requests; ask again in {wait} s, and less often")
         self.wait = wait
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
+
+from mirage.documentfaults import numbers_only
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 
 class Described(BaseModel):
@@ -21,6 +27,18 @@ class Described(BaseModel):
             return super().model_dump_json(**options)
         except PydanticSerializationError:
             return _as_json(self.model_dump(mode="json", **options)).decode()
+
+
+class SentDocument(Described):
+    """What a caller sends: a field that it does not have is an error, and ``true`` is no number."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """See ``numbers_only``."""
+        schema: CoreSchema = numbers_only(handler(source))
+        return schema
 
 
 class JsonAnswer(JSONResponse):

@@ -40,7 +40,7 @@ _WRONG = {
     "422": "What was sent is not what this address takes; the text names the field.",
     "429": "The caller asks too often.",
     "503": "The store, the cluster or what else is needed cannot be had now.",
-    "504": "The loop has not answered in time; a command may still be obeyed.",
+    "504": "The loop has not answered in time; a command is withdrawn where the detail says so.",
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.api.access.concurrency import ActiveRequest, activate
 from mirage.api.conventions.holding import Held
 from mirage.api.conventions.tags import tag_of
 from mirage.api.conventions.threads import run_in_thread
@@ -28,10 +29,12 @@ class KeptBodies:
     """Documents of the present state. For the server's event loop only."""
 
     def __init__(self) -> None:
-        self._kept = Held[asyncio.Future[Kept]]()
+        self._kept = Held[_Making]()
 
-    async def get(self, state: object, key: Hashable, make: Callable[[], tuple[bytes, str | None]]) -> Kept:
-        """The document under ``key``; where nobody has asked before ``make`` puts it together, in a thread.
+    async def get(
+        self, state: object, caller: str, key: Hashable, make: Callable[[], tuple[bytes, str | None]]
+    ) -> Kept:
+        """Return the document under ``key``; a new one is made by ``make``, in a thread of the caller's share.
 
         ``make`` gives the next page's cursor too, and may raise: then nothing is kept.
 
@@ -39,13 +42,45 @@ class KeptBodies:
         """
         making = self._kept.get(state, key)
         if making is None:
-            making = asyncio.ensure_future(run_in_thread("", _made, make))
+            making = _Making(caller, make)
             self._kept.put(state, key, making)
         try:
-            return await asyncio.shield(making)
-        except Exception:
-            self._kept.drop(key)
+            return await making.result()
+        except BaseException:
+            if not making.lasts and self._kept.get(state, key) is making:
+                self._kept.drop(key)
             raise
+
+
+class _Making:
+    """One document that is made, and all who wait for it: once all of them have left, it is not made."""
+
+    def __init__(self, caller: str, make: Callable[[], tuple[bytes, str | None]]) -> None:
+        self._task = asyncio.ensure_future(self._run(caller, make))
+        self._active = ActiveRequest(self._task.cancel)
+        self._waiting = 0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether others may wait for it, or have it once it is made."""
+        if not self._task.done():
+            return self._waiting > 0
+        return not self._task.cancelled() and self._task.exception() is None
+
+    async def result(self) -> Kept:
+        """Wait for it. Raises what ``make`` raises."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self._task.done():
+                self._active.presence.end()
+                self._active.leave()
+
+    async def _run(self, caller: str, make: Callable[[], tuple[bytes, str | None]]) -> Kept:
+        activate(self._active)
+        return await run_in_thread(caller, _made, make)
 
 
 def _made(make: Callable[[], tuple[bytes, str | None]]) -> Kept:

@@ -39,15 +39,18 @@ class BadDocument(MirageError):
 
 
 class NotYours(UnknownChain):
-    """Another's chain: for the caller there is none, and nothing tells that there is one; the audit does."""
+    """An ID with another user's mark: for the caller there is no such chain; the audit states if there is one.
 
-    def __init__(self, words: str, chain: ChainId) -> None:
+    Whether there is one must change nothing but the words in the audit, or the time of the answer would show it.
+    """
+
+    def __init__(self, words: str, chain: ChainId, found: str) -> None:
         super().__init__(words)
-        self.chain = chain
+        self.chain, self.found = chain, found
 
 
 class Busy(MirageError):
-    """The loop has not answered in time; the command stays before it and may still be obeyed."""
+    """The loop has not answered in time; the text says whether the command may still be obeyed."""
 
 
 _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
@@ -103,7 +106,7 @@ async def refused(request: Request, error: MirageError | HTTPException) -> JsonA
 async def _mirage(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, MirageError)
     if isinstance(error, NotYours):
-        note(request.scope, chain=error.chain, refused="another's chain")
+        note(request.scope, chain=error.chain, refused=error.found)
     return await refused(request, error)
 
 

@@ -33,7 +33,7 @@ _LONGEST_KEY = 200
 _DAY = 86_400
 _KEPT = ("content-type", "location")
 _LARGEST = 1 << 20
-_PASSING = frozenset({401, 403, 408, 429})
+_PASSING = frozenset({401, 403, 408, 429, 499})
 
 
 class AnswerStorage(Protocol):

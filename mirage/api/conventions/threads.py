@@ -16,6 +16,8 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi.routing import APIRoute
 
+from mirage.api.access.concurrency import active_request
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -44,8 +46,9 @@ class _Threads:
         turn = self._turns.setdefault(caller, asyncio.Semaphore(MOST_OF_ONE))
         self._asking[caller] += 1
         try:
-            async with turn:
-                return await to_thread.run_sync(work, limiter=self._limiter)
+            async with turn, self._limiter:
+                with active_request().kept():  # a thread cannot be ended: who leaves keeps its place until it ends
+                    return await to_thread.run_sync(work, limiter=CapacityLimiter(1))
         finally:
             self._asking[caller] -= 1
             if not self._asking[caller]:

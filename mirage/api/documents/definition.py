@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_CHAIN = reader_of(Chain)
+_CHAIN = reader_of(Chain, booleans_are_numbers=False)
 _BUILT_IN = {"handover": {"signal": {"name": "TERM", "lead": 60}}}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from mirage.api.conventions.described import Described
+from mirage.api.conventions.described import Described, SentDocument
 from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PastError, past_error
@@ -129,10 +129,8 @@ class ShadowResults(Described):
     """By partition; there those in charge first, then by gain."""
 
 
-class Promotion(Described):
+class Promotion(SentDocument):
     """Which version to put in use."""
-
-    model_config = ConfigDict(extra="forbid")
 
     version: Annotated[str, Field(max_length=128), SHOWN]
     """As the list of models names it."""

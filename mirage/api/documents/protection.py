@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict
-
-from mirage.api.conventions.described import Described
+from mirage.api.conventions.described import Described, SentDocument
 from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
@@ -26,10 +24,8 @@ class ProtectedMode(Described):
     """When one submission may go out next."""
 
 
-class ProtectedModeWish(Described):
+class ProtectedModeWish(SentDocument):
     """What an administrator asks for: it ends by itself, or on request; it begins by itself alone."""
-
-    model_config = ConfigDict(extra="forbid")
 
     on: Literal[False]
     """``false``: lift it."""

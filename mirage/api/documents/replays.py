@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from mirage.api.conventions.described import Described
+from mirage.api.conventions.described import Described, SentDocument
 from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
 from mirage.domain.errors import MirageError
@@ -49,10 +49,8 @@ _Predictor = Annotated[str, Field(pattern=f"^{PATTERN}$"), AfterValidator(_build
 _Name = Annotated[str, Field(max_length=140), SHOWN]
 
 
-class ReplayRequest(Described):
+class ReplayRequest(SentDocument):
     """What to replay."""
-
-    model_config = ConfigDict(extra="forbid")
 
     trace: _Name
     """A file that is offered, or ``generated:PRESET:SEED``."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from mirage.api.access.scope import Scope
-from mirage.api.conventions.described import Described
+from mirage.api.conventions.described import Described, SentDocument
 from mirage.api.conventions.parameters import SHOWN
 from mirage.api.documents.instants import instant
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 _YEAR = 366 * 86_400
 
 
-class TokenWish(Described):
+class TokenWish(SentDocument):
     """What a new token is to be."""
-
-    model_config = ConfigDict(extra="forbid")
 
     label: Annotated[str, Field(max_length=80), SHOWN] = ""
     """What it is for."""

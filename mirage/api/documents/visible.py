@@ -25,7 +25,7 @@ class Visible:
         if self._every:
             return self._status.sentence
         told = (self._status.explained.get(record.chain.chain_id, "") for record in self.records)
-        return "; ".join(filter(None, told))
+        return "; ".join(dict.fromkeys(filter(None, told)))
 
     @property
     def by_status(self) -> dict[str, int]:

@@ -42,7 +42,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
         seen = Visible(status, caller.name, every=caller.is_admin)
         working = [each for each in seen.records if each.chain.tasks_state and each.head is not None]
         tasks = await _looked(working, service, caller, request)
-        places = await kept.get(status, owner, lambda: (places_document(seen.records, status), None))
+        places = await kept.get(status, caller.name, owner, lambda: (places_document(seen.records, status), None))
         return _json(joined(places.body, _bounded(working, tasks, service)))
 
     @routes.get("/chains/{chain_id}/tasks", operation_id="show_tasks", response_model=TasksDocument)

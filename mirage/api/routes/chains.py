@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from mirage.api.access.auditing import note
+from mirage.api.access.concurrency import active_request
 from mirage.api.access.dependencies import Operator, Reader
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.bounds import LARGEST
@@ -32,7 +34,7 @@ from mirage.api.routes.petitioner import Petitioner
 from mirage.api.routes.selection import Wanted, page_of
 from mirage.control.guard import Asker
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
-from mirage.domain.errors import NotPermitted, UnknownChain
+from mirage.domain.errors import NotPermitted, SubmissionRejected, UnknownChain
 from mirage.provisioner.watched import first_files
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
             page = page_of(wanted.of(status.chains, owner), limit, cursor)
             return chain_list(page, status, owner).model_dump_json().encode(), page.further
 
-        found = await kept.get(status, (owner, wanted, limit, cursor), make)
+        found = await kept.get(status, caller.name, (owner, wanted, limit, cursor), make)
         headers = {"Link": next_link(request, found.further)} if found.further else {}
         return ready.keep(request, caller, status, tagged(request, found.body, found.tag, headers))
 
@@ -110,11 +112,13 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
         _check_held_links(held_links, released=service.releases_links)
         if not caller.is_root:  # root may name another owner
             service.check_room(caller.name)
-        chain = await described(request, caller)
-        if chain.predictor and service.inquiries is not None:  # built here, not by the loop
-            await run_in_thread(caller.name, service.inquiries.named, chain.predictor, Asker(chain.owner))
-        note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
-        await run_in_thread(caller.name, _check_files, chain, service)
+        with active_request().leavable():
+            chain = await described(request, caller)
+            if chain.predictor and service.inquiries is not None:  # built here, not by the loop
+                await run_in_thread(caller.name, service.inquiries.named, chain.predictor, Asker(chain.owner))
+            note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
+            await run_in_thread(caller.name, _check_request, chain, service)
+            await run_in_thread(caller.name, _check_files, chain, service)
         answer = await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
         if service.desk is None or service.desk.attached(chain.owner):
             return answer
@@ -142,6 +146,14 @@ def _check_held_links(number: int, *, released: bool) -> None:
         )
     if number and not released:
         raise BadDocument("held_links: this daemon submits links itself and releases none; omit --held-links")
+
+
+def _check_request(chain: Chain, service: ApiService) -> None:
+    """Raises ``BadDocument`` where its links could never be submitted: a chain would pause, and no resume help."""
+    try:
+        service.check_request(replace(chain.request, user=chain.owner))
+    except SubmissionRejected as rejection:
+        raise BadDocument(f"request: no link could be submitted: {rejection}") from None
 
 
 def _check_files(chain: Chain, service: ApiService) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
+from mirage.api.access.gate import BYTES_OF_ONE
 from mirage.api.conventions.parameters import Name
 from mirage.api.conventions.threads import query
 from mirage.api.documents.events import cycle_event, entry_event
@@ -32,6 +33,9 @@ HEARTBEAT = 15.0
 _RETRY = 3_000
 _MOST_MISSED = 2_000
 """Lines that one who comes back is told of; there are other addresses for a longer past."""
+
+_CHARGE = BYTES_OF_ONE // 50
+"""What one of these lines counts against the rate, in bytes: fifty take about as long as a plain request."""
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
@@ -72,6 +76,7 @@ def event_routes(service: ApiService) -> APIRouter:
     )
     async def stream_events(
         caller: Reader,
+        request: Request,
         chain: Annotated[Name, Query(description="Of this chain only, by its id or name.")] = "",
         kind: Annotated[
             list[EntryKind] | None, Query(max_length=32, description="Of these kinds only; not given: all.")
@@ -92,7 +97,11 @@ def event_routes(service: ApiService) -> APIRouter:
             listener = service.feed.listen(interest)
         except TooManyListeners as error:
             raise HTTPException(429, str(error)) from None
-        return EventStream(_events(listener, last_event_id, service), service.feed, listener)
+
+        def charge(lines: int) -> None:
+            service.gate.charge(caller, request, lines * _CHARGE)
+
+        return EventStream(_events(listener, last_event_id, service, charge), service.feed, listener)
 
     return routes
 
@@ -102,14 +111,20 @@ def _interest(caller: Caller, chain: str, kinds: list[EntryKind] | None, service
     return Interest(caller.name, caller.is_admin, only, frozenset(kinds or ()))
 
 
-async def _events(listener: Listener, after: int | None, service: ApiService) -> AsyncIterator[str]:
-    """What was missed, how things stand, then all that comes in."""
+async def _events(
+    listener: Listener, after: int | None, service: ApiService, charge: Callable[[int], None]
+) -> AsyncIterator[str]:
+    """What was missed, how things stand, then all that comes in.
+
+    The lines that were missed count against the caller's rate: a client may ask for them with each connection.
+    """
     interest, last = listener.interest, after or 0
     yield f"retry: {_RETRY}\n\n"
     if after is not None:
-        for line in await query(interest.name, _missed, after, interest, service):
-            last = line.cursor
-            yield _spelled(line, interest)
+        missed, count, last = await query(interest.name, _missed, after, interest, service)
+        charge(count)
+        if missed:
+            yield missed
     yield _spelled(service.status(), interest)
     while (items := await listener.next(HEARTBEAT)) is not None:
         if not items:
@@ -119,7 +134,8 @@ async def _events(listener: Listener, after: int | None, service: ApiService) ->
                 yield _spelled(item, interest)
 
 
-def _missed(after: int, interest: Interest, service: ApiService) -> list[JournalLine]:
+def _missed(after: int, interest: Interest, service: ApiService) -> tuple[str, int, int]:
+    """Return the events after a cursor as they are sent, how many lines were read, and the last one's cursor."""
     assert service.journal is not None
     owners = {record.chain.chain_id: record.chain.owner for record in service.status().chains}
     if interest.chain is not None:
@@ -128,11 +144,13 @@ def _missed(after: int, interest: Interest, service: ApiService) -> list[Journal
         chains = [chain for chain, owner in owners.items() if owner == interest.name]
     every = interest.every and interest.chain is None
     lines = service.journal.since(after, _MOST_MISSED, None if every else chains)
-    return [
+    found = [
         line
         for line in lines
         if interest.covers(line.entry, owners.get(line.entry.chain, "") if line.entry.chain else "")
     ]
+    text = "".join(_spelled(line, interest) for line in found)
+    return text, len(lines), found[-1].cursor if found else after
 
 
 def _spelled(item: JournalLine | Status, interest: Interest) -> str:

@@ -29,11 +29,10 @@ async def foreseen(service: ApiService, question: Question) -> Foresight:
     """The loop's answer. Raises ``Busy``, ``ClusterUnavailable``, and ``HTTPException`` (503: too many ask)."""
     try:
         promise = inquiries_of(service).ask(question)
-    except TooManyQuestions as error:
-        raise HTTPException(503, str(error), {"Retry-After": "10"}) from None
-    try:
         # Others may wait for the same answer: it is not for us to cancel.
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(promise)), service.patience)
+    except TooManyQuestions as error:  # at once, or where others take its place
+        raise HTTPException(503, str(error), {"Retry-After": "10"}) from None
     except TimeoutError:
         raise Busy(f"the loop has not answered for {service.patience:g} s; ask again later") from None
 

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.problems import NotYours
 from mirage.domain.chain import ChainId
-from mirage.domain.chainid import owned_id
+from mirage.domain.chainid import bears_other_mark, owned_id
 from mirage.domain.errors import UnknownChain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirage.api.access.caller import Caller
     from mirage.api.port import ApiService
     from mirage.domain.chain import ChainRecord
+
+_ANOTHERS, _NO_CHAIN = "another's chain", "no such chain"
+"""What the audit says of an ID with another's mark."""
 
 
 def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
@@ -22,22 +27,26 @@ def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
 
     Raises ``UnknownChain``, also where several are meant, and in the same words ``NotYours``.
     """
-    chains = service.status().chains
+    chains, index = service.status().chains, service.index
     unknown = f"there is no chain {asked[:80]}; `mirage chains --all` lists yours"
-    meant = next((record for record in chains if record.chain.chain_id == ChainId(asked)), None)
-    if meant is not None and caller.may_touch(meant.chain.owner):
+    own, meant = index.owned(chains, caller.name), index.find(chains, ChainId(asked))
+    if caller.is_admin and meant is not None:
         return meant
-    marked = owned_id(asked, caller.name)
-    for record in chains:
-        if record.chain.chain_id == marked and record.chain.owner == caller.name:
-            return record
-    named = [record for record in chains if record.chain.name == asked and record.chain.owner == caller.name]
+    if found := _one_of(own, asked, caller.name):
+        return found
+    if bears_other_mark(asked, caller.name) and not caller.is_admin:
+        raise NotYours(unknown, ChainId(asked), _NO_CHAIN if meant is None else _ANOTHERS)
+    raise UnknownChain(unknown)
+
+
+def _one_of(own: Sequence[ChainRecord], asked: str, owner: str) -> ChainRecord | None:
+    """Of a user's own chains. Raises ``UnknownChain`` where several are meant."""
+    for chain_id in (ChainId(asked), owned_id(asked, owner)):
+        if found := next((record for record in own if record.chain.chain_id == chain_id), None):
+            return found
+    named = [record for record in own if record.chain.name == asked]
     lasting = [record for record in named if not record.over]
     if len(lasting) > 1:
         ids = ", ".join(record.chain.chain_id for record in lasting)
         raise UnknownChain(f"{len(lasting)} of your chains are called {asked[:80]}: say which of {ids}")
-    if named:
-        return (lasting or named)[-1]
-    if meant is not None:
-        raise NotYours(unknown, meant.chain.chain_id)
-    raise UnknownChain(unknown)
+    return (lasting or named)[-1] if named else None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
+
+from mirage.api.access.concurrency import active_request
 from mirage.api.conventions.problems import Busy
 from mirage.api.documents.chains import AnswerDocument, ChainDocument, chain_document
 
@@ -27,40 +30,57 @@ class Petitioner:
         self._service = service
 
     async def ask(self, command: Command, chain_id: ChainId) -> AnswerDocument:
-        """Obeyed and stored when it returns. Raises the loop's ``MirageError``, or ``Busy``."""
-        sentence, cycles = await self._answer(self._service.ask(command))
+        """Obeyed and stored when it returns. Raises ``MirageError``, ``Busy`` and ``ClientDisconnect``."""
+        sentence, cycles = await self._answer(command)
         return AnswerDocument(id=chain_id, sentence=sentence, chain=await self._settled(chain_id, cycles))
 
     async def tell(self, command: Command) -> str:
-        """The sentence, once it is obeyed and stored. Raises the loop's ``MirageError``, or ``Busy``."""
-        sentence, _ = await self._answer(self._service.ask(command))
+        """The sentence, once it is obeyed and stored. Raises as ``ask`` does."""
+        sentence, _ = await self._answer(command)
         return sentence
 
-    async def _answer(self, promise: Future[str]) -> tuple[str, int]:
-        """The promise's result, and how many cycles had ended when it was given.
+    async def _answer(self, command: Command) -> tuple[str, int]:
+        """What the loop says, and how many cycles had ended when it did.
 
-        Never cancels it: the loop could not keep a promise that is broken.
+        Where the client leaves, or the loop takes too long, the command is withdrawn. One that the loop has taken
+        already is waited for all the same, so that audit and ``Idempotency-Key`` know what became of it.
         """
-        done, loop, ended = asyncio.Event(), asyncio.get_running_loop(), []
+        loop, presence, ended = asyncio.get_running_loop(), active_request().presence, list[int]()
+        told, patience = asyncio.Event(), self._service.patience
+        promise = self._service.ask(command)
 
-        def kept(_: Future[str]) -> None:
-            ended.append(self._service.status().cycles)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(done.set)
+        def answered(_: Future[str]) -> None:
+            if not promise.cancelled():
+                ended.append(self._service.status().cycles)
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(told.set)
 
-        promise.add_done_callback(kept)
+        promise.add_done_callback(answered)
+        presence.watch(told.set)
         try:
-            await asyncio.wait_for(done.wait(), self._service.patience)
+            async with asyncio.timeout(patience):
+                await told.wait()
+                while not ended and not promise.cancel():
+                    told.clear()
+                    await told.wait()
         except TimeoutError:
-            raise Busy(
-                f"the loop has not answered for {self._service.patience:g} s; it may still obey: look again later"
-            ) from None
+            if not promise.cancel():
+                text = f"the loop has not answered for {patience:g} s; it may still obey: look again later"
+                raise Busy(text) from None
+            text = f"the loop has not answered for {patience:g} s; the command is withdrawn: send it again later"
+            raise Busy(text) from None
+        finally:
+            presence.unwatch(told.set)
+            promise.cancel()  # no request waits for it any more
+        if not ended:
+            raise ClientDisconnect
         return promise.result(), ended[0]
 
     async def _settled(self, chain_id: ChainId, cycles: int) -> ChainDocument | None:
         """The chain once the cycle that obeyed has ended, or as it is when that takes too long."""
+        presence = active_request().presence
         for _ in range(round(_SETTLE / _LOOK)):
-            if self._service.status().cycles > cycles:
+            if self._service.status().cycles > cycles or presence.left:
                 break
             await asyncio.sleep(_LOOK)
         status = self._service.status()

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from mirage.api.access.dependencies import Reader
-from mirage.api.conventions.described import Described
+from mirage.api.conventions.described import SentDocument
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.conventions.threads import query, run_in_thread
 from mirage.api.documents.predictions import PredictionList, prediction_list
@@ -18,7 +18,7 @@ from mirage.control.guard import Asker
 from mirage.control.questions import Question
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, BatchScript, JobRequest
-from mirage.slurm.duration import parse_human
+from mirage.slurm.duration import parse_human_limit
 from mirage.slurm.tres import parse_gres
 
 if TYPE_CHECKING:
@@ -32,10 +32,8 @@ _MOST = 1_000_000
 _Name = Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")]
 
 
-class PredictionQuery(Described):
+class PredictionQuery(SentDocument):
     """What the job would ask for."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limit: Annotated[
         str, Field(max_length=40, description="Time limit: seconds, or such as 48h, 1d12h, 2-00:00:00.")
@@ -101,7 +99,7 @@ def _request(query: PredictionQuery, user: str) -> JobRequest:
 
 def _limit(text: str) -> Seconds:
     try:
-        seconds = int(text) if text.isascii() and text.isdigit() else parse_human(text)
+        seconds = int(text) if text.isascii() and text.isdigit() else parse_human_limit(text)
     except BadSpelling as error:
         raise BadDocument(f"query.limit: {error}") from None
     if not 0 < seconds <= UNLIMITED:

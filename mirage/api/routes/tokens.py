@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
-from mirage.api.access.scope import lesser
+from mirage.api.access.scope import Scope, lesser
 from mirage.api.access.sessions import TICKET_LASTS, Session
 from mirage.api.conventions.parameters import Word
 from mirage.api.conventions.problems import BadDocument
@@ -20,6 +20,7 @@ from mirage.domain.errors import ConfigError, NotPermitted
 if TYPE_CHECKING:
     from mirage.api.access.gate import Gate
     from mirage.api.port import ApiService
+    from mirage.store.tokens import StoredToken
 
 
 def token_routes(service: ApiService) -> APIRouter:
@@ -43,17 +44,17 @@ def token_routes(service: ApiService) -> APIRouter:
 
     @routes.get("", operation_id="list_tokens")
     def list_tokens(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> TokenList:
-        """One's own tokens; ``all``: everybody's, for administrators."""
+        """One's own tokens; ``all``: everybody's, for administrators. A token of scope `read` sees only itself."""
         if every and not caller.is_admin:
             raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own tokens")
         found = gate.tokens.of(None if every else caller.name)
-        return TokenList(tokens=[token_document(token) for token in found])
+        return TokenList(tokens=[token_document(token) for token in found if _may_see(caller, token)])
 
     @routes.delete("/{token_id}", operation_id="revoke_token")
     def revoke_token(caller: Reader, token_id: Word) -> TokenDocument:
-        """It counts no more, nor do the sessions that it opened."""
+        """It counts no more, nor do the sessions that it opened. A token of scope `read` revokes only itself."""
         seen = gate.tokens.of(None if caller.is_admin else caller.name)
-        found = next((token for token in seen if token.token_id == token_id), None)
+        found = next((token for token in seen if token.token_id == token_id and _may_see(caller, token)), None)
         if found is None:
             raise HTTPException(404, f"there is no token {token_id[:40]}; `mirage tokens list` lists yours")
         gate.tokens.revoke(token_id)
@@ -74,6 +75,11 @@ def login_link(gate: Gate, url: str, caller: Caller) -> str:
     if not url:
         raise ConfigError("api.listen", "this daemon has no network address; give it one, such as 127.0.0.1:8421")
     return f"{url}/enter?ticket={gate.tickets.issue(Session(caller.name, caller.scope))}"
+
+
+def _may_see(caller: Caller, token: StoredToken) -> bool:
+    """A token that only reads, and a session that it opened, must not end what its owner's other tokens do."""
+    return not caller.token_id or caller.scope is not Scope.READ or caller.token_id == token.token_id
 
 
 def _check_maker(caller: Caller) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from pydantic.dataclasses import dataclass
+
+from mirage.domain.texts import printable
 
 _LAST = 10_000_000_000
 
-Name = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Text = Annotated[str, StringConstraints(max_length=10_000)]
+Name = Annotated[str, StringConstraints(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$"), AfterValidator(printable)]
+Text = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(printable)]
 Instant = Annotated[float, Field(ge=0, le=_LAST, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]

@@ -21,6 +21,7 @@ from mirage.backends.filecheck import Unseen, Viewer, open_file
 from mirage.documentfaults import faults_of, reader_of
 from mirage.documenttext import check_parts
 from mirage.domain.errors import MirageError
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,7 @@ def _parsed(path: str, text: bytes) -> Seen:
     except ValidationError as error:
         fault = faults_of(error)[0]
         about = f"{fault.key[:80]}: {fault.said}" if fault.path else fault.said
-        return f"{path} is not what an agent of this version writes: {about[:200]}"
+        return f"{path} is not what an agent of this version writes: {printable(about[:200])}"
 
 
 def _read(path: str, owner: Viewer, known: tuple[int, ...] | None) -> tuple[tuple[int, ...], bytes] | None:

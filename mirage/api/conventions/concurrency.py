@@ -1,0 +1,132 @@
+"""Requests in progress are bounded for each caller, and end with their client where nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from mirage.api.access.concurrency import ActiveRequest, Concurrency, TooManyAtOnce, activate
+from mirage.api.access.dependencies import REFUSED
+from mirage.api.access.gate import brings_proof
+from mirage.api.access.peer import peer_of
+from mirage.api.conventions.problems import answer_to
+from mirage.boundedhttp import PRESENCE, Presence
+from mirage.domain.addresses import client_network
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from mirage.api.access.gate import Gate
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_AT_ONCE = frozenset({"/healthz", "/version"})
+"""Answered without a place, as to a client without a token or session: they wait for nothing."""
+_APART = ("/readyz", "/metrics")
+"""Slow endpoints that need no authentication: each has separate places at each address."""
+_GONE = 499
+_ENTERED = "mirage.entered"
+
+
+class ConcurrencyLayer:
+    """Within those that number and log a request, around all that may take time."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app, self._gate, self._concurrency = app, gate, Concurrency()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give the request a place, or say that its caller has too many. What a page asks has the page's place."""
+        if scope["type"] != "http" or _ENTERED in scope:
+            await self._app(scope, receive, send)
+            return
+        scope[_ENTERED] = True
+        request = Request(scope)
+        running = _Running(scope, receive, send)
+        peer = peer_of(request)
+        try:
+            self._concurrency.enter(running.active, peer.share if peer else "", _stranger(request))
+        except TooManyAtOnce as error:
+            await self._refuse(request, receive, send, error)
+            return
+        try:
+            await running.run(self._app)
+        finally:
+            self._concurrency.leave(running.active)
+
+    async def _refuse(self, request: Request, receive: Receive, send: Send, error: TooManyAtOnce) -> None:
+        if request.scope["path"] in _AT_ONCE:
+            request.scope[REFUSED] = error
+            await self._app(request.scope, receive, send)
+            return
+        self._gate.count_refused(request)
+        await answer_to(error)(request.scope, receive, send)
+
+
+class _Running:
+    """One request in progress, and its client."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        presence = scope.get(PRESENCE)
+        self.active = ActiveRequest(
+            self._end, scope["method"] in _SAFE, presence if isinstance(presence, Presence) else Presence()
+        )
+        self._task = asyncio.current_task()
+        self._has_body = True
+        self._begun = self._complete = self._ended = False
+
+    async def run(self, app: ASGIApp) -> None:
+        """Until it is answered, or its client has left."""
+        if self.active.presence.left:
+            await self._part()
+            return
+        activate(self.active)
+        self.active.presence.watch(self.active.leave)
+        try:
+            await app(self._scope, self._hear, self._say)
+        except asyncio.CancelledError:
+            if not self._ended or self._task is None or self._task.uncancel():
+                raise
+            await self._part()
+        except ClientDisconnect:
+            await self._part()
+        finally:
+            self.active.presence.unwatch(self.active.leave)
+
+    def _end(self) -> None:
+        if not self._complete and not self._ended and self._task is not None:
+            self._ended = True
+            self._task.cancel()
+
+    async def _part(self) -> None:
+        """The last word, which the log shows; a client that has left does not get it."""
+        if self._begun:
+            return
+        answer = answer_to(TooManyAtOnce()) if self.active.displaced else Response(status_code=_GONE)
+        await answer(self._scope, self._receive, self._say)
+
+    async def _hear(self) -> Message:
+        if not self._has_body:
+            return await self._receive()
+        self.active.awaits_body = True
+        try:
+            message = await self._receive()
+        finally:
+            self.active.awaits_body = False
+        self._has_body = bool(message.get("more_body", False))
+        return message
+
+    async def _say(self, message: Message) -> None:
+        self._begun = True
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._complete = True
+        await self._send(message)
+
+
+def _stranger(request: Request) -> str:
+    """Those at one address who bring a token or a session do not compete with those who bring nothing."""
+    address, path = client_network(request.client.host) if request.client else "", request.scope["path"]
+    kind = "proof" if brings_proof(request) else path if path in _APART else ""
+    return f"{address} {kind}"
