@@ -81,11 +81,15 @@ class Searched:
 def searched(options: str = "") -> Searched:
     """From what a user writes: ``goal=makespan:tries=200:seconds=9:seed=3:nodes=any``. Raises ``ConfigError``."""
     given = {"goal": "jct", "tries": "20", "seconds": "inf", "seed": "0", "nodes": "any"}
+    read: set[str] = set()
     for option in filter(None, options.split(":")):
         key, _, value = (part.strip() for part in option.partition("="))
         if key not in given:
             raise ConfigError("ordering searched", f"there is no option {key!r}; there are {', '.join(given)}")
+        if key in read:
+            raise ConfigError("ordering searched", f"{key} is given twice; name each option once")
         given[key] = value
+        read.add(key)
     if given["goal"] not in GOALS:
         raise ConfigError("ordering searched", f"goal is one of {', '.join(GOALS)}, not {given['goal']!r}")
     if given["nodes"] not in ("any", "fewest"):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirage.documenttext import parse_json
-from mirage.wholefile import draft_of
+from mirage.domain.errors import ConfigError
+from mirage.wholefile import draft_of, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _ADDRESS, _LEARNT = "address.json", "learnt.json"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +32,47 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """On a file system that all links, and the front, see."""
+    """On a file system that all links, and the front, see.
+
+    Who writes there says who is asked, with the keys of tenants: only a folder that is this user's alone counts.
+    """
 
     path: Path
 
     def make(self) -> None:
-        """For its owner alone."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """For its owner alone. Raises ``ConfigError`` where it cannot be made, or as ``check`` does."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+        except OSError as error:
+            problem = f"the state folder cannot be made: {error.strerror}; name another one"
+            raise ConfigError(str(self.path), problem) from error
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` where it is a link, another user's or open to others; one to be made is fine."""
+        try:
+            about = self.path.lstat()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            problem = f"the state folder cannot be looked at: {error.strerror}; name another one"
+            raise ConfigError(str(self.path), problem) from error
+        if problem := _problem_of(about):
+            raise ConfigError(str(self.path), problem)
 
     def read_address(self) -> Address | None:
-        """Who answers now; ``None`` where nobody has said so."""
+        """Who answers now; ``None`` where nobody has said so. Raises ``ConfigError`` as ``check`` does."""
+        self.check()
         document = self._read(_ADDRESS)
         if document is None or not all(isinstance(document.get(key), str) for key in ("url", "token")):
             return None
         return Address(document["url"], document["token"])
 
     def write_address(self, address: Address) -> None:
-        """From now on it is this one."""
+        """From now on it is this one. Raises ``ConfigError`` as ``check`` does."""
+        self.check()
         self._write(_ADDRESS, {"url": address.url, "token": address.token})
 
     def read_learnt(self) -> dict[str, dict[str, float]]:
@@ -61,7 +90,8 @@ class StateFolder:
 
     def _read(self, name: str) -> dict[str, Any] | None:
         try:
-            document = parse_json((self.path / name).read_text(encoding="utf-8"))
+            content = read_regular(self.path / name, follow_links=False, owner=os.geteuid())
+            document = parse_json(content.decode())
         except (OSError, ValueError):
             return None
         return document if isinstance(document, dict) else None
@@ -71,6 +101,19 @@ class StateFolder:
         with draft_of(self.path / name) as draft:
             draft.touch(mode=0o600)
             draft.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _problem_of(about: os.stat_result) -> str:
+    if stat.S_ISLNK(about.st_mode):
+        return "the state folder is a link; name the folder itself"
+    if not stat.S_ISDIR(about.st_mode):
+        return "the state folder is no directory; name another one"
+    if about.st_uid != os.geteuid():
+        return f"the state folder belongs to another user (uid {about.st_uid}); name one of your own"
+    if about.st_mode & _OTHERS:
+        mode = stat.S_IMODE(about.st_mode)
+        return f"the state folder is open to others (mode {mode:04o}), and keys lie in there; chmod 700 it"
+    return ""
 
 
 def _is_time(value: object) -> bool:

@@ -71,7 +71,15 @@ class App:
         """ASGI."""
         request = Request({**scope, "app": self, "path_params": {}}, receive)
         response = await self._answer(request)
+        await self._await_turn(request, response.status_code)
         await response(scope, receive, send)
+
+    async def _await_turn(self, request: Request, status: int) -> None:
+        """Return when the answer is due."""
+        pace = self.state.paces.of(request.method, status)
+        if pace is None or (request.scope["path"] == proof.PLACE and self.state.paces.prove(request.scope)):
+            return
+        await pace.hold(self.state.client(request.headers, origin_of(request)), request.scope)
 
     async def _answer(self, request: Request) -> Response:
         """A refusal is an answer too."""

@@ -6,6 +6,7 @@ its sender. The instants are the caller's; nothing here waits or knows a clock.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.waiting import Waiter, Waiting
+from mirage.domain.shares import find_displaced
 from mirage.domain.units import SystemView
 
 if TYPE_CHECKING:
@@ -120,6 +122,21 @@ class Desk:
             Waiter(number, wish.model, wish.tenant, now, wish.deadline, wish.weight, ready_since=now, served=0.0)
         )
         return number
+
+    def make_room(self, wish: Wish) -> int | None:
+        """The request that gives way to this one where as many wait as may: the newest of the tenant with most.
+
+        ``None``: none does, since there is room, or no tenant has more than this one.
+        """
+        if len(self._waiting) != self._most or not self._servable[wish.model]:
+            return None
+        tenants = self._waiting.column("tenant")
+        heaviest = find_displaced(Counter(tenants.tolist()), wish.tenant)
+        if heaviest is None:
+            return None
+        (waiter,) = self._waiting.take(np.flatnonzero(tenants == heaviest)[-1:])
+        self._close(waiter, kept=False)
+        return waiter.request
 
     def backlog(self) -> float:
         """Seconds until what waits now will have begun, were all units alike busy; at least 1."""

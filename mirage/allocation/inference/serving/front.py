@@ -8,6 +8,7 @@ repeated.
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ from starlette.responses import Response
 
 from mirage.allocation.inference.serving.bodies import ClientDisconnect, origin_of, read_body, unless_gone
 from mirage.allocation.inference.serving.doors import ELSEWHERE
+from mirage.allocation.inference.serving.httpserver import most_connections
 from mirage.allocation.inference.serving.memorybudget import MemoryBudget
+from mirage.allocation.inference.serving.paces import AT_A_FRONT, Paces
 from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.plan import all_bodies_of
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
+from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.serving.addressbook import Address, StateFolder
     from mirage.allocation.inference.serving.upstream import Inquiry, Reply
 
+_LOG = logging.getLogger(__name__)
 _LOOK = 0.25
 _PAUSE = 0.1
 _GONE = 499
@@ -40,18 +45,27 @@ class Front:
         """``patience``: seconds for which a request waits for a gateway that can be reached."""
         self._folder, self._patience, self._largest_body = folder, patience, largest_body
         self._memory = MemoryBudget(all_bodies_of(largest_body))
+        self._places = MemoryBudget(most_connections(), "too many of your requests wait here")
+        self._paces = Paces(AT_A_FRONT)
         self._address: Address | None = None
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
+        self._refused = ""
+        """What was wrong with the state folder at the last look."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: everything is passed on."""
-        response = await self._pass_on(Request(scope, receive))
+        request = Request(scope, receive)
+        response = await self._pass_on(request)
+        if pace := self._paces.of(request.method, response.status_code):
+            await pace.hold(origin_of(request), scope)
         await response(scope, receive, send)
 
     async def _pass_on(self, request: Request) -> Response:
         try:
-            with self._memory.reserved(origin_of(request)) as memory:
+            origin = origin_of(request)
+            with self._places.reserved(origin) as place, self._memory.reserved(origin) as memory:
+                place.resize(1)
                 body = await read_body(request, self._largest_body, memory)
                 asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
                 return pass_back(await unless_gone(request, asking), lambda: None)
@@ -82,9 +96,25 @@ class Front:
         if monotonic() - self._looked < _LOOK:
             return self._upstream
         self._looked = monotonic()
-        address = self._folder.read_address()
+        try:
+            address = self._folder.read_address()
+        except ConfigError as error:
+            self._refuse(str(error))
+            return None
+        self._refused = ""
         if address is not None and address != self._address:
-            if self._upstream is not None:
-                self._upstream.close()
+            self._forget()
             self._address, self._upstream = address, Upstream(address.url, address.token)
         return self._upstream
+
+    def _refuse(self, why: str) -> None:
+        """Whoever is named there, or was, is asked nothing until the folder is its owner's alone again."""
+        if why != self._refused:
+            _LOG.error("event=state_folder_refused why=%r", why)
+        self._refused = why
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+        self._address = self._upstream = None

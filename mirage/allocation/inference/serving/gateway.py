@@ -68,6 +68,10 @@ class Gateway:
         """Let a request in. Raises ``Refusal``."""
         now = monotonic()
         exchange = Exchange(wish.tenant, wish.model, now, header, content, answer)
+        displaced = self._desk.make_room(wish)
+        if displaced is not None:
+            text = "too many requests wait, and most of them are yours: send it again later"
+            self._give_up(displaced, GivenUp(503, text, self._desk.backlog()))
         exchange.number = self._desk.admit(wish, now)
         self._exchanges[exchange.number] = exchange
         self._wake()

@@ -67,7 +67,7 @@ class GuardedProtocol(BoundedProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """Who says nothing at all waits for nothing."""
         super().connection_made(transport)
-        self.make_room(_most_connections())
+        self.make_room(most_connections())
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -114,7 +114,8 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def _most_connections() -> int:
+def most_connections() -> int:
+    """Of all clients."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MOST_CONNECTIONS, soft // 2)
 

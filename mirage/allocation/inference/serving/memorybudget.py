@@ -1,4 +1,4 @@
-"""Bytes that all requests hold at once, shared among those who send them."""
+"""Bytes that all requests hold at once, or places, shared among those who send them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class MemoryBudget:
     all, one of two a third.
     """
 
-    def __init__(self, most: int) -> None:
-        """``most``: bytes of all."""
-        self._most, self._total = most, 0
+    def __init__(self, most: int, full: str = "requests that are here hold too many bytes") -> None:
+        """``most``: bytes of all. ``full``: what is wrong where there is no room."""
+        self._most, self._total, self._full = most, 0, full
         self._held: dict[Hashable, int] = {}
 
     @contextmanager
@@ -36,7 +36,7 @@ class MemoryBudget:
         """Hold ``size`` bytes more, or fewer. Raises ``Refusal`` where there is no room."""
         held, total = self._held.get(owner, 0) + size, self._total + size
         if size > 0 and held > self._most - total:
-            raise Refusal(503, "requests that are here hold too many bytes: send it again later", 1)
+            raise Refusal(503, f"{self._full}: send it again later", 1)
         self._total = total
         if held:
             self._held[owner] = held

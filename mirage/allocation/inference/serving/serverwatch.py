@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.frames import send
+from mirage.allocation.inference.serving.listeners import listening_users
 from mirage.client.boundedconnection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _HOST = "127.0.0.1"
+_KEY, _KEY_OF_VLLM = "MIRAGE_BACKEND_KEY", "VLLM_API_KEY"
+"""The server's environment: the key that each request brings. vLLM demands its own where it is set."""
 _LOOK = 0.2
 _ASK = 5.0
 _CHUNK = 1 << 16
@@ -33,20 +37,27 @@ class ServerEnded(Exception):
     """The server ended before it was ready."""
 
 
+class PortTaken(ConnectionError):
+    """Not the server listens on its port, but another user."""
+
+
 class ServerWatch:
-    """Starts the server, passes requests on to it, and ends with it."""
+    """Starts the server, passes requests on to it, and ends with it.
+
+    Its port is known to all users of the node, and free until the server listens: nobody is asked whose socket
+    does not belong to this process's user, the only one who may make such sockets. For the same reason each
+    request brings a key of this start, which the server finds in its environment and may demand.
+    """
 
     def __init__(self, connection: socket.socket, setup: Mapping[str, Any]) -> None:
         (self._model,) = setup["models"]
         self._connection = connection
         self._lock = threading.Lock()
-        self._port = _free_port()
         self._hands = ThreadPoolExecutor(int(setup["slots"]), "request")
         self._open = dict[int, http.client.HTTPConnection]()
         """Requests that the server works on."""
-        words = [word.replace("{port}", str(self._port)) for word in self._model["backend"]]
-        environment = {name: value for name, value in os.environ.items() if name != proof.SECRET}
-        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment)  # noqa: S603 - no shell
+        self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or proof.fresh()
+        self._port, self._process = self._start()
         self._signature: dict[str, Any] = {self._model["name"]: {"seconds": None, "inputs": [], "outputs": []}}
 
     def __enter__(self) -> ServerWatch:
@@ -55,20 +66,59 @@ class ServerWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+        self._hands.shutdown(wait=False, cancel_futures=True)
+
+    def wait_until_ready(self) -> None:
+        """Until it lists its models. Raises ``ServerEnded``; the gateway says how long is too long.
+
+        Where another user was faster at its port it is started again with another one.
+        """
+        while not self._answers():
+            if self._taken():
+                self._end()
+                self._port, self._process = self._start()
+            elif self._process.poll() is not None:
+                raise ServerEnded(f"{self._model['backend'][0]} ended with exit code {self._process.returncode}")
+            time.sleep(_LOOK)
+        threading.Thread(target=self._end_with_it, daemon=True).start()
+
+    def _start(self) -> tuple[int, subprocess.Popen[bytes]]:
+        port = _free_port()
+        words = [word.replace("{port}", str(port)) for word in self._model["backend"]]
+        environment = {name: value for name, value in os.environ.items() if name != proof.SECRET}
+        environment |= {_KEY: self._key, _KEY_OF_VLLM: environment.get(_KEY_OF_VLLM) or self._key}
+        return port, subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment)  # noqa: S603 - no shell
+
+    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        self._hands.shutdown(wait=False, cancel_futures=True)
+            self._process.wait()
 
-    def wait_until_ready(self) -> None:
-        """Until it lists its models. Raises ``ServerEnded``; the gateway says how long is too long."""
-        while not self._answers():
-            if self._process.poll() is not None:
-                raise ServerEnded(f"{self._model['backend'][0]} ended with exit code {self._process.returncode}")
-            time.sleep(_LOOK)
-        threading.Thread(target=self._end_with_it, daemon=True).start()
+    def _taken(self) -> bool:
+        """Whether another user listens on the server's port, which is logged."""
+        others = sorted(listening_users(self._port) - {os.geteuid()})
+        for uid in others:
+            sys.stderr.write(f"event=backend_port_taken port={self._port} uid={uid}\n")
+        return bool(others)
+
+    def _head(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._key}"}
+
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        """To the server; raises ``PortTaken`` before anything is said to somebody else.
+
+        Looked at once connected: while one user listens, another cannot have taken the connection.
+        """
+        connection.connect()
+        users = listening_users(self._port)
+        if users - {os.geteuid()}:
+            raise PortTaken(f"another user listens on port {self._port}")
+        if not users:
+            raise ConnectionRefusedError(f"nobody listens on port {self._port} any more")
 
     def signatures(self) -> dict[str, Any]:
         """What the gateway is told: nothing is measured before somebody asks."""
@@ -90,7 +140,8 @@ class ServerWatch:
         self._open[number] = connection
         end: dict[str, Any] = {"say": "end", "number": number}
         try:
-            connection.request("POST", header["path"], body, {"Content-Type": "application/json"})
+            self._connect(connection)
+            connection.request("POST", header["path"], body, self._head() | {"Content-Type": "application/json"})
             response = connection.getresponse()
             told = {"http": response.status, "type": response.headers.get("Content-Type", "application/json")}
             if header["stream"] and response.status == 200:
@@ -99,6 +150,10 @@ class ServerWatch:
             else:
                 content = response.read()
                 self._say(end | told | {"seconds": time.perf_counter() - began}, content)
+        except PortTaken as error:
+            self._taken()
+            self._process.terminate()  # it listens no more: the worker ends with it, and is started again
+            self._fail(end, error)
         except (OSError, http.client.HTTPException) as error:
             self._fail(end, error)
         finally:
@@ -123,7 +178,8 @@ class ServerWatch:
     def _answers(self) -> bool:
         connection = BoundedConnection(_HOST, self._port, timeout=_ASK)
         try:
-            connection.request("GET", "/v1/models")
+            self._connect(connection)
+            connection.request("GET", "/v1/models", headers=self._head())
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False

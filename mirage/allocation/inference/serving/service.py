@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.addressbook import StateFolder
 from mirage.allocation.inference.serving.bodies import key_of, unless_gone
 from mirage.allocation.inference.serving.desk import Wish
 from mirage.allocation.inference.serving.openinference import LARGEST_INLINE
+from mirage.allocation.inference.serving.paces import Paces
 from mirage.allocation.inference.serving.proof import gateway_at, prove
 from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
 from mirage.allocation.inference.serving.tensors import shown
 from mirage.allocation.inference.serving.upstream import Upstream
+from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,6 +74,8 @@ class Service:
     memory: MemoryBudget
     json: JsonThread
     identity: Identity
+    paces: Paces = field(default_factory=Paces)
+    """Of answers that count against no tenant's rate."""
 
     @contextlib.contextmanager
     def admitted(self, headers: Mapping[str, str]) -> Iterator[Admission]:
@@ -91,9 +95,17 @@ class Service:
         finally:
             self.quota(row).leave()
 
+    def client(self, headers: Mapping[str, str], origin: str) -> str:
+        """Whose pace an answer counts against: a tenant's, or that of the address ``origin``."""
+        row = self.tenants.known(key_of(headers))
+        return origin if row is None else f"tenant {row}"
+
     def successor_at(self, url: str) -> Upstream:
         """The gateway at ``url``; one that the state folder names has to prove itself. Raises ``ValueError``."""
-        address = StateFolder(self.plan.gateway.state).read_address()
+        try:
+            address = StateFolder(self.plan.gateway.state).read_address()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
         token = address.token if address is not None and address.url == url.rstrip("/") else ""
         return Upstream(url, token)
 

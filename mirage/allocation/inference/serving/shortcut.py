@@ -114,7 +114,10 @@ class Call:
         self._admission: Admission | None = None
         self._here = ExitStack()
         """What ends with the request: its place within the tenant's quota, and the bytes that it holds."""
+        self._headers: Mapping[str, str] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+        """When a refusal goes out that waits."""
         self.keep_alive, self.response_complete, self.disconnected = keep_alive, False, False
         self.message_event = self
         """Set when somebody leaves, which the connection tells anyway."""
@@ -125,6 +128,7 @@ class Call:
     def begin(self, name: str, headers: Mapping[str, str], body: bytes) -> None:
         """Ask, or be refused."""
         service = self._service
+        self._headers = headers
         try:
             self._admission = self._here.enter_context(service.admitted(headers))
             if len(body) > service.plan.gateway.largest_body:
@@ -192,7 +196,20 @@ class Call:
     def _refuse(self, refusal: Refusal) -> None:
         if self._admission is not None:
             self._service.count(self._admission.tenant, refusal)
-        self._write(refusal.status, refusal.body, {"Content-Type": "application/json"} | refusal.headers)
+        headers = {"Content-Type": "application/json"} | refusal.headers
+        delay = self._delay(refusal.status)
+        if delay and not self.response_complete:
+            self._here.close()
+            self._connection.presence.hold()
+            write = partial(self._write, refusal.status, refusal.body, headers)
+            self._due = self._connection.loop.call_later(delay, write)
+        else:
+            self._write(refusal.status, refusal.body, headers)
+
+    def _delay(self, status: int) -> float:
+        """Seconds until a refusal is due."""
+        pace = self._service.paces.of("POST", status)
+        return pace.delay(self._service.client(self._headers, self._connection.origin)) if pace else 0.0
 
     def _write(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
         """Head and body at once: the client is woken once. Nothing where it has gone."""
@@ -212,4 +229,7 @@ class Call:
 
     def _close(self) -> None:
         self.response_complete = True
+        self._connection.presence.held = False
+        if self._due is not None:
+            self._due.cancel()
         self._here.close()

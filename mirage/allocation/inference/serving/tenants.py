@@ -66,6 +66,10 @@ class Tenants:
             raise Refusal(401, "there is no such API key")
         return row
 
+    def known(self, key: str | None) -> int | None:
+        """The tenant's row; ``None``: the key is nobody's."""
+        return self._rows.get(digest_of(key)) if key else None
+
     def check_operator(self, key: str | None) -> None:
         """Raises ``Refusal`` for who is none."""
         if not key or digest_of(key) not in self._operators:
