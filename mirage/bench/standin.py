@@ -22,13 +22,13 @@ _LIMITS = ("30:00", "4:00:00", "12:00:00", "1-00:00:00", "2-00:00:00")
 _REASONS = ("Priority", "Resources", "Dependency", "QOSMaxJobsPerUserLimit", "BeginTime")
 _SQUEUE = """#!/bin/sh
 echo squeue >>{log}
-for word; do case $word in --Format=*) mark=${{word##*Comment:}};; esac; done
+mark=${{SQUEUE_FORMAT2##*Comment:}}
 turn=$(($(grep -c squeue {log}) % 2))
 exec sed "s/@MARK@/$mark/" {folder}/queue.$turn
 """
 _SINFO = """#!/bin/sh
 echo sinfo >>{log}
-for word; do case $word in --format=*) mark=${{word##*%D}};; esac; done
+mark=${{SINFO_FORMAT##*%D}}
 exec sed "s/@MARK@/$mark/" {folder}/nodes
 """
 

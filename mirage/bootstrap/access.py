@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.api.access.gate import Gate
+from mirage.api.access.gate import CHANGES_A_SECOND, CHANGES_AT_ONCE, Gate
 from mirage.api.access.policy import Policy
 from mirage.api.access.rates import Rates
 from mirage.api.access.rightofway import RightOfWay
@@ -44,6 +44,7 @@ def build_gate(config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] 
         slurm=slurm,
         sessions=Sessions(key, section.session),
         rates=Rates(section.rate, section.burst),
+        changes=Rates(CHANGES_A_SECOND, CHANGES_AT_ONCE) if section.rate else Rates(0, 1),
         way=RightOfWay(in_cycle),
         files=(*((policy,) if policy else ()), *(slurm.files if slurm else ())),
     )

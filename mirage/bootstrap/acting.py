@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.world import command_environment
+from mirage.bootstrap.world import command_environment, takes_any
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def act_as_configured(config: Config, own: World) -> World:
         case "sudo":
             return _by_sudo(config, own)
         case "token":
-            return _by_owners(own, _tokens(config, own))
+            return _by_tokens(config, own)
 
 
 def _by_owners(own: World, actuator: Actuator) -> World:
     """Slurm still tells when jobs of the daemon's own user would start; for others it may not be asked."""
-    return replace(own, actuator=actuator)
+    return replace(own, actuator=actuator, check_request=takes_any)
 
 
 def _by_agents(config: Config, own: World) -> World:
@@ -68,16 +68,24 @@ def _by_release(config: Config, own: World) -> World:
     from mirage.backends.execution import Commands
 
     operator = OperatorActuator(Commands(command_environment(config.cluster), config.cluster.timeout))
-    both = ReleaseCluster(own.cluster, InTurns(operator))
+    both = ReleaseCluster(own.cluster, InTurns(operator, "Slurm's controller"))
     return replace(_by_owners(own, both), cluster=both)
 
 
 def _by_sudo(config: Config, own: World) -> World:
     from mirage.backends.acting.files import files_by_order
+    from mirage.backends.acting.helpergroups import HelperGroups, own_group
     from mirage.backends.acting.sudo import SudoActuator
     from mirage.backends.backgroundfiles import CheckLimits
 
-    actuator = SudoActuator(_helper(config))
+    helper = _helper(config)
+    groups = HelperGroups.delegated(own_group())
+    if groups is None:
+        _LOG.warning(
+            "event=helpers_not_bounded text=%r",
+            "programs that helpers of users start share the daemon's memory; add Delegate=yes to its systemd unit",
+        )
+    actuator = SudoActuator(helper, groups)
     files = files_by_order(actuator.ask, CheckLimits(timeout=_BY_SUDO, every=_EVERY_BY_SUDO))
     return replace(_by_owners(own, actuator), files=files)
 
@@ -90,8 +98,9 @@ def _helper(config: Config) -> Helper:
     return Helper(config.acting.helper, answer=config.acting.timeout)
 
 
-def _tokens(config: Config, own: World) -> Actuator:
+def _by_tokens(config: Config, own: World) -> World:
     from mirage.backends.acting.in_turns import InTurns
+    from mirage.backends.acting.link_guard import LinkGuard
     from mirage.backends.restactuator import RestActuator, TokenDirectory
     from mirage.backends.restclient import Address
 
@@ -100,4 +109,7 @@ def _tokens(config: Config, own: World) -> Actuator:
     if not config.acting.tokens:
         raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
     address, directory = Address.parse(config.cluster.rest.url), TokenDirectory(Path(config.acting.tokens))
-    return InTurns(RestActuator(address, directory, own.clock, timeout=config.acting.timeout))
+    actuator = RestActuator(address, directory, own.clock, timeout=config.acting.timeout)
+    guard = LinkGuard(own.cluster, actuator, actuator.identify)
+    turns = InTurns(guard, f"slurmrestd at {address.text}")
+    return replace(_by_owners(own, turns), cluster=guard, check_request=actuator.check)

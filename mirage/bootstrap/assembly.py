@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.backends.acting.audit import Audited
+from mirage.backends.clustername import CheckedCluster
 from mirage.backends.leading import Leading
 from mirage.backends.recording import RecordingCluster
+from mirage.bootstrap.clusteridentity import ClusterIdentity
 from mirage.bootstrap.deeds import DeedLog
 from mirage.bootstrap.interface import Views, build_feed, build_interface
 from mirage.bootstrap.journals import LoggedChains, LoggedJournal
@@ -26,6 +28,7 @@ from mirage.control.commands import CommandQueue
 from mirage.control.loop import ControlLoop, Outside
 from mirage.control.pace import Pace
 from mirage.control.questions import QuestionDesk
+from mirage.control.restored import RestoredDatabase
 from mirage.control.watching import SnapshotWatch
 from mirage.features.window import QueueWindows
 from mirage.metrics.standing import Sources
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.control.campaign import Tenure
+    from mirage.domain.job import Seconds
+    from mirage.domain.jobtable import JobTable
     from mirage.store.opening import Store
 
 
@@ -64,6 +69,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = open_store(config.store.url, backups=Path(config.service.state), condition=writing_condition(tenure))
+    world = _identified(world, store, tenure)
     jobs, windows = StoredJobs(store.jobs, world.clock), QueueWindows()
     refill(windows, store.snapshots, world.clock.now())
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
@@ -71,7 +77,9 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     led = replace(world, actuator=Leading(world.actuator, tenure.impediment))
     noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
-    loop = ControlLoop(_outside(noted, store, journal, commands, jobs, windows), guards, policy)
+    restored = _restored(store, tenure)
+    outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
+    loop = ControlLoop(outside, guards, policy)
     watching.watch(config.notifications, channels, loop.status)
     service = Service(
         config=config,
@@ -88,6 +96,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
         watchers=(watching.seen,),
         watching=watching,
         tenure=tenure,
+        restored=restored,
     )
     service.prepare_named(guards, _PREPARING)
     watching.stand_on(
@@ -104,6 +113,35 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     if config.api.enabled:
         _add_interface(service, world)
     return service
+
+
+def _identified(world: World, store: Store, tenure: Tenure) -> World:
+    """The same world, which answers only where it is the cluster that the store is about."""
+    name, history = world.lore.name, world.lore.history
+    if name is None:
+        return world
+    identity = ClusterIdentity(name, store.cluster.settle, tenure.disqualify)
+
+    def checked_history(start: Seconds, end: Seconds) -> JobTable:
+        identity.check()
+        assert history is not None
+        return history(start, end)
+
+    lore = world.lore if history is None else replace(world.lore, history=checked_history)
+    return replace(world, cluster=CheckedCluster(world.cluster, identity.check), lore=lore)
+
+
+def _restored(store: Store, tenure: Tenure) -> RestoredDatabase | None:
+    """Where the store is a restored backup, for the daemon that leads."""
+    if tenure is not SOLE and not tenure.term:
+        return None
+    found = store.restoration.load()
+    if found is None:
+        return None
+    restored = RestoredDatabase(found.since, store.restoration.clear)
+    if not found.asks_accounting:
+        restored.answered(None, None, 0.0)
+    return restored
 
 
 def _noted(

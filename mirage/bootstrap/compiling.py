@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from mirage.backends.simulated import SimulatedCluster
 from mirage.bootstrap.simulated import background
 from mirage.control.observing import Observer
@@ -15,14 +17,17 @@ _NOW = 1_800_000_000
 _HOUR = 3_600
 
 
+@cache
 def compile_simulator() -> None:
-    """Call everything once on a small cluster: about a minute where nothing is compiled yet, else a second.
+    """Call everything on a small cluster, once a process.
 
+    It takes about a minute where nothing is compiled yet, else a second.
     What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
     """
     config = load_cluster("demo")
     cluster = SimulatedCluster(Simulation(config, background("generated:demo:1", _NOW), start=_NOW))
     request = JobRequest("compile", "nobody", _HOUR, partition="npu", held=True)
+    cluster.cancel(cluster.submit(request), "nobody")
     job = cluster.submit(request)
     for change in (JobChange(nice=1), JobChange(begin=_NOW + _HOUR), JobChange(node_list="npu01")):
         cluster.update(job, "nobody", change)

@@ -61,6 +61,7 @@ def build_interface(service: Service, world: World, views: Views) -> ApiServer:
         entries=entries,
         desk=world.desk,
         releases_links=config.acting.mode == "release",
+        check_request=world.check_request,
         check_files=lambda files: world.files.ask(files, _CHECK),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from mirage.config.model import Config, LoopSection
 
 
+_CLOCK_SLACK = 60
+"""Real seconds by which this machine's clock and Slurm's may differ without a word."""
+
+
 def build_policy(config: Config, rate: float) -> Policy:
     """The rule of decision and the limits, for a Slurm whose clock runs ``rate`` times as fast.
 
@@ -39,7 +43,8 @@ def build_policy(config: Config, rate: float) -> Policy:
     values = config.limits.model_dump()
     limits = Limits(**{field.name: values[field.name] for field in fields(Limits)})
     decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
-    return Policy(rule, limits, quotas_of(config), round(loop.settle * rate), decision_seconds, PlanBudget())
+    settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
+    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack)
 
 
 def quotas_of(config: Config) -> Quotas:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from mirage.domain.errors import StoreUnavailable
+from mirage.store.about import write_about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from sqlalchemy import Connection
 
     from mirage.control.pace import Pace
     from mirage.control.status import Status
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 _INTERVALS = 3
-_NOTHING = text("DELETE FROM answers WHERE time < 0")
-"""A change that changes nothing, but takes the right to change."""
+_TRIAL = "written"
+"""The row that a check writes: a full disk takes the right to change, and no change."""
 
 
 class Readiness:
@@ -55,7 +57,11 @@ class Readiness:
 
     def _writable(self) -> str:
         try:
-            self._store.database.write(lambda connection: connection.execute(_NOTHING))
+            self._store.database.write(_write_trial)
         except StoreUnavailable as error:
             return str(error)
         return ""
+
+
+def _write_trial(connection: Connection) -> None:
+    write_about(connection, {_TRIAL: str(time.time_ns())})

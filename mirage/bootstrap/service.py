@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirage.control.loop import ControlLoop
     from mirage.control.pace import Pace
     from mirage.control.questions import QuestionDesk
+    from mirage.control.restored import RestoredDatabase
     from mirage.control.status import Status
     from mirage.control.wallclock import RealTimeClock
     from mirage.features.window import QueueWindows
@@ -83,6 +84,8 @@ class Service:
     """Those that people ask for; ``None``: none."""
     tenure: Tenure = SOLE
     """Whether it leads."""
+    restored: RestoredDatabase | None = None
+    """Where the store is a backup whose chains were not compared with Slurm yet."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
         """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""

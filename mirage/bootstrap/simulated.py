@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 CLOCK = "simulated-clock.json"
 """File of the state directory."""
+SIMULATED = "simulated"
+"""The name of this cluster."""
 _WARM_UP = 9 * 86_400
 """Simulated seconds of background load before the daemon begins: an empty cluster has no queue, and look-ahead
 draws what may come from at least a week."""
@@ -46,6 +48,7 @@ def simulated_world(section: SimulatedSection, state: Path) -> World:
         jobs=cluster,
         standings=cluster,
         sharing=cluster,
+        name=lambda: SIMULATED,
         description=lambda: config,
         copied=lambda _: section.cluster,
     )

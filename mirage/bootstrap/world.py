@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mirage.backends.acting.orderdesk import OrderDesk
     from mirage.config.model import ClusterSection
     from mirage.control.wallclock import RealTimeClock
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
-    from mirage.ports import Actuator, Cluster, JobHistory, NodeSharing, Standings, StartEstimator
+    from mirage.ports import Actuator, Cluster, JobHistory, LinkAccounting, NodeSharing, Standings, StartEstimator
     from mirage.simulator.cluster import ClusterConfig
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
@@ -34,6 +34,8 @@ class Lore:
 
     history: History | None = None
     """``None``: the accounting is not asked."""
+    links: LinkAccounting | None = None
+    """Asked after a restored backup; ``None``: nothing is known of links that have left the queue."""
     jobs: JobHistory | None = None
     """``None``: those that the history brought and the store keeps."""
     standings: Standings | None = None
@@ -41,6 +43,8 @@ class Lore:
     """``None``: nothing is known of what runs beside a job on its nodes."""
     refresh: Callable[[], str] | None = None
     """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
+    name: Callable[[], str] | None = None
+    """The cluster's name, empty where Slurm does not tell; raises ``ClusterUnavailable``. ``None``: not known."""
     description: Callable[[], ClusterConfig] | None = None
     """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
     copied: Callable[[Path], str] | None = None
@@ -48,6 +52,10 @@ class Lore:
 
 
 NOTHING_KNOWN = Lore()
+
+
+def takes_any(_request: JobRequest) -> None:
+    """The check of a way to submit that carries every option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,8 @@ class World:
     """Where users' agents fetch their orders, in that mode."""
     files: BackgroundFiles = field(default_factory=local_files)
     """Files that users name, seen by whoever may see them."""
+    check_request: Callable[[JobRequest], None] = takes_any
+    """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
 
 
 def slurm_clock(section: ClusterSection) -> RealTimeClock:

@@ -31,25 +31,34 @@ def build_own_world(config: Config) -> World:
         case "rest":
             return _rest(config.cluster)
         case "simulated":
+            from mirage.bootstrap.compiling import compile_simulator
             from mirage.bootstrap.simulated import simulated_world
 
+            compile_simulator()  # not when a question or a command first needs it: the loop would stand still
             return simulated_world(config.cluster.simulated, Path(config.service.state))
         case "pyslurm":
             return _pyslurm(config.cluster)
 
 
 def _cli(section: ClusterSection) -> World:
+    from mirage.backends.acting.link_guard import LinkGuard
+    from mirage.backends.acting.own import identify
     from mirage.backends.cli import CliCluster
     from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
 
     clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
     actuator = CliActuator(commands, own_user())
-    return World(CliCluster(commands, clock), actuator, actuator, clock, _lore(section, commands, clock))
+    guard = LinkGuard(
+        CliCluster(commands, clock, own_user()), actuator, lambda job_id, _: identify(commands, job_id)
+    )
+    return World(guard, guard, actuator, clock, _lore(section, commands, clock))
 
 
 def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
     from mirage.backends.cli_history import past_jobs
+    from mirage.backends.cli_pastlinks import CliLinkAccounting
+    from mirage.backends.clustername import cli_cluster_name
     from mirage.backends.nodesharing import CliNodeSharing
     from mirage.backends.standings_cli import CliStandings
     from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
@@ -57,16 +66,20 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
     standings = CliStandings(commands, clock)
     return Lore(
         history=partial(past_jobs, commands),
+        links=CliLinkAccounting(commands),
         standings=standings,
         sharing=CliNodeSharing(commands),
         refresh=standings.refresh,
+        name=partial(cli_cluster_name, commands),
         description=partial(described_by_slurm, section.slurm_conf, commands),
         copied=partial(copied_from_slurm, section.slurm_conf, commands),
     )
 
 
 def _rest(section: ClusterSection) -> World:
-    from mirage.backends.rest import RestCluster, RestVersion
+    from mirage.backends.acting.link_guard import LinkGuard
+    from mirage.backends.clustername import rest_cluster_name
+    from mirage.backends.rest import Rest, RestCluster, RestVersion
     from mirage.backends.restactuator import OwnToken, RestActuator
     from mirage.backends.restclient import Address, Credentials, RestClient
 
@@ -74,16 +87,22 @@ def _rest(section: ClusterSection) -> World:
         raise ConfigError("cluster.rest.url", "the back end rest needs it, such as http://127.0.0.1:6820")
     clock, version, address = slurm_clock(section), RestVersion(), Address.parse(section.rest.url)
     credentials = Credentials(section.rest.user or own_user(), section.rest.token_file)
-    cluster = RestCluster(RestClient(address, credentials, section.timeout), clock, version)
+    client = RestClient(address, credentials, section.timeout)
+    cluster = RestCluster(client, clock, version, credentials.user)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
     # Not every version of slurmrestd tells fair shares, limits and how the cluster is set up: they are not known.
-    return World(cluster, actuator, cluster, clock, Lore(history=cluster.past_jobs))
+    guard = LinkGuard(cluster, actuator, actuator.identify)
+    name = partial(rest_cluster_name, Rest(client, version))
+    lore = Lore(history=cluster.past_jobs, links=cluster, name=name)
+    return World(guard, guard, cluster, clock, lore, check_request=actuator.check)
 
 
 def _pyslurm(section: ClusterSection) -> World:
+    from mirage.backends.acting.link_guard import LinkGuard
     from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
     from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
+    from mirage.backends.visibility import CliVisibility
 
     if section.slurm_conf:
         os.environ["SLURM_CONF"] = section.slurm_conf  # libslurm knows no other way
@@ -91,4 +110,6 @@ def _pyslurm(section: ClusterSection) -> World:
     commands = Commands(command_environment(section), section.timeout)
     actuator = LibslurmActuator(libslurm, user, clock)
     lore = _lore(section, commands, clock)
-    return World(LibslurmCluster(libslurm, clock), actuator, CliActuator(commands, user), clock, lore)
+    cluster = LibslurmCluster(libslurm, clock, user, CliVisibility(commands, user))
+    guard = LinkGuard(cluster, actuator, actuator.identify)
+    return World(guard, guard, CliActuator(commands, user), clock, lore)

@@ -59,9 +59,11 @@ def front_command(
             " --trusted-network",
             param_hint="--listen",
         )
+    state = StateFolder(folder)
+    state.check()
     allow_connections()
     listening = Listening(host, port, certificate, certificate_key)
-    server = make_server(Front(StateFolder(folder), patience, largest_body_mb << 20), listening)
+    server = make_server(Front(state, patience, largest_body_mb << 20), listening)
     bound = listening.bind()
     typer.echo(f"listens on {listening.url(bound)}", err=True)
 

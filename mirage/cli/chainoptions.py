@@ -7,9 +7,10 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from mirage.domain import bounds
-from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling, MirageError
+from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.provisioner.aims import parse_aim
 from mirage.slurm import duration
 from mirage.slurm.sbatchoptions import Options, Takes, option_table
@@ -37,6 +38,7 @@ Path = tuple[str, ...]
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _SUFFIX = 5
 _LONGEST_NAME = 40
+_NO_SUCH_BOUND = "without the option there is no such bound"
 
 
 def new_chain_id(name: str, owner: str) -> ChainId:
@@ -110,14 +112,22 @@ def _number(text: str) -> int:
 
 def _positive(text: str) -> int:
     if (number := _number(text)) < 1:
-        raise BadSpelling(text, "expected 1 or more; without the option there is no such bound")
+        raise BadSpelling(text, f"expected 1 or more; {_NO_SUCH_BOUND}")
     return number
 
 
 def _total_time(text: str) -> int:
-    if (seconds := duration.parse_human(text)) < 1:
-        raise BadSpelling(text, "expected a time above 0; without the option there is no such bound")
+    if (seconds := _duration(text, _NO_SUCH_BOUND)) < 1:
+        raise BadSpelling(text, f"expected a time above 0; {_NO_SUCH_BOUND}")
     return seconds
+
+
+def _duration(text: str, unlimited: str) -> int:
+    """``unlimited``: how the user states that there is no bound."""
+    try:
+        return duration.parse_human(text)
+    except BadSpelling as error:
+        raise BadSpelling(text, f"{error.problem}; {unlimited}") from None
 
 
 def _name(text: str) -> str:
@@ -162,6 +172,8 @@ def _on_failure(text: str) -> tuple[Path, Any]:
         named = kind if equals else FailureKind.EXIT.value
         if named not in [known.value for known in FailureKind]:
             raise BadSpelling(text, f"{named!r} is none of {', '.join(FailureKind)}")
+        if named in policies:
+            raise BadSpelling(text, f"{named} is given twice; name each kind once")
         policies[named] = {"recovery": _choice(Recovery, word)}
     return ("failures",), policies
 
@@ -191,7 +203,7 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "done-file": lambda text: (("done", "file"), text),
     "done-exit-code": lambda text: (("done", "exit_code"), _exit_code(text)),
     "grace": lambda text: (("handover", "signal", "lead"), _grace(text)),
-    "max-overlap": lambda text: (("handover", "max_overlap"), duration.parse_human(text)),
+    "max-overlap": lambda text: (("handover", "max_overlap"), _duration(text, "0 means no bound")),
     "handover": lambda text: (("handover", "policy"), _choice(HandoverPolicy, text)),
     "retries": _retries,
     "on-failure": _on_failure,

@@ -92,7 +92,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     ]
     columns = chain_columns(page.time)
     columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
-    tell_silence(page.stale_since)
+    tell_silence(page.stale_since, page.sentence)
 
 
 @chain_app.command("show")

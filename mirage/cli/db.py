@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,21 @@ if TYPE_CHECKING:
 
 db_app = typer.Typer(help="Look at the daemon's store, copy it, or bring it up to date.", no_args_is_help=True)
 
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
 NoBackup = Annotated[bool, typer.Option("--no-backup", help="Make no copy first.")]
+KeepTokens = Annotated[
+    bool, typer.Option("--keep-tokens", help="Leave tokens valid; one revoked since the backup counts again.")
+]
+PauseAll = Annotated[
+    bool, typer.Option("--pause-all", help="Query no accounting: pause every chain that is not over.")
+]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Time of the backup, UTC (default: that of the latest entry in the store)."
+    ),
+]
 To = Annotated[str, typer.Option("--to", metavar="FILE", help="Where the copy goes; else beside the store.")]
 
 
@@ -27,14 +42,15 @@ def status_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     from mirage.store.location import locate
     from mirage.store.upgrading import inspect_store
 
-    url = _configured(config).store.url
+    loaded = _configured(config)
+    url = loaded.store.url
     schema, shown = inspect_store(url), locate(url).shown
-    state = _state(schema)
+    state = "missing" if schema.found is None and _has_run(loaded) else _state(schema)
     if as_json:
         typer.echo(json.dumps({"store": shown, "schema": schema.found, "wanted": schema.wanted, "state": state}))
     else:
         typer.echo(f"{shown}: {_SAID[state].format(found=schema.found, wanted=schema.wanted)}")
-    if state in ("older", "newer"):
+    if state in ("missing", "older", "newer"):
         raise typer.Exit(1)
 
 
@@ -80,13 +96,104 @@ def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False
     loaded = _configured(config)
     location, schema = locate(loaded.store.url), inspect_store(loaded.store.url)
     if schema.found is None:
-        raise ConfigError(location.shown, "there is nothing to copy: no daemon has kept anything there")
-    place = Path(to) if to else backup_place(location, Path(loaded.service.state), schema.found)
-    back_up(location, place)
+        lost = f"there is nothing to copy: {_SAID['missing']}"
+        never = "there is nothing to copy: no daemon has kept anything there"
+        raise ConfigError(location.shown, lost if _has_run(loaded) else never)
+    state = Path(loaded.service.state)
+    place = Path(to) if to else backup_place(location, state, schema.found)
+    back_up(location, place, state if state.exists() else None)
     typer.echo(json.dumps({"store": location.shown, "backup": str(place)}) if as_json else str(place))
 
 
+@db_app.command("cluster")
+def cluster_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new ClusterName; omitted: print it.")] = "",
+    config: ConfigFile = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print the name of the cluster that the store belongs to, or change it after the cluster was renamed.
+
+    The daemon stores ClusterName of slurm.conf when it first knows it, and leads on no other cluster. Stop every
+    daemon on this store before you change it.
+    """
+    from pathlib import Path
+
+    from mirage.daemon.folders import keep_files_private, make_private_folder
+    from mirage.daemon.lock import single_instance
+    from mirage.domain.errors import ConfigError
+    from mirage.store.clustername import change_cluster_name, read_cluster_name
+    from mirage.store.location import locate
+    from mirage.store.upgrading import inspect_store, upgrade_store
+
+    loaded = _configured(config)
+    url, shown = loaded.store.url, locate(loaded.store.url).shown
+    if name and not _CLUSTER_NAME.fullmatch(name):
+        raise ConfigError("NAME", f"{name!r} is no ClusterName: letters, digits, '_', '-' and '.', at most 64")
+    if name:
+        if inspect_store(url).found is None:
+            raise ConfigError(shown, "nothing is stored there; see mirage db status")
+        state = make_private_folder(Path(loaded.service.state), "service.state")
+        keep_files_private()
+        with single_instance(state / "daemon.lock"):
+            upgrade_store(url, state)
+            change_cluster_name(url, name)
+    known = read_cluster_name(url)
+    if as_json:
+        typer.echo(json.dumps({"store": shown, "cluster": known or None}))
+    else:
+        typer.echo(f"{shown}: {f'cluster {known}' if known else 'no cluster is known yet'}")
+
+
+@db_app.command("restored")
+def restored_command(
+    config: ConfigFile = "",
+    keep_tokens: KeepTokens = False,
+    pause_all: PauseAll = False,
+    since: Since = "",
+    as_json: AsJson = False,
+) -> None:
+    """Mark the store as restored from a backup, before the daemon starts on it. The daemon must not run meanwhile.
+
+    Copies by mirage db backup and dumps by pg_dump are recognised without it. It is needed for a file that another
+    tool has copied, a physical backup or a snapshot of PostgreSQL or of the machine, and for its options.
+
+    At its next start the daemon compares each chain with Slurm's queue and accounting before it submits a link.
+    All tokens are revoked: one that was revoked after the backup would be valid again.
+    """
+    from pathlib import Path
+
+    from mirage.cli.arguments import parse_instant
+    from mirage.daemon.folders import keep_files_private, make_private_folder
+    from mirage.daemon.lock import single_instance
+    from mirage.domain.errors import ConfigError
+    from mirage.domain.instants import spell_instant
+    from mirage.store.location import locate
+    from mirage.store.restoration import declare_restored
+    from mirage.store.upgrading import inspect_store, upgrade_store
+
+    loaded = _configured(config)
+    ends = parse_instant(since, "--since") if since else None
+    shown = locate(loaded.store.url).shown
+    if inspect_store(loaded.store.url).found is None:
+        raise ConfigError(shown, "nothing is stored there; put the backup in place first")
+    state = make_private_folder(Path(loaded.service.state), "service.state")
+    keep_files_private()
+    with single_instance(state / "daemon.lock"):
+        upgrade_store(loaded.store.url, state)
+        note = declare_restored(
+            loaded.store.url, keep_tokens=keep_tokens, asks_accounting=not pause_all, since=ends
+        )
+    last, owners = spell_instant(note.restoration.since), sorted(set(note.revoked))
+    if as_json:
+        document = {"store": shown, "since": last, "tokens_revoked": len(note.revoked), "owners": owners}
+        typer.echo(json.dumps(document))
+        return
+    tokens = f"tokens revoked: {len(note.revoked)}" + (f" ({', '.join(owners)})" if owners else "")
+    typer.echo(f"{shown}: marked as restored from a backup that ends at {last}; {tokens}")
+
+
 _SAID = {
+    "missing": "it is missing or empty, although a daemon has run here; stop the daemon and restore a backup",
     "empty": "nothing is there yet; the daemon will make it",
     "current": "schema {found}, up to date",
     "older": "schema {found}, this version wants {wanted}; run: mirage db upgrade",
@@ -100,6 +207,13 @@ def _state(schema: Schema) -> str:
     if schema.is_newer:
         return "newer"
     return "older" if schema.is_older else "current"
+
+
+def _has_run(loaded: Config) -> bool:
+    """Whether the state directory shows that a daemon had a database."""
+    from pathlib import Path
+
+    return any(Path(loaded.service.state, name).exists() for name in ("identity", "heartbeat"))
 
 
 def _from(before: str | None) -> str:

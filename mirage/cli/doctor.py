@@ -22,6 +22,8 @@ _COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer
 def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     """Look at Slurm, this machine and the configuration; say what follows for chains and what to do.
 
+    Run by root, it looks with the rights of the account that the daemon runs as.
+
     Exit status 1 if something makes chains impossible.
     """
     from pathlib import Path

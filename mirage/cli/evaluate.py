@@ -105,7 +105,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     """
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
     from mirage.cli.progress import sentences
-    from mirage.slurm.duration import parse_human
+    from mirage.slurm.duration import parse_human, parse_human_limit
     from mirage.training.evaluation.plan import EvaluationPlan, methods_of
     from mirage.training.evaluation.schedule import Evaluation, learned_names
 
@@ -120,7 +120,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
         validate_from=instants.parsed("--validate-from", validate_from),
         test_from=parse_instant(test_from, "--test-from"),
         test_to=parse_instant(test_to, "--test-to"),
-        limit=parse_human(limit),
+        limit=parse_human_limit(limit),
         every=parse_human(every),
         teach_every=parse_human(teach_every or every),
         grid=parse_human(grid),

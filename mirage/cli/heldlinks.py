@@ -11,9 +11,10 @@ import typer
 
 from mirage.backends.cli_actuator import CliActuator
 from mirage.client.client import chain_path
-from mirage.domain.chain import NO_JOB, Chain, ChainId
+from mirage.domain.chain import NO_JOB, Chain, ChainId, Handover, HandoverPolicy
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
-from mirage.domain.job import job_id_of
+from mirage.domain.job import JobChange, job_id_of
+from mirage.provisioner.heldlinks import MOST_AWAITED, awaited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,9 @@ def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
     They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
     or one of them, is refused, those that are there are cancelled.
     """
-    with _submitted(plan, plan.chain_id, range(1, plan.held_links + 1), {}, commands) as jobs:
+    policy = plan.document.get("handover", {}).get("policy", Handover().policy)
+    chain = _chain(plan, plan.chain_id, policy)
+    with _submitted(chain, range(1, plan.held_links + 1), {}, commands) as jobs:
         yield jobs
 
 
@@ -54,31 +57,53 @@ def add_held_links(plan: Plan, daemon: Client, commands: Commands) -> tuple[str,
             jobs[int(number)] = job_id
     missing = (index for index in count(1) if index not in jobs)
     indices = [next(missing) for _ in range(plan.held_links)]
-    with _submitted(plan, chain["id"], indices, jobs, commands) as added:
+    with _submitted(_chain(plan, chain["id"], chain["handover"]), indices, jobs, commands) as added:
         return chain["id"], added
 
 
 @contextmanager
 def _submitted(
-    plan: Plan, chain_id: str, indices: Sequence[int], known: Mapping[int, JobId], commands: Commands
+    chain: Chain, indices: Sequence[int], known: Mapping[int, JobId], commands: Commands
 ) -> Iterator[list[JobId]]:
-    """Held jobs for these links of a chain; ``known``: the jobs of other links."""
+    """Held jobs for these links of a chain; ``known``: the jobs of other links.
+
+    Those of one writer wait for each other: no two run together, also where their owner releases them.
+    """
     jobs = dict(known)
     added: list[JobId] = []
-    actuator = CliActuator(commands, plan.request.user)
-    chain = Chain(
-        ChainId(chain_id), plan.request.name, plan.request.user, plan.request,
-        tasks_state=plan.document.get("tasks_state", ""),
-    )  # fmt: skip
+    actuator = CliActuator(commands, chain.owner)
     try:
         for index in indices:
             request = chain.link_request(index, jobs.get(index - 1, NO_JOB))
-            jobs[index] = actuator.submit(replace(request, held=True))
+            apart = awaited(jobs, index) if chain.one_writer else ()
+            jobs[index] = actuator.submit(replace(request, held=True, dependencies=apart))
             added.append(jobs[index])
+            if chain.one_writer:
+                _put_behind(index, jobs, known, actuator, chain.owner)
         yield added
     except BaseException:
         _take_back(added, actuator, chain.owner)
         raise
+
+
+def _put_behind(
+    index: int, jobs: Mapping[int, JobId], known: Mapping[int, JobId], actuator: CliActuator, owner: str
+) -> None:
+    """Have the held links that follow wait for link ``index`` too, which takes the place of a cancelled one."""
+    for later in sorted(other for other in known if other > index)[:MOST_AWAITED]:
+        try:
+            actuator.update(known[later], owner, JobChange(dependencies=awaited(jobs, later)))
+        except UnknownJob:  # it has left the queue since
+            continue
+
+
+def _chain(plan: Plan, chain_id: str, policy: str) -> Chain:
+    """What the links of the plan are links of."""
+    request = plan.request
+    return Chain(
+        ChainId(chain_id), request.name, request.user, request,
+        handover=Handover(HandoverPolicy(policy)), tasks_state=plan.document.get("tasks_state", ""),
+    )  # fmt: skip
 
 
 def _check(chain: Mapping[str, Any], plan: Plan) -> None:

@@ -59,6 +59,8 @@ class Shell:
     umask: int | None = None
     resource_limits: tuple[tuple[str, int], ...] = ()
     nice: int | None = None
+    other_group: str = ""
+    """The shell's group, where it is not the user's primary one (``newgrp``, ``sg``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,14 @@ class Plan:
         return str(self.document["chain_id"])
 
 
+class BadRequest(BadSpelling):
+    """Options, the script or the environment ask for more than a link may have."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("", problem)
+        self.args = (f"the job: {problem}",)
+
+
 def read_command_line(argv: Sequence[str]) -> CommandLine:
     """Options of ``sbatch`` and of chains, then the script and its arguments. Raises ``BadSpelling``."""
     words = [Word(word, "command line") for word in argv]
@@ -121,7 +131,7 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     request = _as_submitted(request, line, options, outside)
     assert request.batch is not None
     if problem := REQUEST.problem(request):
-        raise ConfigError("the job", problem)
+        raise BadRequest(problem)
     document = chain_document(options, request.batch.directory, request.warn)
     document.setdefault("name", request.name)
     chain_id = new_chain_id(document["name"], outside.user)
@@ -129,6 +139,8 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     held, chain = held_links(options), line.value("chain")
     if chain is not None:
         remarks = (*remarks, *_check_addition(line, chain, held))
+    if group := outside.shell.other_group:
+        remarks = (*remarks, f"links have your primary group, not {group}, which this shell has; see newgrp(1)")
     return Plan(document, request, held, remarks, chain or "")
 
 

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from mirage.cli.columns import Row
     from mirage.client.documents import Forecast, PastError, Predictions
 
+_SHOWN = 80
+_NOTATIONS = "minutes (90), 1:30:00, 2-00:00:00, 2-12, UNLIMITED, or with units (48h, 1d12h)"
+
 Partition = Annotated[str, typer.Option("-p", "--partition", metavar="PART", help="The default one if not given.")]
 Nodes = Annotated[
     int, typer.Option("-N", "-n", "--nodes", metavar="N", min=1, max=MOST_NODES, help="How many nodes.")
 ]
-Limit = Annotated[str, typer.Option("-t", "--time", metavar="LIMIT", help="As sbatch takes it, or such as 48h.")]
+Limit = Annotated[str, typer.Option("-t", "--time", metavar="LIMIT", help=f"Time limit: {_NOTATIONS}.")]
 Gres = Annotated[str, typer.Option("--gres", metavar="LIST", help="Per node, such as gpu:a100:4.")]
 Account = Annotated[str, typer.Option("-A", "--account", metavar="NAME", help="Charged for it.")]
 Qos = Annotated[str, typer.Option("-q", "--qos", metavar="NAME", help="Its quality of service.")]
@@ -70,12 +73,12 @@ def predict_command(  # noqa: PLR0913 (one parameter for each option of the comm
 def _seconds(limit: str) -> int:
     """As ``sbatch --time``, or with a unit; a bare number is minutes. Raises ``BadParameter``."""
     from mirage.domain.errors import BadSpelling
-    from mirage.slurm.duration import parse, parse_human
+    from mirage.slurm.duration import parse, parse_human_limit
 
     try:
-        return parse(limit) if limit.strip().isdigit() else parse_human(limit)
-    except BadSpelling as error:
-        raise typer.BadParameter(str(error), param_hint="-t") from None
+        return parse(limit) if limit.strip().isdigit() else parse_human_limit(limit)
+    except BadSpelling:
+        raise typer.BadParameter(f"{limit[:_SHOWN]!r}: expected {_NOTATIONS}", param_hint="-t") from None
 
 
 def _show(found: Predictions) -> None:

@@ -84,12 +84,12 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     from mirage.domain.objective import Weights
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
-    from mirage.slurm.duration import parse_human
+    from mirage.slurm.duration import parse_human, parse_human_limit
 
     plan = ReplayPlan(
         policies=pieces(predictor),
         nodes=nodes,
-        limit=parse_human(limit),
+        limit=parse_human_limit(limit),
         start=parse_instant(start, "--start"),
         end=parse_instant(end, "--end"),
         every=parse_human(every),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirage.cli.instants import between, clock, instant_of, words
+from mirage.cli.silence import STANDS_BY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,9 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     now = instant_of(timeline.get("now"))
     yield from _present(timeline, now)
     if chain["status"] == "active":
-        if chain["sentence"]:
+        if chain["sentence"].startswith(STANDS_BY):
+            yield f"Nothing is decided: the daemon {chain['sentence']}."
+        elif chain["sentence"]:
             yield f"What was decided last: {chain['sentence']}."
         yield from _foreseen_next(timeline, now)
     yield from _past(timeline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -29,11 +30,13 @@ Usage: mirage submit [OPTIONS] [SCRIPT [ARGUMENTS]]        (also: mbatch ...)
 
 Makes a chain from an unmodified batch script: its links are submitted with sbatch in your name, one after another,
 each so that it starts as its predecessor ends. Options of sbatch mean what they mean to sbatch, here, on #SBATCH
-lines and in SBATCH_ variables. Without a script it is read from standard input; --wrap works too.
+lines and in SBATCH_ variables; --hold and --begin count for the first link only. Without a script it is read from
+standard input; --wrap works too.
 
-Options about the chain, here or on #MIRAGE lines of the script:
+Options about the chain, here or on #MIRAGE lines of the script. A TIME has units (30s, 90m, 48h, 1d12h) or is
+written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
   --links N             so many links (1 or more), then the chain is done; not given: no such bound
-  --total-time TIME     so much running time in all, such as 10-00:00:00 or 240h
+  --total-time TIME     so much running time in all
   --done-file FILE      the chain is done once FILE exists
   --done-exit-code N    a link that exits with N ends the chain (0); none: no exit code does
   --on-failure WHAT     of a script that fails: retry, continue or stop (retry); or a list such as
@@ -44,7 +47,7 @@ Options about the chain, here or on #MIRAGE lines of the script:
                         predecessor is told to exit once its successor is ready, or runs
   --health-command CMD  run by sh beside the script until it succeeds; the link is ready then
   --signal SIG@TIME     Slurm's; SIG also tells a link to make way for its successor (TERM)
-  --grace SECONDS       between that signal and the end of the link (60)
+  --grace SECONDS       between that signal and the end of the link (60); or a TIME
   --max-overlap TIME    two links run together for at most TIME (0: no bound, the default); no effect with
                         --handover none
   --predictor NAME      who says when the next link has to be submitted; see mirage plugins
@@ -139,8 +142,20 @@ def _outside() -> Outside:
         now=_slurm_time(),
         default_limit=_default_limit,
         read_stdin=sys.stdin.buffer.read,
-        shell=Shell(read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0)),
+        shell=Shell(
+            read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0), _other_group(os.getegid())
+        ),
     )
+
+
+def _other_group(group: int) -> str:
+    """Return the name of ``group`` where it is not the user's primary one, else an empty text."""
+    if group == pwd.getpwuid(os.getuid()).pw_gid:
+        return ""
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return f"GID {group}"
 
 
 def _text(value: bytes) -> str:

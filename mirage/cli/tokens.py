@@ -94,4 +94,4 @@ def _seconds(text: str) -> int:
     try:
         return 0 if text in ("0", "never") else parse_human(text)
     except BadSpelling as error:
-        raise typer.BadParameter(str(error), param_hint="--expires") from None
+        raise typer.BadParameter(f"{error}; never: the token does not expire", param_hint="--expires") from None

@@ -101,7 +101,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     from mirage.features.schema import schema as schema_named
     from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
-    from mirage.slurm.duration import parse_human
+    from mirage.slurm.duration import parse_human, parse_human_limit
     from mirage.training.learning import Training
     from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
@@ -116,7 +116,9 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     )
     lessons = Lessons(first, chosen_by, last)
     sizes = numbers("--nodes", nodes, least=1)
-    plan = TablePlan(first, last, sizes, parse_human(limit), parse_human(every), parse_human(grid), partition)
+    plan = TablePlan(
+        first, last, sizes, parse_human_limit(limit), parse_human(every), parse_human(grid), partition
+    )
     place = _Place(launcher, workers)
     maker = _Maker(load_trace(trace), plan, schema_named(schema), place)
     config = load_cluster(cluster)

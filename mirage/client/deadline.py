@@ -77,9 +77,16 @@ class TimedSocket:
         return cls(plain, deadline)
 
     def encrypted(self, context: ssl.SSLContext, host: str) -> Self:
-        """The same connection with TLS. Raises ``OSError``, also for a certificate that is not accepted."""
-        self._socket.settimeout(self._deadline.left())
-        found = type(self)(context.wrap_socket(self._socket, server_hostname=host), self._deadline)
+        """The same connection with TLS. Raises ``OSError``, also for a certificate that is not accepted.
+
+        After an error the connection is closed.
+        """
+        try:
+            self._socket.settimeout(self._deadline.left())
+            found = type(self)(context.wrap_socket(self._socket, server_hostname=host), self._deadline)
+        except BaseException:
+            self._socket.close()
+            raise
         found.limit(self._most)
         return found
 

@@ -98,6 +98,8 @@ class Transport:
         try:
             connection.request(method, target, body, sent)
             yield connection.getresponse(), connection.deadline
+        except TimeoutError as error:
+            raise DaemonUnreachable(f"{self.address}: the daemon did not answer in {timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
             raise DaemonUnreachable(
                 f"{self.address}: the daemon went away before it answered: {error!r}"

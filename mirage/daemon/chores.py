@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from mirage.bootstrap.predictors import MODELS
 from mirage.daemon.history import AccountingImport, Kept
 from mirage.daemon.housekeeping import Chore
 from mirage.daemon.launching import LocalLauncher, SlurmLauncher
+from mirage.daemon.restored import EVERY, RestoredLinkQuery
 from mirage.daemon.training import Curriculum, Retraining
 from mirage.domain.errors import ConfigError
 
@@ -31,15 +33,27 @@ def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
     """Those of a service; each ends soon when ``stopped`` is set."""
     often = max(_SHORTEST, min(_TRY_EVERY, 3_600 / service.clock.rate))
     lore = service.lore
+    if service.restored is not None:
+        yield Chore("restored", EVERY, 0.0, restored_query(service, stopped).run)
     if lore.refresh is not None:
         yield Chore("standings", often, 0.0, lore.refresh)
     if lore.history is not None:
         marker, span = Path(service.config.service.state) / _IMPORTED, service.config.store.history
+        if service.restored is not None:  # what was imported since the backup is not in the database
+            with suppress(OSError):
+                marker.unlink()
         kept = Kept(service.store.waits, service.store.jobs, service.jobs.refresh)
         found = AccountingImport(lore.history, kept, service.clock, marker, span, stopped)
         yield Chore("history", often, 0.0, found.run)
     if service.config.training.every:
         yield Chore("training", often, often, _retraining(service, stopped).run)
+
+
+def restored_query(service: Service, stopped: Event) -> RestoredLinkQuery:
+    """What asks accounting for the chains of a restored database."""
+    assert service.restored is not None, "nothing was restored"
+    store, answered = service.store.chains, service.commands.wake
+    return RestoredLinkQuery(service.lore.links, service.restored, store, service.clock, answered, stopped)
 
 
 def check_training(config: Config, lore: Lore) -> None:

@@ -16,7 +16,7 @@ from mirage.config.model import Config
 from mirage.config.places import remark_on
 from mirage.control.campaign import Tenure
 from mirage.control.wallclock import WallTicks
-from mirage.daemon.chores import learning_chores
+from mirage.daemon.chores import learning_chores, restored_query
 from mirage.daemon.folders import check_database, keep_files_private, make_folder, make_private_folder
 from mirage.daemon.heartbeat import HEARTBEAT, Heartbeat
 from mirage.daemon.housekeeping import Chore, Housekeeping
@@ -140,7 +140,7 @@ class _Daemon:
                 cycle = self._cycle()
         if not self._ticks.stopped:
             _LOG.warning(
-                "%s", "this daemon leads now" if self._office.campaign.term else "another daemon leads now"
+                "%s", "this daemon leads now" if self._office.campaign.term else "this daemon leads no more"
             )
             return False
         _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", self._service.loop.status.cycles)
@@ -148,6 +148,8 @@ class _Daemon:
 
     def run_once(self) -> int:
         """One cycle; 1 if it failed."""
+        if self._service.restored is not None:
+            restored_query(self._service, self._ended).run()
         self._cycle()
         return 1 if self._turns.failures else 0
 

@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from mirage.domain.chain import ChainStatus, LinkState
+from mirage.domain.job import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +96,7 @@ class Standing(Collector):
             counts = self._counts = _Counts.of(status, counts.each)
         age = max(0, self._sources.now() - status.snapshot.time)
         yield _gauge("snapshot_age_seconds", "Slurm's seconds since the cluster last answered.", age)
-        yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.snapshot.stale)
+        yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.stale_since != ABSENT)
         yield _gauge(
             "protected_mode", "1: Slurm refuses so much that little is submitted.", bool(status.protection)
         )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _ROOM = 200
 """Messages that wait for one channel; once they are so many, the user with the most loses the newest."""
+MOST_AN_HOUR = 100
+"""Messages about one user's chains that one channel takes in an hour: makers of many chains flood nobody."""
+_HOUR = 3_600.0
 PAUSES = (5.0, 30.0, 120.0, 600.0)
 """Seconds before each further attempt."""
 
@@ -47,8 +50,12 @@ class Courier:
         told: Callable[[str, str], None],
         pauses: Sequence[float] = PAUSES,
         room: int = _ROOM,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.channel = channel
+        self._now = now
+        self._taken: dict[str, deque[float]] = {}
+        """When each user's messages of the last hour came."""
         self._told = told
         self._pauses = pauses
         self._room = room
@@ -60,23 +67,42 @@ class Courier:
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
-        """Send it soon, if this channel wants it; never waits. What finds no room is dropped."""
+        """Send it soon, if this channel wants it; never waits. What finds no room is dropped.
+
+        So is what is beyond its user's share of the hour.
+        """
         if not self.channel.wants(notice):
             return
         with self._changed:
-            dropped = self._make_room(notice)
+            why = self._over_share(notice.owner)
+            dropped = notice if why else self._make_room(notice)
             if dropped is not notice:
                 self._lanes.setdefault(notice.owner, _Lane()).waiting.append(notice)
                 self._changed.notify()
         if dropped is not None:
             self._told(self.channel.name, "dropped")
-            _LOG.warning("%s: %d messages wait already; dropped: %s", self.channel.name, self._room, dropped.text)
+            why = why or f"{self._room} messages wait already"
+            text = 'event=message_dropped channel=%s owner=%s reason="%s" text=%r'
+            _LOG.warning(text, self.channel.name, dropped.owner, why, dropped.text)
 
     def close(self) -> None:
         """Begin no further attempt; what still waits is lost."""
         with self._changed:
             self._ended = True
             self._changed.notify()
+
+    def _over_share(self, owner: str) -> str:
+        """Why the owner's next message is not taken, empty where it is; it is counted then."""
+        if not owner:
+            return ""
+        since = self._now() - _HOUR
+        if owner not in self._taken:
+            self._taken = {known: times for known, times in self._taken.items() if times[-1] > since}
+        times = self._taken.setdefault(owner, deque(maxlen=MOST_AN_HOUR))
+        if len(times) == MOST_AN_HOUR and times[0] > since:
+            return f"{MOST_AN_HOUR} messages about this user's chains within an hour"
+        times.append(self._now())
+        return ""
 
     def _make_room(self, notice: Notice) -> Notice | None:
         """The message that is dropped for ``notice``, which may be that itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
     from mirage.domain.notice import Notice
 
 _BUSY = (408, 425, 429)
+_NOTHING = "\u200b"
+"""A character without a width: what it parts is no link any more."""
+_LINKED = re.compile(
+    r"(?<=[A-Za-z]):(?=\S)"  # http://..., mailto:...
+    r"|\](?=[(\[])"  # [words](address), [words][1]
+    r"|(?<=\w)\.(?=(?:[^\W\d_]{2,}|xn--[\w-]+)(?![\w-]))"  # example.com
+    r"|\b[Ww]{3}(?=\.)"
+    r"|[#~](?=\w)"  # #topic, ~channel
+)
+"""Behind what chats make links of."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -101,8 +112,10 @@ class Webhook:
     def _url(self) -> str:
         try:
             url = read_regular(self.url_file).decode().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Undeliverable(f"{self.url_file} cannot be read: {type(error).__name__}", passing=True) from None
+        except OSError as error:
+            raise Undeliverable(f"{self.url_file} cannot be read: {error.strerror}", passing=True) from None
+        except UnicodeDecodeError:
+            raise Undeliverable(f"{self.url_file} cannot be read: it is not UTF-8", passing=True) from None
         if not _is_web_address(url):
             raise Undeliverable(f"{self.url_file} holds no http or https address", passing=False)
         return url
@@ -130,8 +143,8 @@ def _facts(notice: Notice) -> dict[str, object]:
 
 
 def _chat(notice: Notice) -> str:
-    """Users give names: none may call a whole channel or pose as a link."""
+    """Users give names: none may call a whole channel or become a link."""
     text = f"{heading(notice)}: {storable(notice.text)}"
-    for char, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
+    for char, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", f"@{_NOTHING}")):
         text = text.replace(char, instead)
-    return text
+    return _LINKED.sub(lambda found: found[0] + _NOTHING, text)

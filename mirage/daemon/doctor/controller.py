@@ -35,7 +35,6 @@ def look_at_settings(settings: Row, client: str, interval: Seconds, steering: St
     yield _backfill(settings)
     yield _accounting(settings)
     yield _memory(settings, interval)
-    yield _privacy(settings)
     yield _rate_limit(settings)
 
 
@@ -102,15 +101,6 @@ def _memory(settings: Row, interval: Seconds) -> Finding:
     return ok("memory", found)
 
 
-def _privacy(settings: Row) -> Finding:
-    hidden = settings.get("PrivateData", "none")
-    if "jobs" in hidden:
-        follows = "only own jobs are seen: predictions know nothing of the queue"
-        todo = "run the daemon as an Operator (sacctmgr modify user ... adminlevel=operator)"
-        return warn("privacy", f"PrivateData={hidden}", follows, todo)
-    return ok("privacy", f"PrivateData={hidden}", "the whole queue is seen")
-
-
 def _rate_limit(settings: Row) -> Finding:
     given = parameters(settings.get("SlurmctldParameters", ""))
     if "rl_enable" not in given:
@@ -134,6 +124,12 @@ def look_at_partitions(partitions: list[Row]) -> Iterator[Finding]:
     if short:
         follows = "links there change hands more often than waits can be foreseen"
         yield warn("partitions", f"limits under an hour: {', '.join(short)}", follows, "choose a longer partition")
+    shared = [row for row in partitions if row.get("OverSubscribe", "").startswith(("FORCE", "YES"))]
+    if shared:
+        names = ", ".join(f"{row['PartitionName']} {row['OverSubscribe']}" for row in shared)
+        follows = "a pin may not hold links there: they depend on the end of the predecessor, or come when due"
+        todo = "use --steering hold there, or a partition with OverSubscribe=NO or EXCLUSIVE"
+        yield warn("partitions", f"OverSubscribe: {names}", follows, todo)
 
 
 def _shorter_than_an_hour(limit: str) -> bool:

@@ -2,50 +2,71 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.execution import Commands
-from mirage.bootstrap.world import command_environment, own_user, slurm_clock
+from mirage.backends.visibility import CliVisibility
+from mirage.bootstrap.simulated import SIMULATED
+from mirage.bootstrap.world import command_environment, slurm_clock
 from mirage.bootstrap.worlds import build_own_world
 from mirage.daemon.doctor import controller, machine, people
+from mirage.daemon.doctor.account import find_account
+from mirage.daemon.doctor.credentials import check_certificate, check_secrets
 from mirage.daemon.doctor.files import look_at_files
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
 from mirage.daemon.doctor.leadership import look_at_leadership
 from mirage.daemon.doctor.patience import look_at_settle
 from mirage.daemon.doctor.reading import read_controller_time, read_partitions, read_settings, read_table
+from mirage.daemon.doctor.restoration import check_cluster_name, check_restoration
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirage.config.model import Config
+    from mirage.daemon.doctor.account import DaemonAccount
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.doctor.reading import Row
 
 _BY_COMMANDS = ("cli", "pyslurm")
+_ONCE_RUN = "ask again once it has run"
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """All findings; nothing is changed, and nothing but Slurm's questions is asked."""
-    yield from machine.look_at_state(Path(config.service.state))
-    yield from machine.look_at_place(Path(config.service.state))
+    """All findings; nothing is changed, and nothing but Slurm's questions is asked.
+
+    What depends on an account is looked at for the daemon's, whoever asks.
+    """
+    state, account = Path(config.service.state), find_account(config)
+    yield from account.findings()
+    yield from machine.look_at_place(state)
     yield machine.look_at_daemon(config)
-    yield from machine.look_at_access(Path(config.service.state))
+    yield from machine.look_at_access(state)
     yield machine.look_at_socket(config)
     yield from look_at_files(config)
     yield look_at_settle(config)
+    yield from account.look(lambda: _with_its_rights(config, account))
+
+
+def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding]:
+    """What the daemon's account may do and sees."""
+    yield from machine.look_at_state(Path(config.service.state))
+    yield from check_certificate(config)
+    yield from check_secrets(config)
     yield from look_at_leadership(config)
+    yield from check_restoration(config)
     if config.cluster.backend == "simulated":
         yield ok("cluster", "simulated: no Slurm is looked at")
+        yield from check_cluster_name(config, SIMULATED)
         return
     commands = machine.look_at_commands(command_environment(config.cluster))
     if commands.level is Level.OK:
         yield commands
-        yield from _Slurm(config, Commands(command_environment(config.cluster), config.cluster.timeout)).look()
+        slurm = Commands(command_environment(config.cluster), config.cluster.timeout)
+        yield from _Slurm(config, slurm, account).look()
     elif config.cluster.backend in _BY_COMMANDS:
         yield commands
         return
@@ -53,7 +74,7 @@ def examine(config: Config) -> Iterator[Finding]:
         todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
         yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
     yield _snapshot(config)
-    yield from _acting(config)
+    yield from _acting(config, account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,13 @@ class _Slurm:
 
     config: Config
     commands: Commands
+    account: DaemonAccount
+
+    @property
+    def user(self) -> str:
+        """As whom Slurm knows the daemon."""
+        rest = self.config.cluster.rest.user if self.config.cluster.backend == "rest" else ""
+        return rest or self.account.name
 
     def look(self) -> Iterator[Finding]:
         try:
@@ -72,11 +100,13 @@ class _Slurm:
             )
             return
         yield ok("controller", f"{settings.get('ClusterName', '')} answers")
+        yield from check_cluster_name(self.config, settings.get("ClusterName", ""))
         if settings.get("AuthType", "").endswith("munge"):
             yield machine.look_at_munge(settings.get("AuthInfo", ""))
         client = self.ask("scontrol", "--version")
         interval, steering = self.config.loop.interval, self.config.chains.steering
         yield from controller.look_at_settings(settings, client, interval, steering)
+        yield from self.guarded("privacy", self.privacy(settings))
         yield from self.guarded("partitions", self.partitions())
         yield from self.guarded("clock", self.clock())
         if not settings.get("AccountingStorageType", "").endswith("none"):
@@ -91,14 +121,33 @@ class _Slurm:
         shown = read_controller_time(self.ask("sdiag"))
         yield machine.look_at_clock(shown, ours.now(), ours.rate)
 
+    def privacy(self, settings: Row) -> Iterator[Finding]:
+        hidden, others = settings.get("PrivateData", ""), self.config.acting.mode != "own"
+        if people.hides_jobs(hidden) and not self.account.known:
+            follows = "whether the daemon's account sees the jobs of other users is not looked at"
+            yield warn("privacy", f"PrivateData={hidden}", follows, _ONCE_RUN)
+            return
+        sees = people.hides_jobs(hidden) and CliVisibility(self.commands, self.user)()
+        yield people.look_at_privacy(self.user, hidden, sees_all=sees, acts_for_others=others)
+
     def people(self, settings: Row) -> Iterator[Finding]:
-        user = own_user()
-        if self.config.acting.mode == "own":
+        user, mode = self.user, self.config.acting.mode
+        if mode == "own" and self.account.known:
             rows = read_table(self.ask("sacctmgr", "-P", "show", "associations", "where", f"user={user}"))
             enforced = "associations" in settings.get("AccountingStorageEnforce", "")
             yield from people.look_at_associations(user, rows, enforced=enforced)
-        if self.config.acting.mode == "release":
-            yield people.look_at_operator(user, read_table(self.ask("sacctmgr", "-P", "show", "user", user)))
+        if mode != "release":
+            return
+        rows = read_table(self.ask("sacctmgr", "-P", "show", "user", user))
+        shown = self.account.is_ours or any(row.get("User") == user for row in rows)
+        if self.account.known and shown:
+            yield people.look_at_operator(user, rows, settings.get("SlurmUser", ""))
+        else:
+            follows = "whether it may release held links of other users is not looked at"
+            whose = (
+                f"Slurm does not show {user} to this caller" if self.account.known else "no daemon has run here"
+            )
+            yield warn("acting", whose, follows, "ask as root, once the daemon has run")
 
     def history(self) -> Iterator[Finding]:
         began = time.monotonic()
@@ -137,13 +186,13 @@ def _snapshot(config: Config) -> Finding:
     return ok("cluster", found)
 
 
-def _acting(config: Config) -> Iterator[Finding]:
+def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:
     match config.acting.mode:
-        case "own" if os.geteuid() == 0:
+        case "own" if account.uid == 0:
             follows = "every link would run as root"
             yield fail("acting", "mode own, as root", follows, "run it as the user whose chains it keeps")
         case "own":
-            yield ok("acting", f"mode own: links run as {own_user()}")
+            yield ok("acting", f"mode own: links run as {account.name}")
         case "agent" if not config.api.enabled:
             yield fail("acting", "mode agent without interface", "agents cannot be reached", "set api.enabled")
         case "agent":

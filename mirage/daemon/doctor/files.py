@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirage.client.client import Client
 from mirage.client.errors import ClientError, Refusal
-from mirage.config.places import daemon_socket
+from mirage.config.places import daemon_socket, is_absent
 from mirage.daemon.doctor.finding import ok, warn
 
 if TYPE_CHECKING:
@@ -28,11 +28,19 @@ def look_at_files(config: Config) -> Iterator[Finding]:
         follows = "chains that name one in a directory that this account may not search are rejected"
         yield ok("files", found, follows)
     if not config.api.enabled:
+        yield _not_looked_at("api.enabled is false", "set api.enabled")
         return
+    path = daemon_socket(Path(config.api.socket))
+    if is_absent(path):
+        return  # no daemon answers: another finding
     try:
-        blind = [chain for chain in _chains(config) if chain.files_unknown and not chain.over]
-    except ClientError:
-        return  # that the daemon does not answer is another finding
+        chains, denied = _chains(Client(str(path)))
+    except ClientError as error:
+        yield _not_looked_at(str(error), "see the daemon's log")
+        return
+    if denied:
+        yield _not_looked_at(denied, "run mirage doctor as root or an administrator (api.admins)", "other users")
+    blind = [chain for chain in chains if chain.files_unknown and not chain.over]
     for chain in blind[:_SHOWN]:
         follows = "neither its done-file nor its handover file counts: it may run longer than needed"
         yield warn("files", f"{chain.id}: {chain.files_unknown}", follows, "see docs/handover.md, Files")
@@ -41,9 +49,14 @@ def look_at_files(config: Config) -> Iterator[Finding]:
         yield warn("files", text, "their files do not count", "mirage chains --all --json")
 
 
-def _chains(config: Config) -> list[Chain]:
-    client = Client(str(daemon_socket(Path(config.api.socket))))
+def _chains(client: Client) -> tuple[list[Chain], str]:
+    """Those that the daemon shows to this user, and why these are not all; empty: they are."""
     try:
-        return list(client.chains(everybody=True))
-    except Refusal:
-        return list(client.chains())
+        return list(client.chains(everybody=True)), ""
+    except Refusal as refusal:
+        return list(client.chains()), refusal.detail
+
+
+def _not_looked_at(why: str, todo: str, whose: str = "all users") -> Finding:
+    follows = f"whether done-files and handover files of {whose} can be checked is not looked at"
+    return warn("files", why, follows, todo)

@@ -160,6 +160,8 @@ def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
     """Whether both clocks agree; ``rate`` is how fast Slurm's runs."""
     skew = (ours - controller) / rate
     found = f"ours is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
+    if rate != 1:
+        found += f", {abs(ours - controller)} s of Slurm's time"
     if abs(skew) >= _MUNGE_TTL:
         follows = "munge refuses credentials from so far away, and decisions would come at the wrong time"
         return fail("clock", found, follows, "run chrony or ntpd on both machines")

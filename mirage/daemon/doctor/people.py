@@ -1,4 +1,4 @@
-"""What the accounting allows those in whose name links are submitted."""
+"""What Slurm shows and allows the daemon's account, and those in whose name links are submitted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.doctor.reading import Row
 
+_SUPERUSER = "root"
 _A_CHAIN_NEEDS = 2
 """Jobs in the queue at once: the predecessor that runs and the successor that waits."""
 
@@ -49,10 +50,35 @@ def _lowest(row: Row, *names: str) -> int | None:
     return min(given, default=None)
 
 
-def look_at_operator(user: str, users: list[Row]) -> Finding:
-    """Whether the daemon's account may let go jobs of others (acting mode release)."""
+def look_at_operator(user: str, users: list[Row], controller: str = "") -> Finding:
+    """Whether the daemon's account may let go jobs of others (acting mode release).
+
+    ``controller``: ``SlurmUser`` of Slurm's settings, who may as well.
+    """
+    if user in (_SUPERUSER, controller.partition("(")[0]):
+        return ok("acting", f"{user} is Slurm's own user", "it may let go held links of everybody")
     level = next((row.get("Admin", "") for row in users if row.get("User") == user), "none")
     if level in ("Operator", "Administrator"):
         return ok("acting", f"{user} is {level}", "it may let go held links of everybody")
     todo = f"sacctmgr modify user {user} set adminlevel=operator"
     return fail("acting", f"{user} is no Operator ({level})", "held links of others cannot be let go", todo)
+
+
+def hides_jobs(private: str) -> bool:
+    """Whether ``PrivateData`` keeps the jobs of others from ordinary users."""
+    return "jobs" in private.lower()
+
+
+def look_at_privacy(user: str, private: str, *, sees_all: bool, acts_for_others: bool) -> Finding:
+    """Whether the daemon's account sees the whole queue; ``sees_all``: Slurm says that it does all the same."""
+    found = f"PrivateData={private or 'none'}"
+    if not hides_jobs(private):
+        return ok("privacy", found, "the whole queue is seen")
+    if sees_all:
+        return ok("privacy", f"{found}, {user} is an Operator or Slurm's own user", "the whole queue is seen")
+    todo = f"make it one: sacctmgr modify user {user} set adminlevel=Operator"
+    if acts_for_others:
+        follows = f"{user} is no Operator and does not see the links of other users: their chains hold"
+        return fail("privacy", found, follows, todo)
+    follows = f"{user} is no Operator and sees only own jobs: predictions know nothing of the queue"
+    return warn("privacy", found, follows, todo)
