@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.domain.chain import NOTHING_EXPECTED, Chain, ChainId, DoneCondition, FailurePolicies
+from mirage.domain.chain import NOTHING_EXPECTED, Chain, ChainId, DoneCondition
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.failurepolicy import FailurePolicies
 from mirage.domain.files import FileState, Presence, WatchedFile
 from mirage.domain.job import (
     ABSENT,
@@ -22,6 +23,7 @@ from mirage.domain.job import (
     JobRequest,
     JobState,
 )
+from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class FakeCluster:
     jobs: dict[int, Job] = field(default_factory=dict)
     submissions: list[JobRequest] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    directories: set[str] = field(default_factory=lambda: {"/home/alice"})
     unknown_files: dict[str, FileState] = field(default_factory=dict)
     watched: set[WatchedFile] = field(default_factory=set)
     changes: list[tuple[int, JobChange]] = field(default_factory=list)
@@ -98,11 +101,21 @@ class FakeCluster:
         for job_id in list(self.jobs):  # in order of submission: who ends frees nodes for those behind
             self.jobs[job_id] = self._brought_up(self.jobs[job_id])
 
-    def snapshot(self, *, queue: bool = True, expected: Mapping[str, JobId] = NOTHING_EXPECTED) -> Snapshot:
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
         self._answer()
         links: dict[str, Job] = {}
         rivals: list[Job] = []
-        tags = {job_id: tag for tag, job_id in expected.items()}
+        tags = {
+            job_id: tag
+            for tag, job_id in expected.items()
+            if job_id in self.jobs and is_link(self.jobs[job_id], identities.get(tag) or LinkIdentity(tag))
+        }
         for job in (replace(job, tag=tags.get(job.job_id, job.tag)) for job in self.jobs.values()):
             if job.tag and job.tag not in self.unaccounted and not self._forgotten(job):
                 rivals += [job] if links.setdefault(job.tag, job) is not job else []
@@ -206,6 +219,8 @@ class FakeCluster:
 
     def state(self, file: WatchedFile) -> FileState:
         assert file in self.watched, "asked for a file that the cycle has not had checked"
+        if file.path in self.directories:
+            return FileState(Presence.UNKNOWN, f"{file.path}: not a regular file; only a regular file counts")
         present = FileState(Presence.PRESENT if file.path in self.files else Presence.ABSENT)
         return self.unknown_files.get(file.path, present)
 

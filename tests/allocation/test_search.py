@@ -180,6 +180,7 @@ def test_tasks_without_devices_come_first_and_those_that_cannot_run_now_last() -
         ("tries=-1", "tries is a whole number, not '-1'"),
         ("seconds=soon", "seconds is a number above 0, not 'soon'"),
         ("speed=9", "there is no option 'speed'; there are goal, tries, seconds, seed, nodes"),
+        ("tries=5:goal=jct:tries=9", "tries is given twice; name each option once"),
         ("nodes=2", "nodes is any or fewest, not '2'"),
     ],
 )

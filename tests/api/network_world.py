@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from mirage.store.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirage.store.audit import AuditEntry
     from mirage.store.opening import Store
 
 KEY = b"k" * 32
@@ -64,6 +66,13 @@ class Network:
         kind = response.headers.get("content-type", "")
         answered = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, answered, json.loads(content) if "json" in kind else content.decode())
+
+    def audited(self, number: int) -> list[AuditEntry]:
+        """The audit, oldest first, once it has ``number`` lines: some come after the answer."""
+        end = time.monotonic() + 60
+        while len(lines := self.store.audit.read(limit=1_000)) < number and time.monotonic() < end:
+            time.sleep(0.01)
+        return [line.entry for line in reversed(lines)]
 
     def token(self, owner: str = "ada", scope: Scope = Scope.OPERATE, lifetime: int = 0) -> str:
         return self.gate.tokens.create(owner, "test", scope, lifetime)[0]

@@ -19,7 +19,7 @@ from mirage.api.port import Inquiries
 from mirage.api.server import ApiServer
 from mirage.domain.chain import ChainId
 from mirage.domain.chainid import owned_id
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ConfigError, SubmissionRejected
 from mirage.domain.files import FileState, Presence, WatchedFile
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.api.port import ApiService
     from mirage.control.guard import Asker
+    from mirage.domain.job import JobRequest
 
 CHAINS = "/api/v1/chains"
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -111,6 +112,26 @@ def test_the_predictor_of_a_new_chain_is_built_before_the_loop_hears_of_it(world
     assert {record.chain.chain_id for record in world.loop.records} == {
         owned_id(each, ME) for each in ("good", "plain")
     }
+
+
+def test_chain_whose_links_cannot_be_submitted_is_rejected(world: World) -> None:
+    asked: list[JobRequest] = []
+
+    def check(request: JobRequest) -> None:
+        asked.append(request)
+        if request.batch and "--cpu-freq=low" in request.batch.options:
+            raise SubmissionRejected("OptionUnknownToREST", "there is no field for --cpu-freq=low")
+
+    batch = definition()["request"]["batch"]
+    bad = definition("bad")["request"] | {"batch": batch | {"options": ["--cpu-freq=low"]}}
+    with serving(world, check_request=check) as shown:
+        status, answer = shown.call("POST", CHAINS, definition("bad", request=bad))
+        is_problem(
+            status, answer, 422, "request: no link could be submitted: OptionUnknownToREST: there is no field"
+        )
+        assert shown.call("POST", CHAINS, definition("good"))[0] == 201
+    assert [request.user for request in asked] == [ME, ME]
+    assert [record.chain.chain_id for record in world.loop.records] == [owned_id("good", ME)]
 
 
 def test_what_is_shown_holds_neither_script_nor_environment(world: World) -> None:
@@ -302,7 +323,9 @@ def test_a_socket_left_behind_is_replaced_and_a_file_is_not(world: World, tmp_pa
 
 def test_a_loop_that_does_not_answer_is_said(world: World, tmp_path: Path) -> None:
     world.loop.ended.set()
-    impatient: ApiService = replace(world.service, patience=0.05, ask=lambda command: Future())
+    taken = Future[str]()
+    taken.set_running_or_notify_cancel()
+    impatient: ApiService = replace(world.service, patience=0.05, ask=lambda command: taken)
     server = ApiServer(impatient, tmp_path / "slow.sock")
     server.start()
     status, document = call(str(server._path), "POST", CHAINS, definition())

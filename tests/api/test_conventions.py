@@ -294,6 +294,7 @@ def test_every_change_is_in_the_audit_and_reading_is_not(network: Network) -> No
     post(network, CHAINS, "{")
     made = post(network, TOKENS, {}).body
     network.with_token("POST", f"{CHAINS}/train/resume", made["token"])
+    network.audited(4)
     answer = get(network, AUDIT, CHIEF)
     lines = [
         (line["user"], line["how"], line["action"], line["chain"], line["result"])
@@ -333,9 +334,11 @@ def test_anothers_chain_is_as_if_there_were_none_but_for_the_audit(network: Netw
         assert (real.status, none.status) == (404, 404)
         assert real.body["detail"].replace("x1", "x2") == none.body["detail"]
         assert real.headers.keys() == none.headers.keys()
-    lines = [line.entry for line in network.store.audit.read() if line.entry.user == "ada"]
-    assert [(line.chain, line.result) for line in lines] == [(bobs, "another's chain")] * 4
-    assert lines[0].action == f"POST {CHAINS}/{bobs}/cancel"
+    none = bobs.replace("x1", "x2")
+    lines = [line for line in network.audited(9) if line.user == "ada"]
+    told = [(line.chain, line.result) for line in lines]
+    assert told == [(bobs, "another's chain"), (none, "no such chain")] * 4
+    assert lines[6].action == f"POST {CHAINS}/{bobs}/cancel"
 
 
 def test_on_the_socket_the_audit_knows_the_uid(network: Network) -> None:

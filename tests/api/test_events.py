@@ -16,6 +16,7 @@ import pytest
 from serving import serving
 
 from mirage.api import feed as feed_module
+from mirage.api.access.rates import Rates
 from mirage.api.feed import Feed, Interest, TooManyListeners
 from mirage.api.routes import events as events_module
 from mirage.domain.chain import Chain, ChainId, ChainRecord
@@ -138,6 +139,15 @@ def test_who_comes_back_hears_what_was_missed_once(streaming: World, store: Stor
         stream.event()
         happened(store, event("event 5"))
         assert stream.text() == "event 5"
+
+
+def test_events_missed_lines_count_against_the_rate(streaming: World, store: Store) -> None:
+    happened(store, *(event(f"event {number}") for number in range(500)))
+    gate = replace(streaming.service.gate, rates=Rates(0.001, 5))
+    with serving(streaming, feed=streaming.service.feed, journal=store.journal, gate=gate) as bounded:
+        with listening(bounded, **{"Last-Event-ID": "0"}) as stream:
+            assert stream.text() == "event 0"
+        assert bounded.call("GET", "/api/v1/me")[0] == 429
 
 
 def test_cycles_are_told(streaming: World) -> None:

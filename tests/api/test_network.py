@@ -73,6 +73,19 @@ def test_tokens_are_made_listed_and_revoked_over_the_interface(network: Network)
     assert network.with_token("GET", CHAINS, text).status == 401
 
 
+def test_token_that_reads_sees_and_revokes_only_itself(network: Network) -> None:
+    reading, other, acting = network.token(scope=Scope.READ), network.token(scope=Scope.READ), network.token()
+    ids = {text: network.gate.tokens.find(text).token_id for text in (reading, other, acting)}  # type: ignore[union-attr]
+    [own] = network.with_token("GET", "/api/v1/tokens", reading).body["tokens"]
+    assert own["id"] == ids[reading]
+    for text in (other, acting):
+        assert network.with_token("DELETE", f"/api/v1/tokens/{ids[text]}", reading).status == 404
+        assert network.with_token("GET", "/api/v1/me", text).status == 200
+    assert network.with_token("DELETE", f"/api/v1/tokens/{ids[other]}", acting).status == 200
+    assert network.with_token("DELETE", f"/api/v1/tokens/{ids[reading]}", reading).status == 200
+    assert network.with_token("GET", "/api/v1/me", reading).status == 401
+
+
 def test_an_administrator_makes_tokens_for_others_and_sees_all(network: Network) -> None:
     chief = slurm_token("chief")
     made = network.with_token("POST", TOKENS, chief, {"owner": "bob", "scope": "operate"}).body

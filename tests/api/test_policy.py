@@ -187,7 +187,37 @@ def test_scopes_are_ordered_and_the_lesser_of_two_counts() -> None:
 def test_groups_are_the_machines() -> None:
     groups = UnixGroups()
     assert grp.getgrgid(0).gr_name in groups("root")
-    assert groups("no-such-user-at-all") == frozenset()
+    assert groups("no-such-user-at-all") is None
+
+
+@pytest.mark.parametrize("error", [KeyError("not found"), OSError("sssd"), None])
+def test_policy_user_database_that_fails_gives_no_more(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    def fail(name: str) -> object:
+        assert error is not None
+        raise error
+
+    if error is not None:
+        monkeypatch.setattr("mirage.api.access.policy.pwd.getpwnam", fail)
+    policy = Policy(Scope.OPERATE, groups={"root": None, "staff": Scope.ADMIN})
+    assert policy.scope_of("root", UnixGroups()) is None, (
+        "denied while the groups are unknown, as while they are known"
+    )
+    assert Policy(Scope.READ, groups={"root": Scope.ADMIN}).scope_of("root", UnixGroups()) is (
+        Scope.ADMIN if error is None else Scope.READ
+    )
+
+
+def test_policy_groups_are_queried_again_soon_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("mirage.api.access.policy.time.monotonic", lambda: now[0])
+    answers: list[frozenset[str] | None] = [None, frozenset({"staff"}), frozenset()]
+    monkeypatch.setattr("mirage.api.access.policy._groups", lambda name: answers.pop(0))
+    groups, found = UnixGroups(), []
+    for now[0] in (0.0, 4.0, 6.0, 100.0, 130.0):
+        found.append(groups("ada"))
+    assert found == [None, None, frozenset({"staff"}), frozenset({"staff"}), frozenset()]
 
 
 # Sessions and tickets

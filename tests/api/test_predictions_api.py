@@ -59,6 +59,8 @@ class Desk:
         return answer
 
     def named(self, name: str, asker: Asker) -> Guard | None:
+        if name.startswith("average:"):
+            build_predictor(name)
         if name != "fixed:6h":
             raise PluginNotFound(f"no predictor {name!r}")
         return Guard(build_predictor(name), build_predictor("reactive"))
@@ -162,6 +164,7 @@ def test_a_class_of_few_says_nothing(predicting: World, desk: Desk) -> None:
         ("limit=48h&gres=gpu:99999999999999999999", 422, "is more than any cluster has"),
         ("limit=48h&walltime=3", 422, "walltime"),
         ("limit=48h&predictor=nix", 422, "no predictor 'nix'"),
+        (f"limit=48h&predictor=average:{'9' * 150}", 409, "a number of jobs from 1 to 10,000"),
     ],
 )
 def test_mistakes_name_the_parameter(predicting: World, query: str, status: int, words: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from api_world import World, definition, world
 from hypothesis import given
 from hypothesis import strategies as st
-from tasks_seen import NOTHING, chain, looked, of_uid, refusal, status, time_of, viewer, write
+from tasks_seen import NOTHING, chain, looked, of_uid, read, refusal, status, time_of, viewer, write
 
 from mirage.api.documents.tasks import tasks_document
 from mirage.api.taskstate.content import TaskStatus
@@ -132,6 +132,30 @@ def test_what_is_out_of_bounds_is_refused(tmp_path: Path, wrong: dict[str, Any])
 def test_what_is_no_document_is_refused(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "status.json").write_bytes(text)
     assert len(refusal(tmp_path)) < 400 + len(str(tmp_path))
+
+
+STEERING = "\x9b2J\u202e\u2066\u2028"
+STEERED = frozenset("\x9b\u202e\u2066\u2028")
+
+
+def test_tasks_are_told_with_a_mark_for_what_steers_a_terminal(tmp_path: Path) -> None:
+    name, why = f"n{STEERING}1", f"\x1b]0;x\x07\r\n{STEERING}ü"
+    life = {"job": 7, "began": 0, "nodes": {name: [[0, name]]}}
+    attempt = {"task": name, "attempt": 1, "share": 1, "start": 0, "end": None}
+    task = {"id": name, "state": "failed", "why": why, "attempts": 1}
+    write(tmp_path, NOTHING | {"links": [life], "tasks": [task], "lanes": {f"{name}:0": [attempt]}})
+    seen = read(tmp_path)
+    assert isinstance(seen, TaskStatus)
+    assert (seen.tasks[0].id, seen.tasks[0].why) == ("n?2J???1", "?]0;x????2J???ü")
+    assert seen.lanes["n?2J???1:0"][0].task == "n?2J???1"
+    assert seen.links[0].nodes == {"n?2J???1": [(0, "n?2J???1")]}
+    told = tasks_document(ChainRecord(chain(1)), seen, 0).model_dump_json()
+    assert not STEERED.intersection(told)
+
+
+def test_tasks_file_that_is_refused_is_quoted_with_marks(tmp_path: Path) -> None:
+    write(tmp_path, NOTHING | {"lanes": {f"n{STEERING}": 7}})
+    assert not STEERED.intersection(refusal(tmp_path))
 
 
 JSON = st.recursive(

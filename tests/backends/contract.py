@@ -20,10 +20,12 @@ from mirage.domain.job import (
     NEVER,
     Dependency,
     DependencyKind,
+    Job,
     JobChange,
     JobId,
     JobState,
 )
+from mirage.domain.linkidentity import LinkIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,6 +135,39 @@ class Contract:
     def test_what_was_never_submitted_is_not_there(self, world: World) -> None:
         tag = world.tag()
         assert tag not in world.cluster.snapshot(expected={tag: NO_JOB}).links
+
+    # Job IDs that were given again
+
+    def test_job_with_the_tag_of_another_link_is_not_the_link(self, world: World) -> None:
+        request, job_id = world.submit()
+        tag = world.tag()
+        links = world.cluster.snapshot(expected={tag: job_id}).links
+        assert (links[request.tag].job_id, tag in links) == (job_id, False)
+
+    def test_job_without_a_tag_is_the_link_by_its_submit_time(self, world: World) -> None:
+        if not world.facts.by_id:
+            pytest.skip("links are found by their tags alone")
+        _, job_id = world.submit(Doing(runs=MINUTE), tag="")
+        link = LinkIdentity("", world.facts.user, "link", world.facts.partition)
+
+        def shown(known: LinkIdentity) -> Job | None:
+            tag = world.tag()  # what was last seen of a link is of no help here
+            identities = {tag: replace(known, tag=tag)}
+            return world.cluster.snapshot(expected={tag: job_id}, identities=identities).link(tag, link.owner)
+
+        job = shown(link)
+        assert job is not None
+        known = replace(link, submit=job.submit)
+        assert shown(replace(known, name="renamed")) is not None
+        foreign = replace(known, submit=job.submit - HOUR, name="another")
+        older = replace(known, submit=job.submit + HOUR)
+        assert shown(foreign) is shown(older) is None
+        if world.facts.accounting:
+            while (job := shown(known)) is not None and not job.state.finished:
+                world.pass_time()
+            world.forget(job_id)
+            assert shown(known) is not None
+            assert shown(foreign) is shown(older) is None
 
     # Cancelling
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.errors import BackEndLost, ClusterUnavailable
 from mirage.domain.job import Job, JobChange, JobId, JobRequest, JobState
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Facts:
     """Jobs are real processes that see their signals."""
     accounting: bool = True
     """Ended jobs that the controller has forgotten are found."""
+    by_id: bool = True
+    """Links are found by their job IDs as well, whatever their comments."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,17 @@ class World(ABC):
 
     def submit(self, doing: Doing | None = None, **changes: Any) -> tuple[JobRequest, JobId]:
         request = self.request(doing, **changes)
-        return request, self.actuator.submit(request)
+        return request, self._submitted(request)
+
+    def _submitted(self, request: JobRequest, tries: int = 5) -> JobId:
+        """As the daemon does where a busy slurmrestd drops the connection: first it looks for the job."""
+        for _ in range(tries):
+            try:
+                return self.actuator.submit(request)
+            except BackEndLost:
+                if (found := self.cluster.snapshot().links.get(request.tag)) is not None:
+                    return found.job_id
+        return self.actuator.submit(request)
 
     def update(self, job_id: JobId, change: JobChange, tries: int = 50) -> None:
         """Change a job; a controller that has just got it may ask to try again, accounting not having it yet."""

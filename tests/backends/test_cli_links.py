@@ -12,6 +12,7 @@ from mirage.backends.jobquery import MOST_PARTS, Fates
 from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import owned_id
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.linkidentity import LinkIdentity
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.queuetext import Queue, QueuedJob
 
@@ -276,3 +277,115 @@ def test_accounting_that_is_away_is_asked_once() -> None:
     accounting = Accounting(answered=False)
     LinkMemory().account(queue(), MANY, accounting, NOW)
     assert len(accounting.asked) == 1
+
+
+# Job IDs that were given again
+
+KNOWN = {TAG: LinkIdentity(TAG, "alice", "svc", "cpu", submit=RUNS.submit)}
+OWN16 = replace(RUNS, name="own16", submit=NOW - 10, start=NOW - 10, tag="")
+"""A job of the same owner that was given the link's number."""
+ENDED = replace(RUNS, state=JobState.NODE_FAIL, end=NOW - 20)
+
+
+def shown(job: Job, *, is_completing: bool = False) -> Queue:
+    return queue(QueuedJob(job, completing=is_completing, exit_code=0))
+
+
+@pytest.mark.parametrize("comment", ["", "mine", "mirage:other:1", "mirage:svc:2"])
+@pytest.mark.parametrize("is_completing", [False, True])
+def test_reused_id_in_the_queue_is_not_the_link(comment: str, is_completing: bool) -> None:
+    seen, accounting = shown(replace(OWN16, tag=comment), is_completing=is_completing), Accounting(lagging=False)
+    assert TAG not in LinkMemory().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
+    assert ID in accounting.asked[0]
+
+
+@pytest.mark.parametrize("tag", [TAG, ""])
+def test_reused_id_link_ended_as_its_own_row_says(tag: str) -> None:
+    """Accounting keeps comments or does not; the newer job's row comes first or last."""
+    rows = [replace(ENDED, tag=tag), replace(OWN16, state=JobState.COMPLETED, end=NOW - 1)]
+    for runs in (rows, rows[::-1]):
+        accounting = Accounting()
+        accounting.fates = Fates.of_runs(runs, ())
+        for seen in (shown(OWN16), queue()):
+            found = LinkMemory().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
+            assert found == {TAG: ENDED}
+
+
+def test_reused_id_link_of_which_nothing_is_known_is_lost_in_time() -> None:
+    memory, accounting = LinkMemory(), Accounting(replace(OWN16, state=JobState.COMPLETED, end=NOW - 1))
+    assert memory.account(shown(OWN16), {TAG: ID}, accounting, NOW, KNOWN) == {}
+    assert memory.unaccounted == {TAG}, "accounting may not know of its end yet"
+    assert memory.account(shown(OWN16), {TAG: ID}, accounting, NOW + GRACE + 1, KNOWN) == {}
+    assert memory.unaccounted == frozenset()
+
+
+def test_older_job_with_the_number_is_not_the_fate_of_the_link() -> None:
+    older = replace(RUNS, name="svc", submit=NOW - 9_000, state=JobState.COMPLETED, end=NOW - 8_000, tag="")
+    memory, accounting = seen_running(), Accounting(older)
+    assert memory.account(queue(), {TAG: ID}, accounting, NOW + 60, KNOWN) == {TAG: RUNS}
+    assert memory.account(queue(), {TAG: ID}, accounting, NOW + 61 + GRACE, KNOWN) == {}
+
+
+def test_reused_id_of_a_link_of_another_chain_shows_that_link() -> None:
+    """Both chains lost their jobs; the second one's next link has the number of the first one's."""
+    other = replace(RUNS, name="other", submit=NOW - 10, tag=OTHER)
+    known = KNOWN | {OTHER: LinkIdentity(OTHER, "alice", "other")}
+    for expected in ({TAG: ID, OTHER: ID}, {OTHER: ID, TAG: ID}, {TAG: ID, OTHER: NO_JOB}):
+        found = LinkMemory().account(shown(other), expected, Accounting(lagging=False), NOW, known)
+        assert found == {OTHER: other}
+
+
+def test_edited_comment_loses_no_link() -> None:
+    edited = replace(RUNS, tag="mine: do not touch")
+    requeued = replace(edited, state=JobState.PENDING, submit=NOW, start=ABSENT, end=ABSENT)
+    accounting = Accounting()
+    for job in (edited, replace(edited, name="renamed"), requeued):
+        assert LinkMemory().account(shown(job), {TAG: ID}, accounting, NOW, KNOWN) == {TAG: replace(job, tag=TAG)}
+    assert accounting.asked == [{ID}], "only for the run that the requeue ended"
+
+
+def test_other_job_of_accounting_has_all_runs_asked_for_once() -> None:
+    """As sacct does it: the last job with a number, unless it is asked for all."""
+    other = replace(OWN16, state=JobState.COMPLETED, end=NOW - 1)
+    last, every = Accounting(other), Accounting()
+    every.fates = Fates.of_runs([replace(ENDED, tag=""), other], ())
+    found = LinkMemory().account(shown(OWN16), {TAG: ID, OTHER: JobId(8)}, last, NOW, KNOWN, every)
+    assert found[TAG] == ENDED
+    assert (last.asked, every.asked) == ([{ID, JobId(8)}], [{ID}])
+
+
+def test_other_job_of_accounting_keeps_the_link_while_no_more_is_told() -> None:
+    other = Accounting(replace(OWN16, state=JobState.COMPLETED, end=NOW - 1), lagging=False)
+    memory, away = seen_running(), Accounting(answered=False)
+    for later in (60, 10 * GRACE):
+        assert memory.account(queue(), {TAG: ID}, other, NOW + later, KNOWN, away) == {TAG: RUNS}
+    assert memory.account(queue(), {TAG: ID}, other, NOW + 11 * GRACE, KNOWN, other) == {}
+
+
+def test_run_that_cannot_be_read_leaves_no_older_one_in_its_place() -> None:
+    row = f"{ID}\x1fwhat is this?"
+    assert Fates.of_runs([ENDED, replace(ENDED, job_id=JobId(8))], [row]).jobs.keys() == {8}
+
+
+def test_parts_of_a_rejected_list_keep_every_run() -> None:
+    rows = Fates.of_runs([ENDED, replace(OWN16, state=JobState.COMPLETED, end=NOW - 1)], ())
+
+    def ask(ids: Collection[JobId]) -> Fates:
+        return Fates({}, answered=False, rejected="too long") if len(ids) > 1 else rows if ID in ids else Fates({})
+
+    expected = {TAG: ID, OTHER: JobId(8)}
+    assert LinkMemory().account(queue(), expected, ask, NOW, KNOWN)[TAG] == ENDED
+
+
+def test_reused_ids_are_logged_once_for_each_owner(caplog: pytest.LogCaptureFixture) -> None:
+    names = {f"mirage:svc{k}:1": JobId(k) for k in range(1, 4)}
+    known = {tag: LinkIdentity(tag, "alice", "svc", submit=RUNS.submit) for tag in names}
+    jobs = [QueuedJob(replace(OWN16, job_id=job_id), completing=False) for job_id in names.values()]
+    memory = LinkMemory()
+    for cycle in range(5):
+        memory.account(queue(*jobs), names, Accounting(), NOW + cycle, known)
+    (line,) = [message for message in caplog.messages if "job_id_reused" in message]
+    assert line == (
+        "event=job_id_reused owner=alice links=3 first=mirage:svc1:1 job=1 name='own16' comment='' "
+        f"submit={OWN16.submit}"
+    )

@@ -25,8 +25,10 @@ def slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
         yield running
 
 
-def ask(slurm: FakeSlurm, *argv: str, user: str = "alice", script: str = "") -> tuple[str, str, int]:
-    commands = Commands(slurm.environment(user) | {"SLURM_TIME_FORMAT": "%s"})
+def ask(
+    slurm: FakeSlurm, *argv: str, user: str = "alice", script: str = "", **environment: str
+) -> tuple[str, str, int]:
+    commands = Commands(slurm.environment(user) | {"SLURM_TIME_FORMAT": "%s"} | environment)
     answer = commands.run(argv, stdin=script.encode())
     return answer.out, answer.err, answer.status
 
@@ -40,7 +42,7 @@ def test_headings_are_the_real_ones(slurm: FakeSlurm, name: str) -> None:
     argv = [word.replace("-S", "--starttime=now-90days") for word in RECORDINGS[name]["argv"]]
     argv = [word.replace("-E", "--endtime=now+90days") for word in argv if not word.startswith("now")]
     real = (ASSETS / name).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[0]
-    assert ask(slurm, *argv)[0].partition("\n")[0] == real
+    assert ask(slurm, *argv, **RECORDINGS[name]["environment"])[0].partition("\n")[0] == real
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from backends.recorded_squeue import MARK, PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
 from mirage.backends import libslurm_records
+from mirage.backends.acting.links_only import Identity
 from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
 from mirage.domain.errors import (
     ClusterUnavailable,
@@ -283,6 +284,16 @@ def test_cancelling_what_has_ended_is_no_error(fake: FakePyslurm, actuator: Libs
     fake.trouble = RPCError(2002)
     with pytest.raises(NotPermitted):
         actuator.cancel(JobId(1), "alice")
+
+
+def test_identity_is_the_jobs_own(fake: FakePyslurm, actuator: LibslurmActuator) -> None:
+    job = fake.jobs[0]
+    job.user_name, job.comment, job.submit_time = "alice", "mirage:c:1", 1_790_000_000
+    assert actuator.identify(JobId(job.id), "alice") == Identity("alice", "mirage:c:1", 1_790_000_000)
+    with pytest.raises(UnknownJob):
+        actuator.identify(JobId(99_999_999), "alice")
+    with pytest.raises(NotPermitted):
+        actuator.identify(JobId(job.id), "bob")
 
 
 def test_others_are_not_acted_for(fake: FakePyslurm, actuator: LibslurmActuator) -> None:

@@ -17,6 +17,7 @@ from mirage.domain.errors import (
     UnsupportedSlurm,
 )
 from mirage.domain.job import ABSENT, JobId, JobState
+from mirage.domain.pastlinks import PastLinks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +120,18 @@ def test_accounting_that_finds_nothing_knows_of_no_jobs(
     said = {"error": "Nothing found with query" if number == 0 else "", "error_number": number}
     fake.answers["/slurmdb/v0.0.38/jobs"] = {"errors": [said]}
     assert len(cluster.past_jobs(0, 3_600)) == 0
+
+
+def test_past_links_of_a_slurmrestd_without_accounting_are_not_known(
+    fake: FakeSlurmrestd, cluster: RestCluster
+) -> None:
+    fake.answers.pop("/slurmdb/v0.0.38/jobs", None)
+    assert cluster.past_links(0, 3_600, ()) is None
+    fake.answers["/slurmdb/v0.0.38/jobs"] = {"errors": [], "jobs": []}
+    assert cluster.past_links(0, 3_600, ()) == PastLinks()
+    fake.answers["/slurmdb/v0.0.38/jobs"] = (500, {"errors": [{"error": "slurmdbd is away"}], "jobs": []})
+    with pytest.raises(ClusterUnavailable):
+        cluster.past_links(0, 3_600, ())
 
 
 def test_a_silent_slurmrestd_is_given_up(fake: FakeSlurmrestd, token: Path) -> None:

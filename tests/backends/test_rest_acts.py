@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ import pytest
 from backends.fake_slurmrestd import FakeSlurmrestd, slurmrestd
 from backends.rest_world import EMPTY, REQUEST, Noon, actuator, cluster, fake, half, recorded, token
 
+from mirage.backends.acting.link_guard import LinkGuard
+from mirage.backends.acting.links_only import Identity
 from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator
 from mirage.backends.restclient import Address, Credentials, RestClient
@@ -95,6 +98,50 @@ def test_no_token_no_act(fake: FakeSlurmrestd, actuator: RestActuator, owner: st
 def test_ones_own_token_is_for_oneself() -> None:
     with pytest.raises(NotPermitted, match="bob"):
         OwnToken(Credentials("alice")).of("bob")
+
+
+# Whose a job is
+
+
+def shown(**what: Any) -> dict[str, Any]:
+    job = recorded("job.held-link")
+    job["jobs"][0] |= {"job_id": 9, "user_name": "alice", "submit_time": 1_700_000_000} | what
+    return job
+
+
+def test_identity_is_asked_as_the_owner(fake: FakeSlurmrestd, actuator: RestActuator) -> None:
+    fake.answers["GET /slurm/v0.0.38/job/9"] = shown(comment="mirage:c:1")
+    assert actuator.identify(JobId(9), "alice") == Identity("alice", "mirage:c:1", 1_700_000_000)
+    assert fake.asked[-1].headers["X-SLURM-USER-NAME"] == "alice"
+
+
+def test_identity_of_no_job_is_unknown(fake: FakeSlurmrestd, actuator: RestActuator) -> None:
+    fake.answers["GET /slurm/v0.0.38/job/9"] = {"errors": [], "jobs": []}
+    with pytest.raises(UnknownJob, match="9"):
+        actuator.identify(JobId(9), "alice")
+    fake.answers["GET /slurm/v0.0.38/job/9"] = shown(submit_time="yesterday")
+    with pytest.raises(ClusterUnavailable):
+        actuator.identify(JobId(9), "alice")
+
+
+def test_job_with_the_id_of_a_link_is_not_touched(
+    fake: FakeSlurmrestd, cluster: RestCluster, actuator: RestActuator
+) -> None:
+    guard = LinkGuard(cluster, actuator, actuator.identify)
+    for answer in (shown(comment=""), shown(comment=None), shown(comment="mirage:c:1", user_name="bob")):
+        fake.answers["GET /slurm/v0.0.38/job/9"] = answer
+        for act in (
+            lambda: guard.cancel(JobId(9), "alice"),
+            lambda: guard.update(JobId(9), "alice", JobChange(held=False)),
+            lambda: guard.signal(JobId(9), "alice", "USR1", batch_only=False),
+        ):
+            with pytest.raises(NotPermitted, match="9"):
+                act()
+    assert {asked.method for asked in fake.asked} == {"GET"}
+    fake.answers["GET /slurm/v0.0.38/job/9"] = shown(comment="mirage:c:1")
+    fake.answers["DELETE /slurm/v0.0.38/job/9"] = {"errors": []}
+    guard.cancel(JobId(9), "alice")
+    assert fake.asked[-1].method == "DELETE"
 
 
 # Acts
@@ -247,3 +294,41 @@ def test_submission_that_slurmrestd_does_not_survive_is_told_apart(
     with pytest.raises(ClusterUnavailable) as unanswered:
         actuator.submit(REQUEST)
     assert not isinstance(unanswered.value, BackEndLost)
+
+
+# A token's end
+
+
+def jwt(claims: str) -> str:
+    return f"e30.{base64.urlsafe_b64encode(claims.encode()).decode().rstrip('=')}.c2ln"
+
+
+@pytest.mark.parametrize("end", ["1700000000", "1699999999.5"])
+def test_expired_token_is_named_and_nothing_is_sent(
+    actuator: RestActuator, fake: FakeSlurmrestd, token: Path, end: str
+) -> None:
+    token.write_text(jwt(f'{{"exp": {end}}}'))
+    for act in (lambda: actuator.submit(REQUEST), lambda: actuator.cancel(JobId(7), "alice")):
+        with pytest.raises(NotPermitted, match=r"alice\.jwt expired at 2023-11-14 22:13 UTC; replace it"):
+            act()
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        jwt('{"exp": 1700000001}'),
+        *(
+            jwt(claims)
+            for claims in ("{}", "[]", "{", '{"exp": "soon"}', '{"exp": -1}', '{"exp": 1e300}', '{"exp": null}')
+        ),
+        "a.!.b",
+        "opaque",
+    ],
+)
+def test_token_that_names_no_past_end_is_slurms_to_judge(
+    actuator: RestActuator, fake: FakeSlurmrestd, token: Path, text: str
+) -> None:
+    token.write_text(text)
+    fake.answers["/slurm/v0.0.38/job/submit"] = {"errors": [], "job_id": 7}
+    assert actuator.submit(REQUEST) == 7

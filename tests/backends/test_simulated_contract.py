@@ -41,6 +41,7 @@ class SimulatedWorld(World):
         accounts=False,
         signals=False,
         accounting=False,
+        by_id=False,
     )
 
     def __init__(self) -> None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from backends.fake_slurmrestd import slurmrestd
+from backends.rest_world import recorded
 from fakes import FakeCluster
 
+from mirage.backends.acting.link_guard import LinkGuard
 from mirage.bootstrap.acting import act_as_configured
 from mirage.bootstrap.world import Lore, World
+from mirage.bootstrap.worlds import build_world
 from mirage.config.model import Config
-from mirage.domain.errors import ConfigError, NotPermitted
+from mirage.domain.errors import ConfigError, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobId, JobRequest
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ def test_another_acts_and_all_else_stays(own: World, mode: str) -> None:
     assert world.estimator is own.estimator, "which knows for whom it may ask"
     assert (world.lore, world.clock) == (own.lore, own.clock)
     assert (world.desk is not None) == (mode == "agent")
-    assert (world.cluster is own.cluster) == (mode != "release")
+    assert (world.cluster is own.cluster) == (mode not in ("release", "token"))
 
 
 def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
@@ -65,6 +68,31 @@ def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
 def test_what_is_missing_is_named(own: World, mode: str, given: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         act_as_configured(config(mode, **given), own)
+
+
+def test_token_mode_cancels_no_job_that_is_no_link(own: World, tmp_path: Path) -> None:
+    """slurmrestd would let its owner do it: the token is that user's."""
+    (tmp_path / "alice.jwt").write_text("a.good.token")
+    told = {"job_id": 40, "user_name": "alice", "comment": None, "submit_time": 1_700_000_000}
+    job = recorded("job.held-link")["jobs"][0] | told
+    with slurmrestd() as fake:
+        fake.answers = {"/slurm/v0.0.38/ping": {"errors": []}}
+        fake.answers["/slurm/v0.0.38/job/40"] = {
+            "errors": [],
+            "jobs": [job],
+        }
+        world = act_as_configured(config("token", url=fake.address, tokens=str(tmp_path)), own)
+        with pytest.raises(NotPermitted, match="job 40 is not a link of alice"):
+            world.actuator.cancel(JobId(40), "alice")
+        assert {asked.method for asked in fake.asked} == {"GET"}
+
+
+@pytest.mark.parametrize("backend", ["cli", "rest"])
+def test_own_mode_acts_through_the_guard(backend: str) -> None:
+    cluster = {"backend": backend, "rest": {"url": "http://127.0.0.1:6820"}}
+    world = build_world(Config.model_validate({"acting": {"mode": "own"}, "cluster": cluster}))
+    assert isinstance(world.actuator, LinkGuard)
+    assert world.actuator is world.cluster, "which knows what the last snapshot has shown"
 
 
 def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(own: World, tmp_path: Path) -> None:
@@ -92,3 +120,34 @@ def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(own: Worl
         finally:
             go.set()
         assert hanging.result(60) == 7
+
+
+@pytest.mark.parametrize(
+    ("option", "version", "words"),
+    [
+        ("--cpu-freq=low", 38, "slurmrestd has no field for --cpu-freq=low;"),
+        ("--cpu-freq=low", 0, "slurmrestd has no field for --cpu-freq=low;"),
+        ("--export=A,MIRAGE_LINK", 38, "slurmrestd has no field for --export=A;"),
+        ("--signal=B:USR1@60", 38, "v0.0.38 has no field for a warning to the batch shell alone"),
+        ("--signal=B:USR1@60", 40, ""),
+        ("--signal=B:USR1@60", 0, ""),
+        ("--ntasks=2", 38, ""),
+    ],
+)
+def test_token_mode_knows_what_it_cannot_submit(
+    own: World, tmp_path: Path, option: str, version: int, words: str
+) -> None:
+    """Version 0: slurmrestd cannot be asked."""
+    (tmp_path / "alice.jwt").write_text("a.good.token")
+    batch = BatchScript("#!/bin/sh\ntrue\n", (option,))
+    with slurmrestd() as fake:
+        fake.answers = {f"/slurm/v0.0.{version}/ping": {"errors": []}} if version else {}
+        world = act_as_configured(config("token", url=fake.address, tokens=str(tmp_path)), own)
+        try:
+            world.check_request(JobRequest("link", "alice", 3_600, batch=batch))
+            told = ""
+        except SubmissionRejected as rejection:
+            told = str(rejection)
+        assert bool(told) == bool(words)
+        assert words in told
+        assert not [path for path in fake.paths() if "submit" in path]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from mirage.domain.chain import NO_JOB, ChainStatus, LinkState, Recovery
+from mirage.domain.chain import NO_JOB, ChainStatus, LinkState
+from mirage.domain.failurepolicy import Recovery
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, Job, JobState
 from mirage.domain.journal import EntryKind

@@ -10,6 +10,8 @@ from unittest.mock import patch
 
 from chaos.line import Killed, Line, Shell, drawn
 
+from mirage.backends.acting.link_guard import LinkGuard
+from mirage.backends.acting.own import identify
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
 from mirage.bootstrap.assembly import assemble
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from chaos.slurmctld import Slurmctld
 
+    from mirage.backends.acting.links_only import Identity
     from mirage.bootstrap.service import Service
     from mirage.config.model import Config
     from mirage.domain.command import Command
@@ -78,6 +81,9 @@ class ByOwner:
     def estimate_start(self, request: JobRequest) -> int:
         return self._for(request.user).estimate_start(request)
 
+    def identify(self, job_id: JobId, owner: str) -> Identity:
+        return identify(Shell(owner, self.line), job_id)  # type: ignore[arg-type]
+
     def _for(self, owner: str) -> CliActuator:
         return CliActuator(Shell(owner, self.line), owner)  # type: ignore[arg-type]
 
@@ -108,7 +114,8 @@ class Daemon:
         """Compose it anew; a store that cannot be opened ends it at once, and something starts it again."""
         cluster = CliCluster(Shell("mirage", self.line), self.clock)  # type: ignore[arg-type]
         actuator = ByOwner(self.line)
-        service = assemble(self.config, World(cluster, actuator, actuator, self.clock), lambda: None)
+        guard = LinkGuard(cluster, actuator, actuator.identify)
+        service = assemble(self.config, World(guard, guard, actuator, self.clock), lambda: None)
         self.service, self._supervisor = service, Supervisor(service, JumpWatch(self.clock.now, self.clock.true))
 
     def befall(self, write: Callable[[], Any]) -> Any:

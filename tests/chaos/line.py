@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
+    from chaos.facade import Slurm
     from chaos.oracle import Oracle
-    from chaos.slurmctld import Slurm
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 Kind = TypeVar("Kind")
@@ -112,6 +112,8 @@ class Line:
     def _done(self, call: Call) -> Answer:
         before = {job.job_id for job in self.slurm.simulation.everything()}
         answer = answer_call(self.slurm, call)  # type: ignore[arg-type]
+        while self.slurm.touched:
+            self.oracle.foreign_touched(self.slurm.touched.pop())
         if call.command == "sbatch":
             for job in self.slurm.simulation.everything():
                 if job.job_id not in before:

@@ -11,9 +11,10 @@ from chaos.judgement import judged
 from chaos.steps import judge_step_numbers
 from fake_slurm.answers import option
 
-from mirage.domain.chain import ChainId, ChainStatus, Recovery, Steering
+from mirage.domain.chain import ChainId, ChainStatus, Steering
 from mirage.domain.command import ResumeChain
 from mirage.domain.errors import ChainOver, MirageError, StoreUnavailable
+from mirage.domain.failurepolicy import Recovery
 from mirage.domain.job import Job, JobId, JobState
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Oracle:
 
     def answered(self, call: Call, whole: bool) -> None:
         """What Slurm said has arrived as it said it, or not."""
-        if call.command == "squeue" and option(call, "--Format") and whole:
+        if call.command == "squeue" and "SQUEUE_FORMAT2" in call.environment and whole:
             self._fresh = True
             alive = ((tag, self._alive(job_id)) for tag, job_id in self._tags.items())
             self._seen = {tag: job for tag, job in alive if job}
@@ -177,6 +178,10 @@ class Oracle:
             self._fresh, self._shown = False, set()
         if call.command == "sacct" and not whole:
             self._accounting_failed.append(self.ctld.now)
+
+    def foreign_touched(self, job_id: JobId) -> None:
+        """A job that only has the number of a link was changed, signalled or cancelled."""
+        self._fail(f"job {job_id} is no link, and was touched")
 
     def end_asked(self, chain_id: ChainId) -> None:
         """Its owner asks for the end of a chain."""

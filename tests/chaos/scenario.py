@@ -13,11 +13,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
+from chaos.facade import Slurm
 from chaos.life import Daemon, SkewedClock, befallen
 from chaos.line import Line
 from chaos.oracle import Faults, Oracle
 from chaos.people import DEEDS, OWNERS, SCRIPT, People
-from chaos.slurmctld import Slurm, Slurmctld
+from chaos.slurmctld import Slurmctld
 from chaos.steps import Scripts
 from chaos.weather import LARGEST_JUMP, Weather
 
@@ -29,15 +30,13 @@ from mirage.domain.chain import (
     ChainRecord,
     ChainStatus,
     DoneCondition,
-    FailurePolicies,
-    FailurePolicy,
     Handover,
     HandoverPolicy,
-    Recovery,
     Steering,
 )
 from mirage.domain.command import AddChain, ResumeChain
 from mirage.domain.errors import StoreUnavailable
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.store.opening import open_store
 

@@ -375,26 +375,3 @@ class Slurmctld:
             priority=column(max(1, 1_000_000 - job.nice) for job in jobs),
             series=none,
         )
-
-
-@dataclass
-class Slurm:
-    """The controller as ``fake_slurm.answers`` wants to see it."""
-
-    simulation: Slurmctld
-    min_job_age: int = 300
-    accounting: bool = True
-    comments: dict[int, str] = field(default_factory=dict)
-    batches: dict[JobId, object] = field(default_factory=dict)
-    told: dict[tuple[str, str], str] = field(default_factory=dict)
-    operators: tuple[str, ...] = ()
-
-    @property
-    def held_by_admin(self) -> set[int]:
-        return self.simulation.held_by_admin
-
-    def accounted(self) -> list[Job]:
-        return self.simulation.accounted()
-
-    def state_word(self, job: Job) -> str:
-        return "COMPLETING" if self.simulation.completing(job) else job.state.name

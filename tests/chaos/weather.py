@@ -117,7 +117,13 @@ class Weather(Episodes):
         self._incident("preempted", JobState.RUNNING, "preempt")
 
     def controller_forgets(self) -> None:
-        self._incident("forgotten by slurmctld", JobState.PENDING, "forget")
+        """Its number may go to another job of its owner, which Mirage may not touch."""
+        ctld, slurm = self.ctld, self.daemon.line.slurm
+        if job := self._one_of([job for job in ctld.live() if job.tag and job.state is JobState.PENDING]):
+            again = job.job_id % 3 > 0
+            slurm.give_again(job.job_id, 60 * (1 + job.job_id % 40)) if again else ctld.forget(job.job_id)
+            what = ", and its number given again" if again else ""
+            self.tell(f"job {job.job_id} ({job.tag}) is forgotten by slurmctld{what}")
 
     def link_is_cancelled(self) -> None:
         self._incident("cancelled by its owner", None, "cancel")

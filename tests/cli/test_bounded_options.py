@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from typer.testing import CliRunner
 
+from mirage.cli import predict
 from mirage.cli.arguments import finite
 from mirage.cli.main import app
 
@@ -66,3 +67,14 @@ def test_command_rejects_a_number_out_of_bounds(value: str) -> None:
     ):
         result = CliRunner().invoke(app, [*words, value])
         assert result.exit_code == 2, (words, result.output)
+
+
+@pytest.mark.parametrize("limit", ["5x", "x", "1:2:3:4"])
+def test_predict_limit_error_names_the_notations_of_help(limit: str) -> None:
+    result = CliRunner().invoke(app, ["predict", "-t", limit])
+    assert result.exit_code == 2
+    shown = CliRunner().invoke(app, ["predict", "--help"]).output
+    for notation in ("90", "1:30:00", "2-00:00:00", "2-12", "UNLIMITED", "48h", "1d12h"):
+        assert notation in result.output
+        assert notation in shown
+        assert predict._seconds(notation) > 0

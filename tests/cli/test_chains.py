@@ -8,17 +8,22 @@ import pwd
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 from api_world import START, definition, world
 
 from mirage.backends.acting.orders import Answer, CancelJob, Verdict
+from mirage.cli.chains import _list
+from mirage.cli.connection import exit_code
+from mirage.client.errors import Refusal
 from mirage.domain.chain import ChainStatus, Link, LinkState
 from mirage.domain.chainid import owned_id
 from mirage.domain.job import JobId, JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from api_world import World
@@ -84,6 +89,30 @@ def test_the_list_is_as_squeues(running: World) -> None:
     assert document["chains"][0]["links"][1]["job_id"] == 102
 
 
+class Plain:
+    """The client of a user who is no administrator; every answer of the daemon is noted."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self.answers = world, []
+
+    def get(self, path: str, **query: object) -> Any:
+        target = f"/api/v1{path}?{urlencode({name: str(value).lower() for name, value in query.items()})}"
+        status, document = self._world.call("GET", target, user="nobody")
+        self.answers.append((path, status))
+        return document
+
+    def pages(self, path: str, **query: object) -> Iterator[Any]:
+        yield self.get(path, **query)
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_list_of_a_plain_user_asks_for_nothing_denied(running: World, every: bool) -> None:
+    """A denied request is a line in the daemon's log, for each time that a user types the command."""
+    client = Plain(running)
+    assert _list(client, every=every)["chains"] == []
+    assert {status for _, status in client.answers} == {200}
+
+
 def test_a_chain_that_is_over_is_listed_on_demand(running: World) -> None:
     from dataclasses import replace
 
@@ -134,6 +163,12 @@ def test_exit_codes(world: World, command: str) -> None:
     assert mirage(world, "chain", command).returncode == 2
 
 
+@pytest.mark.parametrize(("status", "code"), [(403, 4), (404, 3), (409, 4), (422, 1), (429, 1), (503, 1)])
+def test_exit_code_follows_the_kind_of_refusal(status: int, code: int) -> None:
+    """What only this daemon does not take is no usage error."""
+    assert exit_code(Refusal(status, "")) == code
+
+
 def test_another_users_chain_is_none(world: World) -> None:
     if os.getuid() != 0:
         pytest.skip("speaking as several users needs root")
@@ -159,7 +194,7 @@ echo "scancel $*" >>"$0.log"
 """
 SQUEUE = """\
 #!/bin/sh
-echo "$(id -un) mirage:train-k3q9:1"
+printf '%s 100 mirage:train-k3q9:1\036\n' "$(id -un)"
 """
 
 

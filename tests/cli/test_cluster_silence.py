@@ -20,6 +20,13 @@ def test_a_silent_cluster_is_said_beside_what_is_shown(capsys: pytest.CaptureFix
     assert since.astimezone().isoformat()[:19] in said.err
 
 
+def test_a_daemon_that_stands_by_is_said_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_silence(None, "stands by: the lease cannot be written: the disk is full")
+    assert "stands by: the lease cannot be written: the disk is full" in capsys.readouterr().err
+    tell_silence(None, "hold: it is early")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_nothing_is_said_of_one_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
     tell_silence(None)
     assert capsys.readouterr() == ("", "")

@@ -17,7 +17,9 @@ from mirage.cli.main import app
 from mirage.daemon.lock import single_instance
 from mirage.domain.errors import ConfigError, MirageError
 from mirage.store.opening import open_store
+from mirage.store.restoration import Restoration, read_restoration
 from mirage.store.schema import no_schema
+from mirage.store.tokens import StoredToken
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = ROOT / "tests" / "store" / "frozen" / "0001.sql"
@@ -103,3 +105,45 @@ def test_root_leaves_no_file_that_the_daemon_could_not_use(file: Path, tmp_path:
     assert ran.returncode == 0, ran.stderr
     assert "backup-0001" in ran.stdout
     assert {path.stat().st_uid for path in (tmp_path / "state").iterdir()} == {65_534}
+
+
+def test_restored_marks_the_store_and_says_whose_tokens_went(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing is stored there"):
+        db("restored", "--config", str(file))
+    old_store(tmp_path / "state")
+    url = f"sqlite:///{tmp_path}/state/mirage.db"
+    store = open_store(url)
+    store.tokens.add(StoredToken("one", "alice", "", "read", b"x" * 32, 1, 0))
+    store.close()
+    with single_instance(tmp_path / "state" / "daemon.lock"), pytest.raises(MirageError, match="runs already"):
+        db("restored", "--config", str(file))
+    with pytest.raises(ConfigError, match="--since"):
+        db("restored", "--config", str(file), "--since", "yesterday")
+    code, said = db("restored", "--config", str(file), "--keep-tokens", "--json")
+    assert code == 0
+    assert json.loads(said)["tokens_revoked"] == 0
+    options = ("--since", "1970-01-01T00:00:04", "--pause-all")
+    code, said = db("restored", "--config", str(file), *options)
+    assert code == 0
+    assert said.endswith("ends at 1970-01-01T00:00:04Z; tokens revoked: 1 (alice)\n")
+    assert read_restoration(url) == Restoration(4, 0, asks_accounting=False)
+
+
+@pytest.mark.parametrize("left", ["identity", "heartbeat"])
+def test_status_of_a_removed_database_is_a_failure(file: Path, tmp_path: Path, left: str) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / left).touch()
+    code, said = db("status", "--config", str(file))
+    assert (code, "it is missing or empty" in said) == (1, True)
+    assert json.loads(db("status", "--config", str(file), "--json")[1])["state"] == "missing"
+    with pytest.raises(ConfigError, match="it is missing or empty"):
+        db("backup", "--config", str(file))
+
+
+def test_cluster_of_a_database_is_shown_and_changed(file: Path, tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/state/mirage.db").close()
+    assert "no cluster is known yet" in db("cluster", "--config", str(file))[1]
+    assert db("cluster", "new.name", "--config", str(file))[1].endswith("cluster new.name\n")
+    assert json.loads(db("cluster", "--config", str(file), "--json")[1])["cluster"] == "new.name"
+    with pytest.raises(ConfigError, match="ClusterName"):
+        db("cluster", "two words", "--config", str(file))

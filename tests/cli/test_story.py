@@ -102,6 +102,12 @@ def test_a_cluster_that_does_not_answer_is_said_so() -> None:
     assert "The cluster has not answered since 2026-11-21 11:00: nothing is decided until it does." in said
 
 
+def test_story_of_a_daemon_that_stands_by_says_why() -> None:
+    said = list(chain_story(CHAIN | {"sentence": "stands by: the lease cannot be written: no space"}, TIMELINE))
+    assert "Nothing is decided: the daemon stands by: the lease cannot be written: no space." in said
+    assert not [line for line in said if "What was decided last" in line]
+
+
 def test_a_chain_that_has_no_link_yet() -> None:
     empty = TIMELINE | {"links": [], "handovers": [], "forecasts": []}
     said = list(chain_story(CHAIN | {"status": "paused", "reason": "by alice"}, empty))

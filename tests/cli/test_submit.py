@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -18,9 +19,10 @@ from api_world import world
 from cli.submit_world import SCRIPT, folder, submit
 
 from mirage.cli.chainoptions import CHAIN, chain_document, new_chain_id
-from mirage.domain.chain import FailureKind, HandoverPolicy, Recovery, Steering
+from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling
+from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.domain.job import WarnSignal
 from mirage.domain.objective import Aim, AimKind
 from mirage.slurm.sbatchoptions import Word
@@ -115,6 +117,14 @@ def test_submit_reads_what_a_job_inherits_from_the_shell(folder: Path, world: Wo
     assert (batch.arguments, dict(batch.environment)["RAW"]) == (("a",), "\udcff")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="changes its group")
+def test_submit_group_of_the_shell_is_no_links_and_named(folder: Path) -> None:
+    group = next(each for each in grp.getgrall() if each.gr_gid != pwd.getpwuid(os.getuid()).pw_gid)
+    shell = f"exec setpriv --regid={group.gr_gid} --keep-groups"
+    assert group.gr_name in submit(folder, "--dry-run", "train.sh", shell=shell).stderr
+    assert submit(folder, "--dry-run", "train.sh").stderr == ""
+
+
 def test_a_health_command_needs_the_wrapper(folder: Path) -> None:
     document = plan(folder, "--health-command", "curl -f http://localhost/ok", "train.sh")
     assert "sh -c 'curl -f http://localhost/ok'" in document["script"]
@@ -140,6 +150,9 @@ def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
         (("--wait", "train.sh"), 2, "mirage chains"),
         (("--wrap=true", "train.sh"), 2, "not permitted with --wrap"),
         (("--total-time=10", "train.sh"), 2, "command line: expected a number with its unit"),
+        (("--total-time=25", "train.sh"), 2, "write 25s, 25m, 25h or 25d"),
+        (("--lead=3", "train.sh"), 2, "write 3s, 3m, 3h or 3d"),
+        (("--max-overlap=x", "train.sh"), 2, "command line: expected a number with its unit"),
         (("--links=x", "train.sh"), 2, "whole number"),
         (("--handover=soon", "train.sh"), 2, "none, overlap, when-ready, on-start"),
         (("--handover=none", "--health-command=true", "train.sh"), 2, "--handover=when-ready"),
@@ -150,11 +163,18 @@ def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
         (("--links=0", "train.sh"), 2, "1 or more"),
         (("--total-time=0s", "train.sh"), 2, "above 0"),
         (("--name=", "train.sh"), 2, "expected a name"),
+        (("--on-failure=exit=stop,exit=continue", "train.sh"), 2, "exit is given twice"),
+        (("--on-failure=stop,exit=stop", "train.sh"), 2, "exit is given twice"),
+        (("--grace=-5", "train.sh"), 2, "expected a time such as 48h"),
         (("--predictor=fixed:nan", "train.sh"), 2, "a number with its unit"),
         (("--predictor=../model", "train.sh"), 2, "without a path"),
         (("--held-links=999999999", "train.sh"), 2, "at most 1000000"),
-        (("--begin=9999-12-31", "train.sh"), 1, "begin: expected 0 to"),
-        (("--nodes=2000000", "train.sh"), 1, "nodes: expected 1 to"),
+        (("--begin=9999-12-31", "train.sh"), 2, "the job: begin: expected 0 to"),
+        (("--nodes=2000000", "train.sh"), 2, "the job: nodes: expected 1 to"),
+        (("--nice=-1", "train.sh"), 2, "the job: nice: expected 0 to"),
+        ((f"--job-name={'x' * 257}", "train.sh"), 2, "the job: name: "),
+        (("--signal=FOO", "train.sh"), 2, "--signal=FOO': command line: expected a signal"),
+        (("--mail-type=FOO", "train.sh"), 2, "--mail-type=FOO': command line: expected "),
     ],
 )
 def test_mistakes_are_one_line_and_the_right_code(
@@ -164,6 +184,32 @@ def test_mistakes_are_one_line_and_the_right_code(
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--total-time=UNLIMITED", "without the option there is no such bound"),
+        ("--max-overlap=infinite", "0 means no bound"),
+        ("--grace=-1", ""),
+        ("--grace=UNLIMITED", ""),
+        ("--lead=UNLIMITED", ""),
+        ("--aim=overlap=-1", ""),
+        ("--predictor=fixed:UNLIMITED", ""),
+    ],
+)
+def test_submit_unlimited_duration_is_rejected(folder: Path, option: str, words: str) -> None:
+    (folder / "lines.sh").write_text(f"#!/bin/sh\n#SBATCH -t 5\n#MIRAGE {option}\nsleep 1\n")
+    for arguments in ((option, "train.sh"), ("lines.sh",)):
+        done = submit(folder, "--dry-run", *arguments)
+        assert done.returncode == 2
+        assert "only a job's time limit can be UNLIMITED" in done.stderr
+        assert words in done.stderr
+        assert option.split("=", maxsplit=1)[0] in done.stderr
+
+
+def test_submit_unlimited_time_limit_is_accepted(folder: Path) -> None:
+    assert submit(folder, "--dry-run", "--time=UNLIMITED", "train.sh").returncode == 0
 
 
 @pytest.mark.parametrize(

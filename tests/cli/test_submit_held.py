@@ -36,7 +36,14 @@ echo "10$MIRAGE_LINK"
 """
 SQUEUE = """\
 #!/bin/sh
+case $* in *format=%T*) echo PENDING; exit 0;; esac
 cat "$HOME/queue" 2>/dev/null || true
+"""
+SCONTROL = """\
+#!/bin/sh
+case $1 in update) echo "scontrol: $*" >>"$HOME/slurm.log"; exit 0;; esac
+echo "PartitionName=cpu Default=YES DefaultTime=NONE MaxTime=1-00:00:00"
+echo "PartitionName=gpu Default=NO DefaultTime=01:00:00 MaxTime=2-00:00:00"
 """
 SCANCEL = """\
 #!/bin/sh
@@ -54,7 +61,7 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def slurm(folder: Path) -> Path:
     """What the commands of a Slurm have been called with."""
-    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL), ("squeue", SQUEUE)):
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL), ("squeue", SQUEUE), ("scontrol", SCONTROL)):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     return folder / "slurm.log"
@@ -176,12 +183,54 @@ def test_held_links_are_added_to_a_chain(folder: Path, slurm: Path, world: World
     done = add_links(folder, world, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"id": chain_id, "held_jobs": [101, 103]}
-    first, third = slurm.read_text().splitlines()[2:]
+    first, third = [line for line in slurm.read_text().splitlines()[2:] if line.startswith("sbatch")]
     assert first.startswith("sbatch: 1 after :")
     assert third.startswith("sbatch: 3 after 102:")
     for index, line in ((1, first), (3, third)):
         assert {"--hold", f"--comment=mirage:{chain_id}:{index}"} <= set(line.split())
     assert len(world.loop.records) == 1
+
+
+def dependencies(lines: list[str]) -> list[str]:
+    """What each submitted job waits for."""
+    words = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+    return [of.get("--dependency", "") for of in words]
+
+
+def test_held_links_of_one_writer_wait_for_each_other(folder: Path, slurm: Path, world: World) -> None:
+    """So that none runs beside another, also where its owner releases it."""
+    settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
+    done = submit(folder, "--held-links=10", "train.sh", **settings)
+    assert done.returncode == 0, done.stderr
+    submitted = dependencies(slurm.read_text().splitlines())
+    assert submitted[:4] == [
+        "",
+        "afterany:101",
+        "afterany:101,afterany:102",
+        "afterany:101,afterany:102,afterany:103",
+    ]
+    assert submitted[9] == ",".join(f"afterany:10{index}" for index in range(2, 10)), "a bounded number"
+
+
+def test_held_links_that_may_overlap_wait_for_none(folder: Path, slurm: Path, world: World) -> None:
+    settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
+    done = submit(folder, "--held-links=2", "--handover=overlap", "train.sh", **settings)
+    assert done.returncode == 0, done.stderr
+    polled(world)
+    assert add_links(folder, world).returncode == 0
+    assert dependencies(slurm.read_text().splitlines()) == [""] * 4
+
+
+def test_links_added_to_one_writer_wait_for_its_others(folder: Path, slurm: Path, world: World) -> None:
+    """Those behind a cancelled link that is replaced wait for the new one too."""
+    assert submit_held(folder, world.socket).returncode == 0
+    polled(world)
+    chain_id = world.loop.records[0].chain.chain_id
+    (folder / "queue").write_text(f"102|mirage:{chain_id}:2\n")
+    assert add_links(folder, world, "--no-check").returncode == 0
+    lines = slurm.read_text().splitlines()[2:]
+    assert lines[1] == "scontrol: update JobId=102 Dependency=afterany:101"
+    assert dependencies([lines[0], lines[2]]) == ["", "afterany:101,afterany:102"]
 
 
 def test_an_added_link_that_is_rejected_takes_the_others_with_it(folder: Path, slurm: Path, world: World) -> None:

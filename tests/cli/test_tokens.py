@@ -53,6 +53,7 @@ def test_a_token_is_shown_once_listed_and_revoked(world: World) -> None:
 
 def test_mistakes_are_said(world: World) -> None:
     assert tokens(world, "create", "--expires", "soon").returncode == 2
+    assert tokens(world, "create", "--expires", "UNLIMITED").returncode == 2
     scope = tokens(world, "create", "--scope", "god")
     assert (scope.returncode, "scope" in scope.stderr) == (1, True)
     link = tokens(world, "link")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,15 @@ def test_tls_handshake_that_trickles_is_given_up(tmp_path: Path, first: bytes) -
             _mail(server.port, security="tls").send(STUCK)
 
 
+def test_tls_that_begins_too_late_leaves_no_socket() -> None:
+    with trickling(b"", b"") as server:
+        opened = TimedSocket.to_host("127.0.0.1", server.port, Deadline(60))
+        late = TimedSocket(plain := opened._socket, Deadline(-1))
+        with pytest.raises(TimeoutError):
+            late.encrypted(ssl.create_default_context(), "127.0.0.1")
+        assert plain.fileno() == -1
+
+
 @kinds
 @pytest.mark.parametrize("unix", [False, True], ids=["tcp", "unix"])
 def test_daemon_that_trickles_is_unreachable(tmp_path: Path, kind: str, unix: bool) -> None:
@@ -78,7 +88,7 @@ def test_daemon_that_trickles_is_unreachable(tmp_path: Path, kind: str, unix: bo
     path = tmp_path / "s" if unix else None
     with trickling(*BEGINNINGS[kind], path=path) as server:
         transport = Transport(DaemonAddress.parse(str(path) if unix else f"http://127.0.0.1:{server.port}"))
-        with pytest.raises(DaemonUnreachable):
+        with pytest.raises(DaemonUnreachable, match=f"the daemon did not answer in {WITHIN:g} s"):
             transport.ask("GET", "/agent/order?wait=0", timeout=WITHIN)
 
 

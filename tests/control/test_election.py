@@ -258,6 +258,30 @@ def test_the_log_says_once_that_the_lease_cannot_be_asked_for_and_once_that_it_c
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["vacant", "its own"])
+def test_lease_that_cannot_be_written_is_the_impediment(machine: Machine, before: bool) -> None:
+    """Not that this daemon itself leads, whose name a lease from before a restart has."""
+    if before:
+        machine.run(1, machine.campaign("head1"))
+    machine.away = "full"
+    again = machine.campaign("head1")
+    for time in (2, 40, 80):
+        machine.run(time, again)
+        assert again.impediment(again.term) == "the lease cannot be written: the server does not answer"
+    machine.away = ""
+    machine.run(100, again)
+    assert (again.term > 0, again.impediment(again.term)) == (True, "")
+
+
+def test_lease_that_cannot_be_read_is_the_impediment(machine: Machine) -> None:
+    leader, other = machine.campaign("head1"), machine.campaign("head2")
+    machine.run(1, leader, other)
+    assert other.impediment(0) == "head1 leads"
+    machine.away = "before"
+    machine.run(1 + TERMS.look + 0.1, other)
+    assert other.impediment(0) == "the lease cannot be read: the server does not answer"
+
+
 def test_one_that_was_stopped_finds_another_in_its_place(machine: Machine) -> None:
     first, second = machine.campaign("head1"), machine.campaign("head2")
     machine.run(5, first, second)
@@ -276,3 +300,28 @@ def test_a_lease_taken_in_a_swap_whose_answer_was_lost_is_taken_again(machine: M
     machine.away = ""
     machine.run(5, only)
     assert (only.term, machine.table.lease.holder) == (2, "id of head1")
+
+
+def test_campaign_that_is_disqualified_leaves_the_lease(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = machine.campaign("head1"), machine.campaign("head2")
+    machine.run(5, first, second)
+    first.disqualify("another cluster")
+    assert (first.term, first.impediment(1), first.impediment(0)) == (0, "another cluster", "another cluster")
+    machine.run(5 + TERMS.renewal + TERMS.look + 0.1, first, second)
+    assert (first.term, second.term, second.impediment(2)) == (0, 2, "")
+    machine.run(500, first, second)
+    assert (first.term, second.term) == (0, 2)
+    assert "event=daemon_disqualified" in caplog.text
+
+
+def test_campaign_disqualified_while_the_database_is_away_leads_no_more(machine: Machine) -> None:
+    only = machine.campaign("head1")
+    machine.run(1, only)
+    machine.away = "before"
+    only.disqualify("another cluster")
+    machine.run(100, only)
+    machine.away = ""
+    machine.run(200, only)
+    assert (only.term, machine.table.lease.vacant) == (0, True)

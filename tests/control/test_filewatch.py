@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.files import FileState, Presence
-from mirage.domain.job import WarnSignal
+from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 
 DONE = "/home/alice/done"
@@ -61,3 +64,42 @@ def test_chains_without_such_files_have_none_checked() -> None:
     held = service({}, done=DoneCondition(links=3))
     held.run(48 * HOUR)
     assert held.cluster.watched == set()
+
+
+def failing(recovery: Recovery = Recovery.RETRY, runtime: int = 1, **more: Any) -> Service:
+    """Links that end as those whose directory is gone: Slurm runs them, and cannot open their output."""
+    fate = Fate(runtime=runtime, state=JobState.FAILED, exit_code=15)
+    policies = FailurePolicies(exit=FailurePolicy(recovery))
+    made = Service(FakeCluster(lambda request: fate, **more), chain_=chain(failures=policies))
+    made.run(4 * HOUR, tick=MIN)
+    return made
+
+
+@pytest.mark.parametrize("recovery", list(Recovery))
+def test_stop_reason_names_the_missing_directory(recovery: Recovery) -> None:
+    made = failing(recovery, directories=set())
+    assert made.record.status is (ChainStatus.PAUSED if recovery is Recovery.CONTINUE else ChainStatus.STOPPED)
+    assert made.record.reason.endswith("; the working directory of its links is not found: /home/alice")
+    assert [text for text in troubles(made) if "/home/alice" in text], "also before it stops"
+    assert made.loop.status.files_unknown == {}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"directories": set(), "runtime": 10 * MIN},
+        {"directories": set(), "unknown_files": {"/home/alice": FileState(Presence.UNKNOWN, "it hangs")}},
+    ],
+    ids=["there", "ran", "unknown"],
+)
+def test_directory_is_blamed_only_when_known_missing(more: dict[str, Any]) -> None:
+    made = failing(**more)
+    assert made.record.status is ChainStatus.STOPPED
+    assert "directory" not in made.record.reason
+    assert made.loop.status.files_unknown == {}
+
+
+def test_directory_is_checked_only_after_a_failed_start() -> None:
+    made = failing(runtime=10 * MIN)
+    assert made.cluster.watched == set()

@@ -11,6 +11,7 @@ from loops import Service, waiting
 
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.questions import Question
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import (
     ChainRecord,
@@ -22,7 +23,8 @@ from mirage.domain.chain import (
     Steering,
 )
 from mirage.domain.decision import WaitForecast, Wants
-from mirage.domain.job import JobState
+from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.objective import Aim, AimKind
 from mirage.predictors.registry import build_predictor
@@ -103,8 +105,23 @@ def test_a_silent_controller_is_not_an_empty_queue() -> None:
 
 def test_an_unreachable_controller_at_start_up_holds() -> None:
     service = Service(FakeCluster(down=True))
+    assert service.loop.status.stale_since == ABSENT, "it has not been asked yet"
     assert service.cycle().startswith("hold")
+    assert service.loop.status.stale_since == 0
     assert not service.record.links
+
+
+def test_loop_that_stands_by_says_why_and_blames_no_cluster() -> None:
+    service = Service(waiting(0))
+    sentence = "stands by: the lease cannot be written: the disk is full"
+    service.loop.stand_by(sentence)
+    status = service.loop.status
+    assert (status.stale_since, status.cycles) == (ABSENT, 0)
+    assert status.explained == {service.record.chain.chain_id: sentence}
+    with pytest.raises(ClusterUnavailable, match="has not asked the cluster: stands by: the lease cannot be"):
+        service.loop.foresee(Question(JobRequest("s", "alice", HOUR)), lambda: None)
+    service.cycle()
+    assert (service.loop.status.stale_since, service.loop.status.cycles) == (ABSENT, 1)
 
 
 @pytest.mark.parametrize("fault", ["lose_answer", "lose_question"])
@@ -262,7 +279,7 @@ def test_permanent_rejection_pauses_a_chain_at_once() -> None:
 
 def test_the_limit_on_submissions_holds() -> None:
     service = Service(
-        FakeCluster(lambda r: Fate(runtime=60)), links=100, limits=Limits(submissions_per_hour_per_user=5)
+        FakeCluster(lambda r: Fate(runtime=2 * MIN)), links=100, limits=Limits(submissions_per_hour_per_user=5)
     )
     service.store.save(ChainRecord(chain(done=DoneCondition(exit_code=None))))
     service.run(10 * HOUR - 1, tick=MIN)
@@ -367,7 +384,7 @@ def test_a_link_whose_end_nobody_can_tell_keeps_its_own_chain_waiting_only() -> 
     service.cycle()
     service.cycle(MIN)
     service.cluster.unaccounted.add("mirage:svc:1")
-    assert "accounting cannot tell" in service.cycle(50 * HOUR)
+    assert "its end is not known" in service.cycle(50 * HOUR)
     assert len(service.cluster.submissions) == 1
     assert service.record.links[0].running
     service.cluster.unaccounted.clear()

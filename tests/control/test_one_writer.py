@@ -8,18 +8,9 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import (
-    ChainStatus,
-    DoneCondition,
-    FailurePolicies,
-    FailurePolicy,
-    Handover,
-    HandoverPolicy,
-    LinkState,
-    Recovery,
-    Steering,
-)
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.errors import SubmissionRejected
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import Dependency, DependencyKind, JobChange, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.handover import NEVER_SATISFIED

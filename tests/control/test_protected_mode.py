@@ -12,8 +12,9 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainRecord, ChainStatus, FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.command import LiftProtection
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits

@@ -128,10 +128,12 @@ def test_equal_questions_are_asked_once_until_the_world_changes(asked: Asked) ->
 def test_before_the_cluster_has_answered_there_is_nothing_to_go_by() -> None:
     never = Asked()
     never.cluster.down = True
-    promise = never.desk.ask(Question(JOB))
-    never.answer()
-    with pytest.raises(ClusterUnavailable, match="not answered yet"):
-        promise.result(0)
+    for words in ("has not asked the cluster", "not answered yet"):
+        promise = never.desk.ask(Question(JOB))
+        never.answer()
+        with pytest.raises(ClusterUnavailable, match=words):
+            promise.result(0)
+        never.loop.cycle()
 
 
 def test_a_question_that_fails_is_its_askers_alone(asked: Asked) -> None:
@@ -149,7 +151,7 @@ def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
     users = [f"user{k % 8}" for k in range(MOST_WAITING)]
     promises = [asked.desk.ask(Question(replace(JOB, user=user, nodes=k + 1))) for k, user in enumerate(users)]
     with pytest.raises(TooManyQuestions, match=str(MOST_WAITING)):
-        asked.desk.ask(Question(replace(JOB, nodes=999)))
+        asked.desk.ask(Question(replace(JOB, user="user3", nodes=999)))  # who has as many as the others
     assert asked.desk.ask(Question(replace(JOB, user="user0", nodes=1))) is promises[0]
     asked.desk.close()
     with pytest.raises(MirageError, match="the daemon ends"):
@@ -163,6 +165,22 @@ def test_one_user_does_not_take_all_places(asked: Asked) -> None:
         asked.desk.ask(Question(replace(JOB, user="mallory", nodes=999)))
     asked.desk.ask(Question(replace(JOB, user="bob")))
     asked.desk.close()
+
+
+def test_questions_of_few_users_give_way_to_another(asked: Asked) -> None:
+    users = [f"user{k}" for k in range(MOST_WAITING // MOST_OF_ONE)]
+    promises = [
+        asked.desk.ask(Question(replace(JOB, user=user, nodes=k + 1)))
+        for user in users
+        for k in range(MOST_OF_ONE)
+    ]
+    late = asked.desk.ask(Question(replace(JOB, user="bob")))
+    with pytest.raises(TooManyQuestions, match="other users"):
+        promises[MOST_OF_ONE - 1].result(0)
+    assert not any(promise.done() for promise in promises[: MOST_OF_ONE - 1])
+    while asked.answer():
+        pass
+    assert late.done()
 
 
 def test_a_question_is_answered_while_the_loop_waits_and_brings_no_cycle(asked: Asked) -> None:

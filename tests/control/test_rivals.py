@@ -10,8 +10,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainStatus, DoneCondition
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.chain import ChainStatus, DoneCondition, LinkState
+from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.provisioner.rivals import TaggedJobs
 
 
 def copied(service: Service) -> Service:
@@ -94,3 +95,33 @@ def test_a_submission_that_was_repeated_leaves_one_job() -> None:
     assert service.record.status is ChainStatus.ACTIVE
     assert cluster.jobs[900].state is JobState.CANCELLED
     assert cluster.jobs[mine.job_id].state is JobState.PENDING
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_job_that_is_requeued_after_its_link_ended_is_cancelled(over: bool) -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=MIN, runtime=HOUR))
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(exit_code=None, links=1 if over else 9)))
+    for time in range(0, 2 * HOUR, MIN):
+        cluster.advance(time)
+        service.cycle(time)
+    first = cluster.jobs[service.record.links[0].job_id]
+    assert (first.state.finished, service.record.over) == (True, over)
+    cluster.jobs[first.job_id] = replace(first, state=JobState.PENDING, submit=2 * HOUR, start=ABSENT, end=ABSENT)
+    cluster._fates[first.job_id] = Fate(wait=HOUR)
+    service.cycle(2 * HOUR + MIN)
+    service.cycle(2 * HOUR + 2 * MIN)
+    assert cluster.jobs[first.job_id].state is JobState.CANCELLED
+    assert service.record.status is (ChainStatus.DONE if over else ChainStatus.ACTIVE)
+    assert not any(link.state is LinkState.PENDING and link.index == 1 for link in service.record.links)
+
+
+def test_job_whose_nodes_are_cleaned_up_after_its_end_is_left_alone() -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=MIN, runtime=HOUR))
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(exit_code=None, links=9)))
+    for time in range(0, 2 * HOUR, MIN):
+        cluster.advance(time)
+        service.cycle(time)
+    link = service.record.links[0]
+    first = replace(cluster.jobs[link.job_id], state=JobState.RUNNING, tag=link.tag)
+    snapshot = replace(service.loop.status.snapshot, links={link.tag: first})
+    assert TaggedJobs(snapshot).returned_to(service.record) == ()

@@ -10,7 +10,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.errors import UnknownJob
 from mirage.domain.job import JobChange
+from mirage.domain.journal import EntryKind
 from mirage.provisioner.steering import BACK
 
 LET_GO = {
@@ -128,6 +130,20 @@ def test_a_release_without_effect_is_tried_less_and_less_and_not_told_as_done() 
     waits = [(after - before) // MIN for before, after in itertools.pairwise(tries)]
     assert waits == [1, 2, 4, 8, 15, 15]
     assert not any("is let go" in sentence for sentence in sentences)
+
+
+@WAYS
+def test_release_of_a_link_that_started_is_no_trouble(steering: Steering) -> None:
+    """Slurm started it between the snapshot and the release."""
+    service = steered(steering)
+    service.run(20 * HOUR)
+
+    def update(*_: object) -> None:
+        raise UnknownJob("job 101 does not pend: it is RUNNING")
+
+    service.cluster.update = update
+    assert service.cycle(52 * HOUR + 30 * MIN) == "job 101 is pending no longer"
+    assert not [entry for entry in service.journal.entries if entry.kind is EntryKind.TROUBLE]
 
 
 def test_a_pending_link_is_told_with_slurms_reason() -> None:

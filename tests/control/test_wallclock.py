@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mirage.control.commands import CommandQueue
 from mirage.control.pace import Pace, Pacing
+from mirage.control.wakes import MOST, WakeBudget
 from mirage.control.wallclock import AcceleratedClock, JumpWatch, WallClock, WallTicks, read_clock
 from mirage.domain.chain import ChainId
 from mirage.domain.command import PauseChain
@@ -113,6 +114,48 @@ def test_a_command_ends_the_wait() -> None:
     commands.put(COMMAND)
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_commands_of_one_user_bring_on_few_cycles() -> None:
+    """As many as a script's for each chain that it may have; then six per interval, fewer while Slurm is slow."""
+    now = [0.0]
+    commands = CommandQueue(WakeBudget(lambda: now[0]))
+    brought = 0
+    for second in range(600):
+        now[0] = float(second)
+        commands.put(COMMAND)
+        brought += commands.wait(0)
+        commands.take_all()
+    assert brought == MOST + 59
+    commands.put(COMMAND)
+    assert not commands.wait(0)
+    commands.put(PauseChain(ChainId("other"), "bob"))
+    assert commands.wait(0), "another user is not kept waiting"
+    assert [asked.command.by for asked in commands.take()] == ["alice", "bob"], "and the cycle is for both"
+
+
+def test_commands_that_wait_for_their_user_are_taken_in_time() -> None:
+    commands = CommandQueue()
+    commands.wakes.every = 0.05
+    for _ in range(MOST):
+        commands.put(COMMAND)
+        assert commands.wait(0)
+        commands.take_all()
+    commands.put(COMMAND)
+    assert not commands.wait(0)
+    assert commands.wait(60), "not after a minute, but as soon as the user may"
+
+
+def test_commands_after_the_decisions_are_of_users_who_may_wake() -> None:
+    now = [0.0]
+    commands = CommandQueue(WakeBudget(lambda: now[0]))
+    for _ in range(MOST + 5):
+        commands.put(COMMAND)
+        commands.take_more()
+    commands.put(COMMAND)
+    commands.put(PauseChain(ChainId("other"), "bob"))
+    assert [asked.command.by for asked in commands.take_more()] == ["bob"]
+    assert {asked.command.by for asked in commands.take()} == {"alice"}, "they are not lost"
 
 
 def test_stop_ends_the_wait_for_ever() -> None:

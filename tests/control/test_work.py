@@ -171,6 +171,19 @@ def test_queue_one_user_floods_others_commands_are_taken_at_once() -> None:
     ]
 
 
+def test_queue_command_that_is_withdrawn_is_never_taken() -> None:
+    queue = CommandQueue()
+    answers = [queue.put(PauseChain(chain(name=f"c{k}").chain_id, "mallory")) for k in range(20)]
+    assert all(answer.cancel() for answer in answers[:19])
+    (left,) = queue.take()
+    assert left.answer is answers[19]
+    assert not left.answer.cancel(), "what is taken is obeyed"
+    assert not queue.wait(0.0)
+    late = queue.put(PauseChain(chain(name="late").chain_id, "mallory"))
+    assert late.cancel()
+    assert queue.take_all() == ()
+
+
 states = st.builds(
     lambda name, owner, planned, job, state, status, refused: replace(
         ChainRecord(

@@ -17,7 +17,7 @@ from mirage.domain.bounds import CHAIN, Data, Many, Number, Pair, Record, Text
 from mirage.domain.chain import Chain
 
 NAMESPACE: dict[str, object] = {}
-for module in ("chain", "job", "objective"):
+for module in ("chain", "failurepolicy", "job", "objective"):
     NAMESPACE |= vars(__import__(f"mirage.domain.{module}", fromlist=["*"]))
 
 

@@ -90,7 +90,8 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
             return Answer("", f"slurm_load_jobs error: {_INVALID_ID}\n", 1)
     if option(call, "--format"):
         return Answer("".join(_formatted(row, option(call, "--format")) + "\n" for row in rows))
-    columns = [word.partition(":") for word in option(call, "--Format").split(",")]
+    shape = option(call, "--Format") or call.environment["SQUEUE_FORMAT2"]
+    columns = [word.partition(":") for word in shape.split(",")]
     heading = "".join(f"{HEADINGS[name]}{suffix}" for name, _, suffix in columns)
     lines = ["".join(f"{row[name]}{suffix}" for name, _, suffix in columns) for row in rows]
     shown = lines if "--noheader" in call.arguments else [heading, *lines]
@@ -99,6 +100,7 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
 
 def _formatted(row: dict[str, str], shape: str) -> str:
     letters = {"%T": "State", "%u": "UserName", "%Q": "PriorityLong", "%r": "Reason", "%k": "Comment"}
+    letters["%V"] = "SubmitTime"
     return re.sub("%.", lambda letter: row[letters[letter[0]]], shape)
 
 
@@ -127,7 +129,13 @@ def _queue(fake: FakeSlurm, call: Call) -> list[dict[str, str]]:
             rows.append(_row(fake, call, job, eligible, 0 if job.held else priority, planned.get(job_id, ABSENT)))
     horizon = simulation.now - fake.min_job_age
     recent = [job for job in own.values() if job.end >= horizon]
+    recent += [job for job in _given_again(fake).values() if not job.state.finished or job.end >= horizon]
     return rows + [_row(fake, call, job, job.submit, 0, ABSENT) for job in recent]
+
+
+def _given_again(fake: FakeSlurm) -> dict[JobId, Job]:
+    """Jobs of users' own that have the numbers of jobs that the controller forgot."""
+    return getattr(fake, "given_again", {})
 
 
 def _row(fake: FakeSlurm, call: Call, job: Job, eligible: int, priority: int, plan: int) -> dict[str, str]:
@@ -174,8 +182,8 @@ def _limit(seconds: int) -> str:
 def _time(call: Call, instant: int, absent: str) -> str:
     if instant == ABSENT or instant >= NEVER:
         return absent
-    if call.environment.get("SLURM_TIME_FORMAT") == "%s":
-        return str(instant)
+    if (shape := call.environment.get("SLURM_TIME_FORMAT", "")).startswith("%s"):
+        return shape.replace("%s", str(instant))
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -183,7 +191,7 @@ def _time(call: Call, instant: int, absent: str) -> str:
 
 
 def sinfo(fake: FakeSlurm, call: Call) -> Answer:
-    shape = option(call, "--format")
+    shape = option(call, "--format") or call.environment["SINFO_FORMAT"]
     rows = [["PARTITION", "STATE", "NODES"]]
     for p in fake.simulation.partitions():
         counts = {"idle": p.idle, "allocated": p.allocated, "down": p.down}
@@ -208,7 +216,7 @@ def sbatch(fake: FakeSlurm, call: Call) -> Answer:
             nodes = f"using 1 processors on nodes fake in partition {given.request.partition}"
             said = f"sbatch: Job 1 to start at {_time(call, start, 'Unknown')} {nodes}\n"
             return Answer("", said)
-        run = given.run
+        run = fake.runs.get(given.request.tag, given.run)
         job_id = fake.simulation.submit(given.request, run.runtime, run.outcome, run.exit_code)
     except SubmissionRejected as refusal:
         sentence = REFUSALS.get(refusal.reason)
@@ -227,7 +235,7 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
     said = f"scancel: {'Signal ' + signal + ' to' if signal else 'Terminating'} job {job_id}\n"
     found = _known(fake, job_id)
     problem = ""
-    if found is None:
+    if _is_touched(fake, job_id) or found is None:
         problem = _INVALID_ID
     elif call.user not in (found.user, "root", *fake.operators):
         problem = "Access/permission denied"
@@ -258,7 +266,7 @@ def told(fake: FakeSlurm, call: Call) -> Answer:
         "--format=%u|%a|%q",
     )
     subject = next(word for word in subjects if word in call.arguments)
-    answer = fake.told.get((call.command, subject))
+    answer = {("scontrol", "config"): "ClusterName = fake\n", **fake.told}.get((call.command, subject))
     if answer is None:
         return Answer("", "You are not running a supported accounting_storage plugin\n", 1)
     return Answer(answer)
@@ -274,7 +282,7 @@ def scontrol(fake: FakeSlurm, call: Call) -> Answer:
     verb, target, *settings = call.arguments
     job_id = JobId(int(target.removeprefix("JobId=")))
     found = _known(fake, job_id)
-    if found is None:
+    if _is_touched(fake, job_id) or found is None:
         return Answer("", f"{_INVALID_ID} for job {job_id}\n", 1)
     if call.user not in (found.user, "root", *fake.operators):
         return Answer("", f"Access/permission denied for job {job_id}\n", 1)
@@ -300,6 +308,14 @@ def scontrol(fake: FakeSlurm, call: Call) -> Answer:
     return Answer("")
 
 
+def _is_touched(fake: FakeSlurm, job_id: JobId) -> bool:
+    """Whether an act is about a job that only has the number of another; the fake records it."""
+    if job_id not in _given_again(fake):
+        return False
+    fake.touched.append(job_id)  # type: ignore[attr-defined]
+    return True
+
+
 def _known(fake: FakeSlurm, job_id: JobId) -> Job | None:
     """The job, unless the controller has forgotten it or it never was."""
     try:
@@ -315,7 +331,8 @@ def _known(fake: FakeSlurm, job_id: JobId) -> Job | None:
 def sacct(fake: FakeSlurm, call: Call) -> Answer:
     if not fake.accounting:
         return Answer("", "Slurm accounting storage is disabled\n", 1)
-    mark, fields = option(call, "--delimiter"), option(call, "--format").split(",")
+    mark = option(call, "--delimiter")
+    fields = [field.partition("%")[0] for field in option(call, "--format").split(",")]
     words = [word for word in option(call, "--jobs").split(",") if word]
     for word in words:
         if not word.isdecimal():
@@ -324,6 +341,8 @@ def sacct(fake: FakeSlurm, call: Call) -> Answer:
     start, end = _instant(fake, option(call, "--starttime")), _instant(fake, option(call, "--endtime"))
     jobs = [job for job in fake.accounted() if not ids or job.job_id in ids]
     within = [job for job in jobs if job.submit < end and (job.end == ABSENT or job.end >= start)]
+    if "--duplicates" not in call.arguments:  # of jobs with one number the last
+        within = list({job.job_id: job for job in sorted(within, key=lambda job: job.submit)}.values())
     rows = [_record(fake, call, job) for job in within]
     lines = ["".join(f"{field}{mark}" for field in fields)]
     lines += ["".join(f"{row[field]}{mark}" for field in fields) for row in rows]
@@ -348,13 +367,18 @@ def _record(fake: FakeSlurm, call: Call, job: Job) -> dict[str, str]:
         "ExitCode": f"0:{code - 128}" if code > 128 else f"{code}:0",
         "NodeList": "cpu-001" if ran else "None assigned",
         "JobName": job.name,
-        "Comment": fake.comments.get(job.job_id, job.tag),
+        "Comment": _comment_kept(fake, job),
         "Account": "research",
         "QOS": "normal",
         "Constraints": "",
         "AllocTRES": f"billing={job.nodes},cpu={job.nodes},node={job.nodes}" if ran else "",
         "ReqTRES": f"billing={job.nodes},cpu={job.nodes},mem=1G,node={job.nodes}",
     }
+
+
+def _comment_kept(fake: FakeSlurm, job: Job) -> str:
+    kept = job.state.finished and getattr(fake, "comments_accounted", True)  # slurmctld sends it with the end
+    return fake.comments.get(job.job_id, job.tag) if kept else ""
 
 
 def _instant(fake: FakeSlurm, text: str) -> int:

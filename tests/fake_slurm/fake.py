@@ -16,18 +16,19 @@ import socketserver
 import sys
 import threading
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fake_slurm.answers import COMMANDS, Answer, answer_call
 
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.simulator.cluster import ClusterConfig, NodeGroup, Partition, PriorityWeights, SchedulerParameters
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
+    from mirage.backends.simulated import Run
     from mirage.domain.jobtable import JobTable
 
 HOUR = 3_600
@@ -99,6 +100,8 @@ class FakeSlurm:
     """Seconds after which the controller forgets ended jobs; accounting never does."""
     accounting: bool = True
     """``False``: the cluster keeps no accounts."""
+    comments_accounted: bool = True
+    """``False``: AccountingStoreFlags has no job_comment."""
     down: bool = False
     """Whether the controller is unreachable for every command but sacct."""
     accounting_down: bool = False
@@ -118,7 +121,12 @@ class FakeSlurm:
         """Comments that were changed after submission."""
         self.batches: dict[int, Call] = {}
         """The call that submitted each job."""
+        self.runs: dict[str, Run] = {}
+        """What the job of a comment does, whatever its script says."""
         self.held_by_admin: set[int] = set()
+        self.words: dict[int, str] = {}
+        """Jobs whose state squeue spells otherwise, such as SPECIAL_EXIT."""
+        self._before_loss: list[Job] = []
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._stopping = threading.Event()
 
@@ -199,15 +207,26 @@ class FakeSlurm:
 
     def accounted(self) -> list[Job]:
         """Every job as accounting knows it."""
-        return self.simulation.jobs()
+        return [*self._before_loss, *self.simulation.jobs()]
 
     def state_word(self, job: Job) -> str:
         """As squeue spells it."""
-        return job.state.name
+        return self.words.get(job.job_id, job.state.name)
 
     def set_comment(self, job_id: int, comment: str) -> None:
         """As ``scontrol update Comment=`` by the owner."""
         self.comments[job_id] = comment
+
+    def lose_state(self) -> None:
+        """The controller starts without its state and counts job IDs anew; accounting keeps what was."""
+        with self.lock:
+            gone = [
+                job if job.state.finished else replace(job, state=JobState.NODE_FAIL, end=self.simulation.now)
+                for job in self.simulation.jobs()
+            ]
+            self._before_loss += [replace(job, tag=self.comments.get(job.job_id, job.tag)) for job in gone]
+            self.comments, self.held_by_admin = {}, set()
+            self.simulation = Simulation(self.cluster, self.background, start=self.simulation.now)
 
     def node(self, name: str, state: str) -> None:
         """``down``, ``drain`` or ``resume``; jobs on a node that goes down are requeued or fail."""

@@ -12,7 +12,7 @@ from recorded import rest
 from mirage.backends.restclient import Address, Answer, _parsed
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_history, read_past_jobs
+from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
@@ -35,7 +35,8 @@ def queue(version: int, document: Any) -> None:
 def past(version: int, document: Any) -> None:
     shape = partial(lift, Kind.PAST_JOB, version)
     read_history(records(document, "jobs"), shape)
-    read_past_jobs(records(document, "jobs"), shape)
+    read_past_runs(records(document, "jobs"), shape)
+    read_past_links(records(document, "jobs"), shape, {1, 2})
 
 
 def nodes(version: int, document: Any) -> None:

@@ -32,6 +32,7 @@ from mirage.slurm import (
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.release import read_version
 from mirage.slurm.rest.options import read_script
+from mirage.slurm.rows import CELL
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
 from mirage.slurm.wrapper import with_arguments, wrap
 
@@ -95,11 +96,16 @@ TARGETS = (
         marked("squeue.mirage.epoch", 8),
     ),
     Target("sinfo", partial(nodetext.read_partitions, mark=MARK), marked("sinfo.mirage", 20)),
-    Target("sacct, fates", partial(accounting.read_fates, mark=MARK), marked("sacct.mirage-fate.epoch", 8, 13)),
+    Target("sacct, fates", partial(accounting.read_runs, mark=MARK), marked("sacct.mirage-fate.epoch", 8, CELL)),
+    Target(
+        "sacct, past links",
+        partial(accounting.read_past_links, mark=MARK, ids={1, 2}),
+        marked("sacct.mirage-fate.epoch", 8, CELL),
+    ),
     Target(
         "sacct, history",
         partial(jobhistory.read_history, mark=MARK),
-        marked("sacct.mirage-history.epoch", 8, len(jobhistory.FIELDS)),
+        marked("sacct.mirage-history.epoch", 8, CELL),
     ),
     Target("array of a pending job", queuetext.count_tasks, ("123_[5-9,12%2]", "123_[1-9:2]", "123", "1_[1,...]")),
     Target("reservations", reservationtext.read_reservations, printed("scontrol.reservations.epoch")),

@@ -23,17 +23,17 @@ def printed(name: str) -> tuple[str, ...]:
     return tuple(text[: text.rfind("\n", 0, _LONGEST) + 1] for text in whole)
 
 
-def marked(name: str, most: int, columns: int = 0) -> tuple[str, ...]:
+def marked(name: str, most: int, cell: str = "") -> tuple[str, ...]:
     """The same in a format of ours, each with ``MARK`` as its mark: heading and at most ``most`` rows.
 
-    ``columns``: how many cells a row has, where each of them ends in the mark.
+    ``cell``: what stands between the mark and the end of a row.
     """
     found = []
     for version in VERSIONS:
         text = (ASSETS / version / f"{name}.txt").read_bytes().decode("utf-8", "surrogateescape")
-        end = MARK if columns else f"{MARK}\n"
+        end = f"{MARK}{cell}\n"
         pieces = text.replace(mark(version), MARK).split(end)[:-1]
-        found.append(end.join([*pieces[: (most + 1) * (columns or 1)], "\n" if columns else ""]))
+        found.append(end.join([*pieces[: most + 1], ""]))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ ELSEWHERE = {
     "mirage.allocation.inference.serving.upstream": "a deadline for each exchange, by asyncio",
     "mirage.allocation.inference.serving.worker": "the connection of a worker's life, to its own gateway",
     "mirage.bench.load": "measures a daemon that it has started itself",
+    "mirage.daemon.doctor.account": "connects to a socket of this machine and says nothing",
     "mirage.daemon.doctor.machine": "connects to a socket of this machine and says nothing",
     "mirage.api.server": "connects to a socket of this machine and says nothing",
     "mirage.client.deadline": "this is where the deadlines are",

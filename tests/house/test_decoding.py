@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("backends", "slurm")
 ELSEWHERE = {
+    "mirage.backends.acting.helpergroups": "the kernel's own file about this process; never fails",
     "mirage.backends.acting.wire": "one user's helper or agent answers; what is no JSON fails that act alone",
     "mirage.backends.background": "the log of a process that this daemon started; never fails",
     "mirage.backends.mountprobes": "the kernel's table of mounts; never fails",

@@ -21,6 +21,7 @@ DAEMON_SIDE = (
     ),
 )
 ELSEWHERE = {
+    "mirage.backends.acting.helpergroups": "the kernel's own file about this process",
     "mirage.api.web.rendering": "a file that comes with Mirage",
     "mirage.backends.background": "the log of a process that this daemon started, in its own directory",
     "mirage.backends.mountprobes": "the kernel's table of mounts",

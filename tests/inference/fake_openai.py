@@ -1,7 +1,7 @@
 """A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
 
 ``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
-in the middle of a stream), ``refuse``.
+in the middle of a stream), ``refuse``. Who does not bring the key of the environment is refused, as by vLLM.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if not self.knows():
+            return
         self.reply(200, {"object": "list", "data": [{"id": "counter"}]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self.knows():
+            return
         prompt = body.get("prompt") or body["messages"][-1]["content"]
         marker = Path(sys.argv[2]) / "died"
         if prompt == "die" and not marker.exists():
@@ -37,6 +41,12 @@ class Handler(BaseHTTPRequestHandler):
         else:
             time.sleep(PARTS * PAUSE)
             self.reply(200, {"choices": [{"text": "01234", "prompt": prompt}]})
+
+    def knows(self) -> bool:
+        known = self.headers["Authorization"] == f"Bearer {os.environ['VLLM_API_KEY']}"
+        if not known:
+            self.reply(401, {"error": {"message": "Unauthorized"}})
+        return known
 
     def stream(self, prompt: str) -> None:
         self.send_response(200)

@@ -33,6 +33,19 @@ def up(desk: Desk, *units: int) -> Desk:
     return desk
 
 
+def test_desk_full_of_one_tenant_still_takes_another() -> None:
+    desk = make_desk(most=4)
+    numbers = [desk.admit(wish(tenant=0), 0.0) for _ in range(4)]
+    assert desk.make_room(wish(tenant=0)) is None
+    assert desk.make_room(wish(tenant=1)) == numbers[3], "its newest gives way"
+    desk.admit(wish(tenant=1), 0.0)
+    assert desk.make_room(wish(tenant=1)) == numbers[2]
+    desk.admit(wish(tenant=1), 0.0)
+    assert desk.make_room(wish(tenant=1)) is None, "both have as many"
+    assert desk.waiting == 4
+    desk.check()
+
+
 class DeskMachine(RuleBasedStateMachine):
     """Senders, units and the clock at random; a plain account of every request beside it."""
 

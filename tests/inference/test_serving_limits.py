@@ -10,13 +10,15 @@ import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from serving_models import write_scale
 from serving_site import KEYS, Reply, Site, digest
 
+from mirage.allocation.inference.serving import front
+from mirage.allocation.inference.serving.addressbook import StateFolder
 from mirage.allocation.inference.serving.jsonthread import JsonThread
 from mirage.allocation.inference.serving.memorybudget import MemoryBudget
 from mirage.allocation.inference.serving.refusals import Refusal
@@ -230,3 +232,37 @@ def test_owners_take_turns_in_the_thread_for_json() -> None:
 
     asyncio.run(run())
     assert "".join(order) == "abcabd"
+
+
+def test_requests_of_one_client_at_a_front_leave_places_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no gateway: all of them wait for one."""
+    monkeypatch.setattr(front, "most_connections", lambda: 30)
+    asked = front.Front(StateFolder(tmp_path), 30.0, MIB)
+
+    async def ask(address: str, said: list[int]) -> None:
+        scope = {"type": "http", "method": "GET", "path": "/v2", "query_string": b"", "headers": []}
+        whole = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            return whole.pop() if whole else await asyncio.get_running_loop().create_future()
+
+        async def send(message: dict[str, Any]) -> None:
+            said.extend([message["status"]] if "status" in message else [])
+
+        await asked({**scope, "client": (address, 1), "raw_path": b"/v2"}, receive, send)
+
+    async def scene() -> tuple[list[int], list[int]]:
+        one, other = list[int](), list[int]()
+        tasks = [asyncio.create_task(ask("10.0.0.1", one)) for _ in range(40)]
+        tasks += [asyncio.create_task(ask("10.0.0.2", other)) for _ in range(5)]
+        await asyncio.sleep(0.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return one, other
+
+    one, other = asyncio.run(scene())
+    assert one == [503] * 25, "half of all places are left"
+    assert other == [], "all of them wait"

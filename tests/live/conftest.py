@@ -13,7 +13,7 @@ import pytest
 from slurm_testbed import NoTestbed, Testbed, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).resolve().parent
 SHARED = ("fast_clock_testbed", "session_real_clock_testbed")
@@ -40,10 +40,10 @@ def _slurm_of(item: pytest.Item) -> str:
     return f"{shared[0]}-{APART.get(item.path.stem, 'others')}" if shared else item.path.stem
 
 
-def started(purpose: str, speed: int) -> Iterator[Testbed]:
+def started(purpose: str, speed: int, conf_lines: Sequence[str] = ()) -> Iterator[Testbed]:
     """A testbed that ends with this session, or with this process if the session does not come to its end."""
     try:
-        testbed = Testbed.start(state_directory(purpose), speed=speed)
+        testbed = Testbed.start(state_directory(purpose), speed=speed, conf_lines=conf_lines)
     except NoTestbed as missing:
         if os.environ.get("CI") == "true":
             pytest.fail(f"no Slurm to test on: {missing}")
@@ -62,6 +62,13 @@ def fast_clock_testbed() -> Iterator[Testbed]:
 def session_real_clock_testbed() -> Iterator[Testbed]:
     """Clock x1, as the last test has left it."""
     yield from started("real", 1)
+
+
+@pytest.fixture
+def oversubscribing_testbed() -> Iterator[Testbed]:
+    """Clock x60; its partition ``force`` gives each node to two jobs, whatever they ask for."""
+    line = "PartitionName=force Nodes=ALL OverSubscribe=FORCE:2 MaxTime=2-00:00:00 State=UP"
+    yield from started("force", 60, (line,))
 
 
 @pytest.fixture

@@ -276,6 +276,22 @@ def test_link_is_the_job_of_sbatch_with_options(
         same(prompt, submit, *options, "probe.sh", "a b", "\udcfe", more=more, but=but)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-n2", "-c2", "--ntasks-per-node=2", "--open-mode=append"),
+        ("-N1", "--threads-per-core=1", "--ntasks-per-core=1"),
+        ("-N1", "--ntasks-per-socket=1", "--sockets-per-node=1"),
+    ],
+    ids=lambda value: " ".join(value)[:30],
+)
+def test_link_by_token_has_the_variables_of_options(
+    prompt: Prompt, programs: Path, options: tuple[str, ...]
+) -> None:
+    with acting("token", prompt.testbed, programs) as submit:
+        same(prompt, submit, *options, "probe.sh")
+
+
 def test_link_with_a_health_command_is_the_job_of_sbatch(prompt: Prompt, programs: Path) -> None:
     job, _ = prompt.submit("probe.sh", *ARGUMENTS)
     _, chain = prompt.submit("--health-command=false", "probe.sh", *ARGUMENTS, sbatch="true")

@@ -15,7 +15,7 @@ import pytest
 from mirage.domain.errors import ConfigError
 from mirage.domain.notice import Notice, NoticeKind
 from mirage.notifications.channel import Undeliverable
-from mirage.notifications.courier import Courier
+from mirage.notifications.courier import MOST_AN_HOUR, Courier
 from mirage.notifications.mail import OwnerMail, Postbox, SiteMail
 from mirage.notifications.webhook import Webhook
 
@@ -103,7 +103,28 @@ def test_a_chat_gets_one_text_in_which_names_call_nobody(hook: Hook, tmp_path: P
     assert "<" not in document["text"]
     assert "@all" not in document["text"]
     assert "\n" not in document["text"]
-    assert document["text"].endswith("stopped: &lt;http://evil|click&gt;")
+    assert document["text"].endswith("stopped: &lt;http:\u200b//evil|click&gt;")
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("http://evil.example/login", "http:|//evil.|example/login"),
+        ("HTTPS://1.2.3.4/x", "HTTPS:|//1.2.3.4/x"),
+        ("[x](http://evil)", "[x]|(http:|//evil)"),
+        ("![x][1]", "![x]|[1]"),
+        ("www.evil.com/login", "www|.|evil.|com/login"),
+        ("login.evil.xn--p1ai", "login.|evil.|xn--p1ai"),
+        ("mailto:a@evil.com", "mailto:|a@|evil.|com"),
+        ("slack:x #general ~town", "slack:|x #|general ~|town"),
+        ("train-v1.2 of c1.qg3dpwh4 at 12:30: 3.5 h [a] (b)", "train-v1.2 of c1.qg3dpwh4 at 12:30: 3.5 h [a] (b)"),
+    ],
+)
+@pytest.mark.parametrize("field", ["name", "text"])
+def test_a_chat_makes_no_link_of_names(hook: Hook, tmp_path: Path, field: str, name: str, sent: str) -> None:
+    webhook(tmp_path, hook.port, chat=True).send(replace(STUCK, **{field: name}))
+    ((_, document),) = hook.heard
+    assert sent.replace("|", "\u200b") in document["text"]
 
 
 @pytest.mark.parametrize(
@@ -326,6 +347,24 @@ def test_courier_full_of_one_user_still_takes_others() -> None:
     results.wait_for(102)
     assert [notice.owner for notice in channel.sent].count("mallory") <= 9
     assert {notice.owner for notice in channel.sent[:4]} == {"mallory", "alice", "bob"}, "they take turns"
+    courier.close()
+
+
+def test_courier_messages_of_one_user_an_hour_are_bounded() -> None:
+    channel, results, now = Scripted(), Results(), [0.0]
+    channel.gate.set()
+    courier = Courier(channel, results, room=1_000, now=lambda: now[0])
+    for second in range(2 * MOST_AN_HOUR):
+        now[0] = float(second)
+        courier.put(replace(STUCK, owner="mallory"))
+    for owner in ("alice", ""):
+        courier.put(replace(STUCK, owner=owner))
+    now[0] = 3_601.0
+    courier.put(replace(STUCK, owner="mallory"))
+    results.wait_for(2 * MOST_AN_HOUR + 3)
+    owners = [notice.owner for notice in channel.sent]
+    assert results.heard.count("dropped") == MOST_AN_HOUR
+    assert (owners.count("mallory"), owners.count("alice"), owners.count("")) == (MOST_AN_HOUR + 1, 1, 1)
     courier.close()
 
 

@@ -13,8 +13,9 @@ from mirage.control.forecasts import ForecastLedger
 from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainId, ChainRecord, DoneCondition, FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.command import CancelChain, LiftProtection, PauseChain
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState
 from mirage.domain.notice import Notice, NoticeKind
 from mirage.notifications.watch import Thresholds, Watch

@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 from fakes import HOUR, MIN, chain
 
-from mirage.domain.chain import (
-    ChainRecord,
-    ChainStatus,
-    DoneCondition,
-    FailurePolicies,
-    FailurePolicy,
-    LinkState,
-    Recovery,
-)
-from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.job import ABSENT, Job, JobId, JobState, PastRun, WarnSignal
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.provisioner import handover, machine
 from mirage.provisioner.events import (
@@ -282,6 +275,22 @@ def test_job_that_requeues_itself_at_its_start_pauses_the_chain() -> None:
         if index < 3:
             record = after(record, LinkQueued(index + 1), LinkStarted(index + 1, at + 60, at + 60 + LIMIT), now=at)
     assert record.status is ChainStatus.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("runs", "end", "submit"),
+    [
+        (((0, 0, HOUR),), HOUR, 2 * HOUR),
+        ((), 2 * HOUR, 2 * HOUR),
+        (((0, 7, HOUR),), 2 * HOUR, 2 * HOUR),
+        (((0, 0, 9 * HOUR),), 2 * HOUR, 2 * HOUR),
+        (((0, 0, HOUR), (HOUR + 9, HOUR + 60, 2 * HOUR - 60)), HOUR, HOUR + 9),
+    ],
+    ids=["known", "unknown", "another-run", "in-the-future", "requeued-twice"],
+)
+def test_requeued_run_ends_when_accounting_says(runs, end: int, submit: int) -> None:
+    again = replace(job(1, JobState.PENDING), submit=2 * HOUR, past_runs=tuple(PastRun(*run) for run in runs))
+    assert sightings(running(fresh()), seen(4 * HOUR, again)) == (LinkRequeued(1, end, submit),)
 
 
 def test_requeue_between_two_snapshots_is_seen_by_the_submit_time() -> None:

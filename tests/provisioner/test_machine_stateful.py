@@ -11,16 +11,8 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import (
-    ChainRecord,
-    ChainStatus,
-    FailurePolicies,
-    FailurePolicy,
-    Handover,
-    HandoverPolicy,
-    Recovery,
-    Steering,
-)
+from mirage.domain.chain import ChainRecord, ChainStatus, Handover, HandoverPolicy, Steering
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState, WarnSignal
 from mirage.predictors.fixed import FixedLead
 from mirage.predictors.reactive import Reactive

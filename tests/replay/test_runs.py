@@ -29,6 +29,15 @@ json.dump({"done": 3, "total": 4}, open(options["--progress"], "w"))
 json.dump({"policies": []}, open(options["--json"], "w"))
 """
 WAIT = PLAY + "import time\ntime.sleep(600)\n"
+FILL = """
+import os
+file = os.open("../../filler", os.O_CREAT | os.O_WRONLY)
+try:
+    while True:
+        os.write(file, bytes(512))
+finally:
+    raise SystemExit(1)
+"""
 FAIL = "print('first'); print('mirage: no such thing'); raise SystemExit(1)"
 
 
@@ -99,6 +108,18 @@ def test_a_full_disk_ends_no_replay_but_its_own(tmp_path: Path) -> None:
         until(place.runs, later, lambda run: run.over)
         assert place.runs.of(later.run_id).state is RunState.DONE
         place.runs.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting needs root")
+def test_replay_whose_output_does_not_fit_names_the_full_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small", "200k"):
+        place = Place(tmp_path / "small" / "replays")
+        place.script = FILL
+        failed = until(place.runs, place.runs.submit(WISH, "alice"), lambda run: run.over)
+        (tmp_path / "small" / "filler").unlink()
+        place.runs.close()
+    assert failed.state is RunState.FAILED
+    assert "no space left" in failed.problem
 
 
 def test_a_replay_whose_end_cannot_be_written_down_keeps_no_other_from_being_played(place: Place) -> None:

@@ -51,8 +51,11 @@ CONFIGURED = ("reactive", "quantile")
 """Predictors of the configuration, which are built again at a reload: the active one and its fallback."""
 PACKAGES = ("mirage", "apscheduler", "tzlocal")
 """Whose modules the loop's thread may import; none of a predictor's."""
-SILENT = ("marshal.loads", "builtins.id", "os.killpg", "socket.__new__")
-"""Code of modules, which is known once it is executed; the children of Slurm's commands; what has no name."""
+SILENT = ("marshal.loads", "builtins.id", "os.killpg", "socket.__new__", "sqlite3.connect/handle")
+"""Code of modules, which is known once it is executed; the children of Slurm's commands; what has no name.
+
+``sqlite3.connect`` itself has the path, and is judged.
+"""
 CODE_FILE = re.compile(r'file "([^"]+)"')
 
 

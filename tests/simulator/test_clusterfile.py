@@ -123,6 +123,13 @@ WRONG = [
     (SMALL.replace("cpus = 8", 'memory = "much"'), 6, "nodes[1].memory", "much"),
     (SMALL.replace("cpus = 8", 'gres = "gpu:a100:four:4"'), 6, "nodes[1].gres", "gpu:a100:four:4"),
     (SMALL.replace("cpus = 8", 'gres = "gpu:1,gpu:a100:2"'), 6, "nodes[1].gres", "with and without a type"),
+    (
+        SMALL + '[[qos]]\nname = "q"\ngrp_tres = "node=1,cpu=2,node=3"\n',
+        13,
+        "qos[1].grp_tres",
+        "node is given twice",
+    ),
+    (SMALL + 'billing_weights = "CPU=1,cpu=2"\n', 11, "partitions[1].billing_weights", "cpu is given twice"),
     (SMALL.replace('"ALL"', '"c[03-05]"'), 10, "partitions[1].nodes", "no such node: c05"),
     (SMALL.replace('"ALL"', '"c01,c01"'), 10, "partitions[1].nodes", "c01 is listed twice"),
     (SMALL.replace('"c[01-04]"', '"c[01-04],c02"'), 5, "nodes[1].names", "c02 is already in node group 1"),

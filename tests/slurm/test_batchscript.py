@@ -24,6 +24,7 @@ from mirage.slurm.batchscript import (
 from mirage.slurm.begintime import parse_begin
 from mirage.slurm.environment import capture
 from mirage.slurm.jobrequest import REFUSED, Sources, Surroundings, read_request, said_by_options
+from mirage.slurm.sbatch import sbatch_arguments
 from mirage.slurm.sbatchoptions import SBATCH, Takes, Word, given_by_environment
 
 AROUND = Surroundings("job.sh", "alice", "/home/alice", 1_700_000_000, lambda partition: 3_600)
@@ -291,6 +292,18 @@ def test_what_options_say_is_not_to_be_rendered_twice() -> None:
     assert said_by_options(request("--gres=gpu:4 --mem=1G")) == frozenset()
     assert request("--gpus=8 -N 2").gres_per_node == (("gpu", 4),)
     assert request("--gpus=8").gres_per_node == ()
+
+
+@pytest.mark.parametrize(
+    "gpus", ["--gpus-per-node=v100:1", "--gpus=2", "--gpus-per-task=1", "--gpus-per-socket=1"]
+)
+def test_request_gres_beside_an_option_for_gpus_is_passed_on(gpus: str) -> None:
+    for text in (f"--gres=gpu:v100:2,npu:1 {gpus}", f"{gpus} --gres=gpu:v100:2,npu:1"):
+        found = request(text)
+        assert found.gres_per_node == (("gpu:v100", 2), ("npu", 1))
+        arguments = sbatch_arguments(found)
+        assert [word for word in arguments if word.startswith("--gres")] == ["--gres=gpu:v100:2,npu:1"]
+        assert gpus in arguments
 
 
 @pytest.mark.parametrize("option", sorted(REFUSED))

@@ -15,7 +15,10 @@ from mirage.slurm.tres import memory_mb
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 VERSIONS = sorted(path.name for path in ASSETS.iterdir() if (path / "sacct.mirage-history.epoch.txt").exists())
 MARK = "^^0123456789ab"
-FIELDS = next(a for a in history_arguments(MARK, 0, 1) if a.startswith("--format=")).partition("=")[2].split(",")
+CELL = "\x1f"
+SHAPE = next(a for a in history_arguments(0, 1) if a.startswith("--format=")).partition("=")[2]
+FIELDS = [field.partition("%")[0] for field in SHAPE.split(",")]
+TIMES = ("Submit", "Eligible", "Start", "End")
 
 
 def answer(version: str) -> tuple[str, str]:
@@ -40,8 +43,12 @@ def recorded(version: str) -> list[dict[str, str]]:
 
 def printed(rows: list[dict[str, str]]) -> str:
     """Rows as the question of ours would have them."""
-    lines = [dict(zip(FIELDS, FIELDS, strict=True)), *rows]
-    return "".join("".join(f"{row[field]}{MARK}" for field in FIELDS) + "\n" for row in lines)
+
+    def cell(row: dict[str, str], field: str) -> str:
+        return f"{row[field]}{MARK}" if field in TIMES and row[field] != "Unknown" else row[field]
+
+    lines = [FIELDS, *([cell(row, field) for field in FIELDS] for row in rows)]
+    return "".join("".join(f"{cell}{CELL}" for cell in line) + "\n" for line in lines)
 
 
 def test_there_is_something_to_test_on() -> None:

@@ -59,9 +59,26 @@ def only(**change: str) -> queuetext.QueuedJob:
     return found
 
 
-def test_the_arguments_name_every_field_once() -> None:
-    (shape,) = [word for word in queuetext.queue_arguments(MARK) if word.startswith("--Format=")]
-    assert shape == "--Format=" + ",".join(f"{f}:{CELL}" for f in queuetext.FIELDS).removesuffix(CELL) + MARK
+_WAITS = {"State": "PENDING", "StartTime": "1795276134"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "priority", "held"),
+    [("JobHeldUser", "0", True), ("JobHeldAdmin", "0", False), ("job requeued in held state", "0", True)],
+)
+def test_held_job_with_a_begin_time_has_no_planned_start(reason: str, priority: str, held: bool) -> None:
+    job = only(**_WAITS, Reason=reason, PriorityLong=priority).job
+    assert (job.expected_start, job.held) == (ABSENT, held)
+    assert read(_WAITS | {"Reason": reason, "PriorityLong": priority}).pending.start[0] == ABSENT
+
+
+def test_waiting_job_that_slurm_planned_has_a_planned_start() -> None:
+    assert only(**_WAITS).job.expected_start == 1795276134
+
+
+def test_the_format_names_every_field_once() -> None:
+    shape = queuetext.queue_settings(MARK)["SQUEUE_FORMAT2"]
+    assert shape == ",".join(f"{f}:{CELL}" for f in queuetext.FIELDS).removesuffix(CELL) + MARK
 
 
 def test_an_empty_queue_has_a_heading() -> None:
@@ -263,14 +280,34 @@ def test_a_partition_without_nodes_is_there() -> None:
 # sacct
 
 
+SACCT = ("id", "start", "state", "name", "comment", "submit")
+
+
+def printed_by_sacct(table: list[tuple[str, ...]]) -> str:
+    lines = [SACCT, *table]
+    return "".join("".join(f"{cell}{CELL}" for cell in row) + "\n" for row in lines)
+
+
 @given(st.lists(st.tuples(ANYTHING, ANYTHING), max_size=5))
 def test_rows_of_sacct_hold_whatever_users_write(texts: list[tuple[str, str]]) -> None:
-    table = [("a", "b", "c", "d"), *((str(k), *pair, "end") for k, pair in enumerate(texts))]
-    text = "".join("".join(f"{cell}{MARK}" for cell in row) + "\n" for row in table)
-    found = rows.cut_delimited(text, ("a", "b", "c", "d"), MARK)
-    assert list(zip(*found.columns, strict=True)) == table[1:]
-    with pytest.raises(BadSpelling):
-        rows.cut_delimited(text[:-2], ("a", "b", "c", "d"), MARK)
+    table = [(str(k), f"7{MARK}", "RUNNING", *pair, f"5{MARK}") for k, pair in enumerate(texts)]
+    text = printed_by_sacct(table)
+    found = rows.cut_parsable(text, SACCT, MARK, 2)
+    told = [(cells[0], cells[1], cells[5]) for cells in zip(*found.columns, strict=True)]
+    assert (told, found.broken) == ([(str(k), "7", "5") for k in range(len(texts))], ())
+    for (name, comment), row in zip(texts, zip(*found.columns, strict=True), strict=True):
+        assert row[3:5] == ((name, comment) if CELL not in name + comment else (f"{name}{CELL}{comment}", ""))
+    for length in range(len(text)):
+        cut_at_a_row = length and text[:length].endswith(f"{CELL}\n")
+        if not cut_at_a_row:
+            with pytest.raises(BadSpelling):
+                rows.cut_parsable(text[:length], SACCT, MARK, 2)
+
+
+def test_sacct_job_that_waits_has_times_without_a_mark() -> None:
+    table = [("1", "Unknown", "", "a", "b", f"5{MARK}"), ("2", f"6{MARK}", "", "c", "", f"6{MARK}")]
+    found = rows.cut_parsable(printed_by_sacct(table), SACCT, MARK, 2)
+    assert found.columns[1] == ("Unknown", "6")
 
 
 # sbatch

@@ -70,13 +70,13 @@ def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
     mark = recorded.mark
     ids = set(recorded.ids.values())
     asked = {
-        "squeue.mirage.epoch.txt": (["squeue", *queuetext.queue_arguments(mark)], queuetext.SETTINGS),
-        "sinfo.mirage.txt": (["sinfo", *nodetext.node_arguments(mark)], {}),
-        "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(mark, ids)], accounting.SETTINGS),
-        "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(mark, 2)], accounting.SETTINGS),
+        "squeue.mirage.epoch.txt": (["squeue", *queuetext.ARGUMENTS], queuetext.queue_settings(mark)),
+        "sinfo.mirage.txt": (["sinfo", *nodetext.ARGUMENTS], nodetext.node_settings(mark)),
+        "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(ids)], accounting.settings(mark)),
+        "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(2)], accounting.settings(mark)),
         "sacct.mirage-history.epoch.txt": (
-            ["sacct", *jobhistory.history_arguments(mark, 1_000_000_000, 4_000_000_000)],
-            accounting.SETTINGS,
+            ["sacct", *jobhistory.history_arguments(1_000_000_000, 4_000_000_000)],
+            accounting.settings(mark),
         ),
     }
     for name, (argv, settings) in asked.items():
@@ -265,9 +265,9 @@ def test_partitions_count_the_nodes_that_scontrol_lists(recorded: Recordings) ->
 
 
 def fates(recorded: Recordings) -> dict[JobId, Job]:
-    found, unreadable = accounting.read_fates(recorded.text("sacct.mirage-fate.epoch.txt"), recorded.mark)
+    runs, unreadable = accounting.read_runs(recorded.text("sacct.mirage-fate.epoch.txt"), recorded.mark)
     assert not unreadable
-    return found
+    return {job.job_id: job for job in runs}
 
 
 def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> None:
@@ -283,8 +283,8 @@ def test_accounting_tells_the_same_ends_as_the_queue(recorded: Recordings) -> No
 
 def test_who_asks_for_all_jobs_is_told_the_same_of_those_that_were_eligible(recorded: Recordings) -> None:
     """sacct does not list by time what never was: jobs held, or ended before their dependency was met."""
-    everybody, _ = accounting.read_fates(recorded.text("sacct.mirage-recent.epoch.txt"), recorded.mark)
-    named = fates(recorded)
+    runs, _ = accounting.read_runs(recorded.text("sacct.mirage-recent.epoch.txt"), recorded.mark)
+    everybody, named = {job.job_id: job for job in runs}, fates(recorded)
     assert everybody.items() <= named.items()
     silent = {name for name, job_id in recorded.ids.items() if job_id in named.keys() - everybody.keys()}
     assert {"cancelled-pending", "held-by-user", "dependency", "reservation"} <= silent

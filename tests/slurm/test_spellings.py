@@ -93,6 +93,21 @@ def test_durations_without_a_unit_are_refused(text: str, reader: Callable[[str],
         reader(text)
 
 
+@pytest.mark.parametrize("reader", [duration.parse_human, duration.parse_fine])
+@pytest.mark.parametrize("text", ["UNLIMITED", " infinite", "-1"])
+def test_durations_without_an_end_are_rejected(text: str, reader: Callable[[str], object]) -> None:
+    with pytest.raises(BadSpelling, match="only a job's time limit can be UNLIMITED"):
+        reader(text)
+    assert duration.parse_human_limit(text) == UNLIMITED
+    assert duration.parse_human_limit("48h") == 172_800
+
+
+@pytest.mark.parametrize("text", ["-5", "1-2-3", "5:"])
+def test_wrong_durations_are_not_told_of_unlimited(text: str) -> None:
+    with pytest.raises(BadSpelling, match=r"^'.*': expected a time such as 48h[^U]*$"):
+        duration.parse_human(text)
+
+
 def test_whole_seconds_have_no_unit_below_one() -> None:
     with pytest.raises(BadSpelling, match="unit"):
         duration.parse_human("15ms")

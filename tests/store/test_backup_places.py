@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
+import pwd
 import stat
 import subprocess
 import tempfile
@@ -76,6 +79,50 @@ def test_a_folder_where_anybody_may_replace_files_is_refused(source: Location, t
     with pytest.raises(NoBackup, match="name another folder"):
         back_up(source, folder / "copy.db")
     assert list(folder.iterdir()) == []
+
+
+def loosen(folder: Path, how: str) -> None:
+    if how == "another's":
+        os.chown(folder, 65534, 65534)
+    else:
+        os.chown(folder, 0, 65534)
+        folder.chmod(0o2775)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to give a folder away needs root")
+@pytest.mark.parametrize("how", ["another's", "a group's"])
+@pytest.mark.parametrize("below", ["", "inner/folder"])
+def test_backup_below_a_folder_of_others_is_rejected(
+    source: Location, tmp_path: Path, how: str, below: str
+) -> None:
+    shared = tmp_path / "shared"
+    folder = shared / below
+    folder.mkdir(parents=True)
+    loosen(shared, how)
+    with pytest.raises(NoBackup, match="name another folder"):
+        back_up(source, folder / "copy.db")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="to give a folder away needs root")
+def test_backup_beside_a_database_of_the_daemons_account_is_made(tmp_path: Path, source: Location) -> None:
+    (state := tmp_path / "state").mkdir()
+    os.chown(state, 65534, 65534)
+    with pytest.raises(NoBackup):
+        back_up(source, state / "copy.db")
+    back_up(source, state / "copy.db", state)
+    assert (state / "copy.db").stat().st_size
+    os.chown(tmp_path, 65534, 65534)
+    back_up(source, tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").stat().st_size
+
+
+def test_backup_in_a_folder_of_the_users_own_group_is_made(tmp_path: Path, source: Location) -> None:
+    (folder := tmp_path / "own").mkdir()
+    folder.chmod(0o775)  # umask 002: the account's group has its name, and nobody else
+    private = grp.getgrgid(folder.stat().st_gid).gr_name == pwd.getpwuid(os.geteuid()).pw_name
+    with contextlib.nullcontext() if private else pytest.raises(NoBackup):
+        back_up(source, folder / "copy.db")
 
 
 def test_a_backup_in_an_open_folder_is_its_owners_alone_and_leaves_nothing_else(

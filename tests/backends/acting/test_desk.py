@@ -166,6 +166,25 @@ def test_a_late_answer_is_kept_and_changes_nothing() -> None:
     assert at.next_order("alice", 0) is None
 
 
+def test_desk_late_answers_of_one_user_push_out_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirage.backends.acting.orderdesk._MOST_LATE", 2)
+    late = Late()
+    at = OrderDesk(late, Patience(answer=0.01))
+    orders: list[tuple[str, str]] = []
+    with ThreadPoolExecutor(1) as threads:
+        for user in ("bob", "alice", "alice", "alice", "alice"):
+            at.attach(user)
+            taken = threads.submit(at.next_order, user, 30)
+            with pytest.raises(ClusterUnavailable):
+                at.ask(user, CANCEL)
+            order = taken.result()
+            assert order is not None
+            orders.append((user, order.order_id))
+    for user, order_id in orders:
+        at.answer(user, order_id, DONE)
+    assert [user for user, _, _ in late.told] == ["bob", "alice", "alice"]
+
+
 def test_answer_without_an_order_is_not_recorded() -> None:
     late = Late()
     at = OrderDesk(late)
@@ -183,8 +202,8 @@ def test_answers_are_the_owners() -> None:
         assert at.next_order("bob", 0) is None
         order = at.next_order("alice", 30)
         assert order is not None
-        with pytest.raises(NotPermitted):
-            at.answer("bob", order.order_id, Answer(Verdict.REJECTED))
+        assert at.find_unanswered("bob", order.order_id) is None
+        assert not at.answer("bob", order.order_id, Answer(Verdict.REJECTED))
         assert at.answer("alice", order.order_id, DONE)
         assert not at.answer("alice", order.order_id, Answer(Verdict.REJECTED)), "the first answer counts"
         assert asked.result() == DONE

@@ -81,6 +81,19 @@ def test_an_admin_hold_stands(operated: Operated, held: bool) -> None:
     assert job_id in operated.slurm.held_by_admin
 
 
+@pytest.mark.parametrize("state", ["SPECIAL_EXIT", "REQUEUE_HOLD", "RESV_DEL_HOLD", "REQUEUED"])
+def test_an_admin_hold_after_a_requeue_stands(operated: Operated, state: str) -> None:
+    """Slurm calls the state of such a job by another word, which its owner can bring about."""
+    job_id = operated.job()
+    operated.root.run(["scontrol", "hold", str(job_id)])
+    operated.slurm.words[job_id] = state
+    for change in (JobChange(held=True), JobChange(held=False)):
+        with pytest.raises(NotPermitted):
+            operated.operator.update(job_id, "alice", change)
+    assert operated.acts() == []
+    assert job_id in operated.slurm.held_by_admin
+
+
 def test_a_free_job_is_not_released_again(operated: Operated) -> None:
     """That would take back a priority that an administrator has set."""
     job_id = operated.job(held=False, begin=operated.slurm.now() + 3_600)

@@ -97,6 +97,24 @@ def test_an_owner_without_answers_waits_longer_each_time_until_one_comes(side: S
     assert turns("mallory", ACT) is DONE
 
 
+@pytest.mark.parametrize(
+    ("behind", "words"),
+    [
+        ("", "check the agent or helper process of mallory"),
+        ("slurmrestd at unix:/s", "check slurmrestd at unix:/s"),
+    ],
+)
+def test_owner_without_answers_is_told_what_to_check(side: Side, behind: str, words: str) -> None:
+    turns = OwnerTurns(side.ask, TurnLimits(share=0.05, every=0.05), lambda: 0.0, behind=behind)
+    side.error = True
+    with pytest.raises(ClusterUnavailable):
+        turns("mallory", ACT)
+    side.go.set()
+    until(lambda: not turns._owners["mallory"].running)
+    with pytest.raises(NotPermitted, match=f"1 operations in a row timed out; {words}$"):
+        turns("mallory", ACT)
+
+
 def test_slow_answers_take_no_more_than_the_share_of_the_time(side: Side) -> None:
     now = [0.0]
 

@@ -17,6 +17,7 @@ from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, Job, JobChange, JobId, JobState
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
+from mirage.provisioner.heldlinks import awaited
 
 
 class Operated(FakeCluster):
@@ -27,8 +28,11 @@ class Operated(FakeCluster):
     cancel_fails = False
 
     def stock(self, of: Chain, *indices: int) -> None:
+        """As ``mirage submit --held-links`` does."""
         for index in indices:
-            super().submit(replace(of.link_request(index), held=True))
+            jobs = {int(job.tag.rpartition(":")[2]): job.job_id for job in self.jobs.values() if job.tag}
+            apart = awaited(jobs, index) if of.one_writer else ()
+            super().submit(replace(of.link_request(index), held=True, dependencies=apart))
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         super().update(job_id, owner, change)
@@ -281,6 +285,24 @@ def test_held_links_that_run_out_are_announced_and_added() -> None:
     assert [link.job_id for link in service.run(160 * HOUR).links] == [100, 101, 102]
 
 
+def test_a_held_link_missing_between_others_is_named() -> None:
+    slurm = waiting(2)
+    svc = chain(done=DoneCondition(links=9))
+    slurm.stock(svc, 1, 2, 3, 4, 5)
+    service = Service(slurm, svc, "fixed:2h")
+    service.run(4 * HOUR)
+    for job_id in (102, 104):
+        slurm.cancel(JobId(job_id), "alice")
+    for until in (6 * HOUR, 150 * HOUR):  # link 2 is held, then released
+        service.run(until)
+        said = service.loop.status.explained[svc.chain_id]
+        assert "the held job of link 3 is missing, and link 4 is held until link 3 is there; add it" in said
+        assert "no held link" not in said
+        assert "last held link" not in said
+    slurm.stock(svc, 3)
+    assert len(service.run(160 * HOUR).links) == 3
+
+
 @pytest.mark.parametrize("done", [DoneCondition(links=2), DoneCondition(total_time=96 * HOUR)])
 def test_held_links_that_complete_the_chain_are_enough(done: DoneCondition) -> None:
     slurm = waiting(2)
@@ -340,15 +362,3 @@ def test_a_chain_without_stock_says_so_and_goes_on_once_there_is_some() -> None:
     assert "--held-links N --chain svc" in service.loop.status.explained[svc.chain_id]
     slurm.stock(svc, 2, 3)
     assert service.run(500 * HOUR).status is ChainStatus.DONE
-
-
-@pytest.mark.parametrize("sharing", ["", "OverSubscribe=YES"])
-@pytest.mark.parametrize("steering", list(Steering))
-def test_stock_of_one_writer_never_runs_together(steering: Steering, sharing: str) -> None:
-    slurm = waiting(2)
-    slurm.sharing = sharing
-    svc = replace(chain(done=DoneCondition(links=3)), steering=steering)
-    slurm.stock(svc, 1, 2, 3)
-    record = Service(slurm, svc, "fixed:5h").run(300 * HOUR)
-    assert record.status is ChainStatus.DONE
-    assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +13,7 @@ from api_world import definition, world
 
 from mirage.api.server import ApiServer
 from mirage.config.loading import load_config
+from mirage.daemon.doctor.account import DaemonAccount
 from mirage.daemon.doctor.files import look_at_files
 
 if TYPE_CHECKING:
@@ -45,6 +49,25 @@ def test_chains_whose_files_are_unknown_are_named(world: World, tmp_path: Path) 
     assert len(findings) == 11
     assert f"{chains[0]}: /home/ada" in findings[0].found
     assert "2 more" in findings[-1].found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root asks as another user")
+def test_files_of_chains_not_shown_are_not_looked_at(world: World, tmp_path: Path) -> None:
+    world.call("POST", "/api/v1/chains", definition())
+    configured = config(tmp_path, world.socket)
+    account = DaemonAccount(pwd.getpwnam("nobody").pw_uid, "nobody", "the test")
+    (found,) = account.look(lambda: look_at_files(configured))
+    assert (found.level, found.check) == ("warn", "files")
+    assert "of other users can be checked is not looked at" in found.follows
+    assert "administrator" in found.todo
+
+
+def test_files_of_a_daemon_that_does_not_answer_are_named(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(tmp_path / "api.sock"))
+    (found,) = look_at_files(config(tmp_path, tmp_path / "api.sock"))
+    assert found.level == "warn"
+    assert "is not looked at" in found.follows
 
 
 @pytest.mark.parametrize(("mode", "said"), [("own", 0), ("agent", 0), ("release", 1), ("token", 1)])

@@ -9,7 +9,7 @@ import pytest
 from mirage.config.model import ClusterSection, Config, LoopSection
 from mirage.daemon.doctor.controller import look_at_partitions, look_at_settings
 from mirage.daemon.doctor.patience import look_at_settle
-from mirage.daemon.doctor.people import look_at_associations, look_at_operator
+from mirage.daemon.doctor.people import look_at_associations, look_at_operator, look_at_privacy
 from mirage.daemon.doctor.reading import (
     read_controller_time,
     read_partitions,
@@ -69,7 +69,6 @@ def test_the_controllers_time_is_read(version: str) -> None:
         ({"MinJobAge": "0 sec"}, "memory", "ok"),
         ({"MinJobAge": ""}, "memory", "ok"),
         ({"MinJobAge": "(null)"}, "memory", "ok"),
-        ({"PrivateData": "jobs,usage"}, "privacy", "warn"),
         ({"SlurmctldParameters": "rl_enable,rl_refill_rate=1"}, "rate limit", "ok"),
         ({"SLURM_VERSION": "19.05.1"}, "versions", "fail"),
         ({"SLURM_VERSION": "26.05.3"}, "versions", "ok"),
@@ -122,6 +121,17 @@ def test_a_partition_that_is_down_or_short_is_named() -> None:
     assert str(next(look_at_partitions([])).level) == "fail"
 
 
+def test_partition_that_oversubscribes_nodes_is_named() -> None:
+    rows = [
+        {"PartitionName": name, "MaxTime": "2-00:00:00", "State": "UP", "OverSubscribe": shared}
+        for name, shared in [("a", "NO"), ("b", "FORCE:2"), ("c", "YES:4"), ("d", "EXCLUSIVE"), ("e", "FORCE")]
+    ]
+    first, shared = look_at_partitions(rows)
+    assert [str(first.level), str(shared.level)] == ["ok", "warn"]
+    assert shared.found == "OverSubscribe: b FORCE:2, c YES:4, e FORCE"
+    assert "pin may not hold links there" in shared.follows
+
+
 def test_the_limits_of_the_recorded_users() -> None:
     rows = read_table(recorded(VERSIONS[0], "sacctmgr.associations.txt"))
     findings = list(look_at_associations("alice", rows, enforced=True))
@@ -146,6 +156,24 @@ def test_who_is_an_operator() -> None:
     users = read_table(recorded(VERSIONS[0], "sacctmgr.users.txt"))
     assert str(look_at_operator("mirage", users).level) == "ok"
     assert str(look_at_operator("alice", users).level) == "fail"
+    assert str(look_at_operator("alice", users, "alice(1001)").level) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("private", "sees_all", "others", "level"),
+    [
+        ("none", False, True, "ok"),
+        ("usage,users", False, True, "ok"),
+        ("jobs,usage", True, True, "ok"),
+        ("jobs,usage", False, True, "fail"),
+        ("Jobs", False, False, "warn"),
+    ],
+)
+def test_privacy_is_judged_by_what_the_account_sees(
+    private: str, sees_all: bool, others: bool, level: str
+) -> None:
+    found = look_at_privacy("mirage", private, sees_all=sees_all, acts_for_others=others)
+    assert str(found.level) == level
 
 
 @pytest.mark.parametrize("read", [read_settings, read_controller_time, read_version])

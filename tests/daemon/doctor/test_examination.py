@@ -117,6 +117,12 @@ def test_a_clock_that_is_off_is_measured(examined) -> None:
     assert "ahead of" in clock["found"]
 
 
+def test_clock_off_by_slurms_time_is_measured_in_both() -> None:
+    found = machine.look_at_clock(1_700_000_000, 1_700_007_200, 60)
+    assert str(found.level) == "warn"
+    assert "120 s ahead of the controller's, 7200 s of Slurm's time" in found.found
+
+
 def test_a_missing_command_is_named(examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     (commands,) = examined()["commands"]

@@ -20,6 +20,8 @@ from mirage.domain.job import (
 )
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.lowering import lower_change, lower_submission
+from mirage.slurm.rest.optionvariables import option_variables
+from mirage.slurm.rest.versions import NEWEST
 
 NOW = 1_700_000_000
 SCRIPT = "#!/bin/sh\n"
@@ -167,7 +169,7 @@ def test_up_to_38_in_sbatchs_words() -> None:
         "mail_type": "END",
         "comment": "mirage:c:1",
         "current_working_directory": "/",
-        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_SUBMIT_DIR": "/"},
+        "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_SUBMIT_DIR": "/", "SLURM_GPUS": "2"},
     }
 
 
@@ -214,6 +216,61 @@ def test_description_has_what_sbatch_takes_from_the_shell() -> None:
     assert "SLURM_RLIMIT_NOFILE=U512" in asked_for["environment"]
 
 
+LEAST = {"PATH=/bin", "SLURM_SUBMIT_DIR=/"}
+
+
+@pytest.mark.parametrize(
+    ("version", "option", "variables"),
+    [
+        (38, "--cpus-per-task=04", {"SLURM_CPUS_PER_TASK=4"}),
+        (46, "-c4", {"SLURM_CPUS_PER_TASK=4"}),
+        (38, "--ntasks=3", {"SLURM_NTASKS=3", "SLURM_NPROCS=3"}),
+        (38, "--ntasks-per-node=2", {"SLURM_NTASKS_PER_NODE=2"}),
+        (38, "--ntasks-per-core=1", {"SLURM_NTASKS_PER_CORE=1"}),
+        (38, "--ntasks-per-socket=2", {"SLURM_NTASKS_PER_SOCKET=2"}),
+        (38, "--threads-per-core=1", {"SLURM_THREADS_PER_CORE=1"}),
+        (38, "--gpus=a100:2", {"SLURM_GPUS=a100:2"}),
+        (38, "--gpus-per-node=2", {"SLURM_GPUS_PER_NODE=2"}),
+        (39, "--gpus-per-task=1", {"SLURM_GPUS_PER_TASK=1"}),
+        (42, "--gpus-per-task=1", set()),
+        (41, "--open-mode=append", {"SLURM_OPEN_MODE=a"}),
+        (38, "--open-mode=truncate", {"SLURM_OPEN_MODE=t"}),
+        (42, "--open-mode=append", set()),
+        (38, "--container=/c", {"SLURM_CONTAINER=/c"}),
+        *(
+            (38, option, set())
+            for option in ("--mem=3G", "--gres=gpu:1", "--nodes=2", "--mincpus=3", "--export=ALL")
+        ),
+    ],
+)
+def test_description_has_the_variables_of_an_option(version: int, option: str, variables: set[str]) -> None:
+    """As sbatch of the Slurm with this version of the interface sets them (src/sbatch/opt.c, src/common/env.c)."""
+    for script, options in ((SCRIPT, (option,)), (f"#!/bin/sh\n#SBATCH {option}\n", ())):
+        batch = BatchScript(script, options, environment=(("PATH", "/bin"),))
+        found = describe(replace(REQUEST, batch=batch), NOW, version=version)
+        assert set(found["environment"]) == LEAST | variables
+
+
+def test_description_option_counts_more_than_shell_and_script() -> None:
+    environment = (("PATH", "/bin"), ("SLURM_NTASKS", "9"), ("SLURM_CONTAINER", "/own"), ("SLURM_GPUS", "7"))
+    batch = BatchScript("#!/bin/sh\n#SBATCH -n 4\n", ("--ntasks=3", "--container=/c"), environment=environment)
+    found = describe(replace(REQUEST, batch=batch), NOW)["environment"]
+    assert set(found) == LEAST | {"SLURM_NTASKS=3", "SLURM_NPROCS=3", "SLURM_CONTAINER=/own", "SLURM_GPUS=7"}
+
+
+def test_description_counts_tasks_as_sbatch_does_of_whole_nodes() -> None:
+    options = ("--sockets-per-node=2", "--threads-per-core=1")
+    assert "SLURM_NTASKS=6" in asked("--nodes=3", *options)["environment"]
+    assert "SLURM_NTASKS=4" in asked(*options, nodes=2)["environment"]
+    for other in ("--nodes=1-3", "--ntasks-per-node=1"):
+        assert not [text for text in asked(other, *options)["environment"] if text.startswith("SLURM_NTASKS=")]
+
+
+def test_description_has_the_dependency_as_variable() -> None:
+    found = asked(dependencies=(Dependency(DependencyKind.AFTERANY, JobId(3)),))
+    assert "SLURM_JOB_DEPENDENCY=afterany:3" in found["environment"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -226,3 +283,10 @@ def test_description_has_what_sbatch_takes_from_the_shell() -> None:
 def test_description_refuses_what_json_would_change(changes: dict[str, Any]) -> None:
     with pytest.raises(SubmissionRejected, match="InvalidText"):
         describe(replace(REQUEST, batch=replace(BatchScript(SCRIPT), **changes)), NOW)
+
+
+@pytest.mark.parametrize("options", [("--nodes=2k", "--threads-per-core=2"), ("--ntasks=1e3",)])
+def test_option_variables_of_no_plain_number_are_left_out(options: tuple[str, ...]) -> None:
+    batch = BatchScript("#!/bin/sh\n", options=options)
+    found = option_variables(JobRequest("x", "alice", 3_600, batch=batch), NEWEST)
+    assert not {"SLURM_NTASKS", "SLURM_NPROCS"} & found.keys()

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from backends.recorded_squeue import PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
+from mirage.backends.jobquery import Fates
 from mirage.backends.restactuator import _errors
 from mirage.backends.restclient import Answer
 from mirage.domain.chain import NO_JOB
+from mirage.domain.chainid import split_tag
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
 from mirage.slurm import jobhistory, nodetext
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.history import read_history, read_past_jobs
+from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
@@ -210,8 +212,8 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
     (now,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
     if "jobs" not in answer(folder, "db.jobs"):
         pytest.skip("the recorder's question was refused")
-    past, unreadable = read_past_jobs(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
-    then = past[now.job_id]
+    past, unreadable = read_past_runs(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
+    then = Fates.of_runs(past, unreadable).jobs[now.job_id]
     assert not unreadable
     assert (then.state, then.submit, then.end, then.limit) == (now.state, now.submit, now.end, now.limit)
     assert (then.partition, then.name) == (now.partition, now.name)
@@ -219,6 +221,16 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
     assert name == "node-fail" or then.exit_code in (
         (now.exit_code,) if number(folder) >= 40 else (now.exit_code, ABSENT)
     )
+
+
+def test_past_links_are_those_of_the_accounting_with_a_tag_or_id(folder: Path) -> None:
+    if "jobs" not in answer(folder, "db.jobs"):
+        pytest.skip("the recorder's question was refused")
+    records, shape = answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB)
+    runs, _ = read_past_runs(records, shape)
+    assert set(read_past_links(records, shape, {job.job_id for job in runs}).jobs) == set(runs)
+    tagged = {job for job in runs if split_tag(job.tag) is not None}
+    assert set(read_past_links(records, shape, ()).jobs) == tagged
 
 
 def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
@@ -283,3 +295,20 @@ def test_a_refused_token_is_nobodys_fault_but_the_tokens(folder: Path, name: str
 
 def test_no_id_is_no_job() -> None:
     assert read_queue([], dict, str, {NO_JOB}).ours == ()
+
+
+def test_held_job_with_a_begin_time_has_no_planned_start(folder: Path) -> None:
+    """As ``scontrol requeuehold`` leaves it; pyslurm has Slurm's description in place of its reason."""
+    held = id_of(folder, "held-by-user")
+
+    def requeued(source: Record) -> Record:
+        record = lift(Kind.JOB, number(folder), source)
+        if record["job_id"] != held:
+            return record
+        start = record["start_time"] | {"set": True, "infinite": False, "number": 2_000_000_000}
+        return record | {"start_time": start, "state_reason": "job_requeued_in_held_state"}
+
+    found = read_queue(answer(folder, "jobs")["jobs"], requeued, str, [held])
+    (job,) = (queued.job for queued in found.ours if queued.job.job_id == held)
+    assert (job.expected_start, job.held) == (ABSENT, True)
+    assert found.pending.start[found.pending.job_id == held].tolist() == [ABSENT]

@@ -1,0 +1,71 @@
+"""Links whose jobs went back to the queue: accounting tells how the runs before ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from backends.test_cli_links import ID, KNOWN, NOW, RUNS, TAG, Accounting, queue, shown
+
+from mirage.backends.cli_links import LinkMemory
+from mirage.backends.jobquery import Fates
+from mirage.domain.job import ABSENT, JobState, PastRun
+
+
+def test_last_run_of_a_requeued_link_is_its_fate() -> None:
+    first = replace(RUNS, state=JobState.PREEMPTED, end=NOW - 20, tag="")
+    last = replace(RUNS, state=JobState.COMPLETED, submit=NOW - 20, start=NOW - 15, end=NOW - 1, tag="")
+    accounting = Accounting()
+    accounting.fates = Fates.of_runs([first, last], ())
+    found = LinkMemory().account(queue(), {TAG: ID}, accounting, NOW, KNOWN)
+    runs = (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
+    assert found == {TAG: replace(last, tag=TAG, past_runs=runs)}, "the run before is a link of its own"
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING])
+def test_requeued_link_has_the_runs_that_accounting_tells(state: JobState) -> None:
+    start = ABSENT if state is JobState.PENDING else NOW - 3
+    again = replace(RUNS, state=state, submit=NOW - 5, start=start)
+    first = replace(RUNS, state=JobState.PREEMPTED, end=NOW - 20, tag="")
+    other = replace(first, name="own16", user="bob", end=NOW - 7)
+    last, every = Accounting(again), Accounting()
+    every.fates = Fates.of_runs([first, other, replace(again, tag="", end=ABSENT)], ())
+    found = LinkMemory().account(shown(again), {TAG: ID}, last, NOW, KNOWN, every)
+    assert found[TAG] == replace(again, past_runs=(PastRun(RUNS.submit, RUNS.start, NOW - 20),))
+    assert (last.asked, every.asked) == ([], [{ID}])
+
+
+def test_requeued_link_is_asked_about_once() -> None:
+    again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
+    known = {TAG: replace(KNOWN[TAG], submit=again.submit)}
+    accounting = Accounting()
+    LinkMemory().account(shown(again), {TAG: ID}, accounting, NOW, known)
+    assert accounting.asked == []
+
+
+def test_requeued_link_without_an_answer_stays_as_seen() -> None:
+    again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
+    away = Accounting(answered=False)
+    assert LinkMemory().account(shown(again), {TAG: ID}, away, NOW, KNOWN) == {
+        TAG: replace(again, runs_untold=True)
+    }
+
+
+@pytest.mark.parametrize("start", [ABSENT, NOW - 1])
+@pytest.mark.parametrize("was_seen", [True, False])
+def test_job_on_its_way_to_the_queue_keeps_the_start_that_was_seen(start: int, was_seen: bool) -> None:
+    """Slurm shows it as completing, with a start that moves with the clock, or none."""
+    memory = LinkMemory()
+    if was_seen:
+        memory.account(shown(RUNS), {TAG: ID}, Accounting(), NOW - 60, KNOWN)
+    leaving = replace(RUNS, start=start, end=start if start == ABSENT else NOW + 600)
+    for told in ([], [replace(RUNS, tag="")]):
+        found = memory.account(shown(leaving, is_completing=True), {TAG: ID}, Accounting(*told), NOW, KNOWN)
+        expected = (RUNS.start, RUNS.end) if was_seen else (ABSENT, ABSENT)
+        assert (found[TAG].start, found[TAG].end) == expected
+
+
+def test_completing_job_whose_end_is_past_has_ended_then() -> None:
+    ended = replace(RUNS, end=NOW - 1)
+    found = LinkMemory().account(shown(ended, is_completing=True), {TAG: ID}, Accounting(), NOW, KNOWN)
+    assert (found[TAG].start, found[TAG].end) == (RUNS.start, NOW - 1)
