@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onehost.daemons import environment
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onehost.recorder import Recorder
 
 CELL, MARK = "\x1f", "\x1e0123456789ab"
-"""Ends of cells and of rows that no user can have typed; Mirage draws the digits anew for each question."""
+"""Ends of cells and of rows. Mirage draws the mark's digits for each query, and passes it in the environment."""
 EPOCH = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
 """What Mirage sets: instants as epoch seconds, lists of array tasks not cut short."""
 PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
@@ -42,12 +42,15 @@ TRACE = (
     "JobID,User,Account,Partition,QOS,JobName,Submit,Eligible,Start,End,Timelimit,State,ExitCode,ReqNodes,NNodes,ReqCPUS,"
     "NCPUS,ReqMem,ReqTRES,AllocTRES,Priority,NodeList,Flags,Constraints,Reservation,Suspended,Comment"
 )
-FATE = "JobIDRaw,User,Partition,NNodes,TimelimitRaw,State,Submit,Start,End,ExitCode,NodeList,JobName,Comment"
-PAST = (
-    "JobIDRaw,Submit,Eligible,Start,End,State,TimelimitRaw,NNodes,AllocTRES,ReqTRES,NodeList,User,Account,Partition,QOS,"
-    "JobName,Constraints"
+FATE = (
+    "JobIDRaw,User,Partition,NNodes,TimelimitRaw,State,Start%40,End%40,ExitCode,NodeList,JobName,Comment,Submit%40"
 )
-MIRAGE_HISTORY = f"sacct --allocations --parsable --noconvert --delimiter={MARK} --format="
+PAST = (
+    "JobIDRaw,Eligible%40,Start%40,End%40,State,TimelimitRaw,NNodes,AllocTRES,ReqTRES,NodeList,User,Account,Partition,"
+    "QOS,Constraints,JobName,Submit%40"
+)
+MIRAGE_HISTORY = f"sacct --allocations --parsable --noconvert --delimiter={CELL} --format="
+MARKED_TIMES = {"SLURM_TIME_FORMAT": f"%s{MARK}"}
 ALWAYS = "-S now-90days -E now+90days"
 
 
@@ -59,11 +62,20 @@ class Question:
     argv: tuple[str, ...]
     forms: tuple[str, ...] = PLAIN
     user: str = "root"
+    environment: dict[str, str] = field(default_factory=dict)
+    """What its environment has beyond the form's."""
 
 
-def ask(name: str, command: str, *more: str, forms: tuple[str, ...] = PLAIN, user: str = "root") -> Question:
+def ask(
+    name: str,
+    command: str,
+    *more: str,
+    forms: tuple[str, ...] = PLAIN,
+    user: str = "root",
+    environment: dict[str, str] | None = None,
+) -> Question:
     """A question from a command line; ``more`` is not split."""
-    return Question(name, (*shlex.split(command), *more), forms, user)
+    return Question(name, (*shlex.split(command), *more), forms, user, environment or {})
 
 
 def columns(fields: str) -> str:
@@ -86,8 +98,8 @@ QUEUE_QUESTIONS = (
     ask(
         "squeue.mirage",
         "squeue --all --states=all --noconvert",
-        f"--Format={columns(MIRAGE_QUEUE)}",
         forms=ONLY_EPOCH,
+        environment={"SQUEUE_FORMAT2": columns(MIRAGE_QUEUE)},
     ),
     ask("squeue.start", "squeue -a --start -o", "%i|%S|%Y|%r", forms=ONLY_EPOCH),
     ask("squeue.array", "squeue -a -t all -r -o", "%i|%F|%K|%T", forms=ONLY_EPOCH),
@@ -96,7 +108,11 @@ NODE_QUESTIONS = (
     ask("sinfo", "sinfo -a"),
     ask("sinfo.nodes", "sinfo -a -N -l"),
     ask("sinfo.letters", "sinfo -h -a -N -o", "%N|%P|%R|%T|%t|%D|%c|%m|%G|%f|%O|%e|%C|%a|%l|%w|%E"),
-    ask("sinfo.mirage", "sinfo --all --noconvert", f"--format=%R{CELL}%T{CELL}%D{MARK}"),
+    ask(
+        "sinfo.mirage",
+        "sinfo --all --noconvert",
+        environment={"SINFO_FORMAT": f"%R{CELL}%T{CELL}%D{MARK}"},
+    ),
     ask(
         "sinfo.fields",
         "sinfo -h -a -N -O",
@@ -135,16 +151,19 @@ ACCOUNTING_QUESTIONS = (
         "--starttime=now-90days",
         "--endtime=now+90days",
         forms=ONLY_EPOCH,
+        environment=MARKED_TIMES,
     ),
     ask(
         "sacct.mirage-recent",
         f"{MIRAGE_HISTORY}{FATE} --allusers --starttime=now-2days --endtime=now+90days",
         forms=ONLY_EPOCH,
+        environment=MARKED_TIMES,
     ),
     ask(
         "sacct.mirage-history",
         f"{MIRAGE_HISTORY}{PAST} --allusers --duplicates --starttime=uts1000000000 --endtime=uts4000000000",
         forms=ONLY_EPOCH,
+        environment=MARKED_TIMES,
     ),
     ask("sacct.formats", "sacct --helpformat"),
     ask("sacctmgr.associations", "sacctmgr -P show assoc"),
@@ -209,7 +228,7 @@ def record_one(
     recorder: Recorder,
 ) -> None:
     """Standard output is the file; exit status and standard error are in the index."""
-    extra = EPOCH if form else {}
+    extra = (EPOCH if form else {}) | question.environment
     argv = [with_jobs(argument, jobs) for argument in question.argv]
     user = person(question.user)
     program = find(argv[0])
