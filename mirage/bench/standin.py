@@ -31,6 +31,10 @@ echo sinfo >>{log}
 mark=${{SINFO_FORMAT##*%D}}
 exec sed "s/@MARK@/$mark/" {folder}/nodes
 """
+_SCONTROL = """#!/bin/sh
+echo scontrol >>{log}
+echo "ClusterName             = bench"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,12 @@ def sized(pending: int, nodes: int, chains: int) -> Size:
 
 
 def install(folder: Path, size: Size, records: tuple[ChainRecord, ...], now: int, seed: int) -> None:
-    """Write ``squeue`` and ``sinfo`` into ``folder``, and what they answer; each call is noted in ``calls``."""
+    """Write Slurm's commands into ``folder``, and what they answer; each call is noted in ``calls``."""
     for turn in range(2):
         rows = _queue(size, records, now, size.started * turn, np.random.default_rng(seed))
         (folder / f"queue.{turn}").write_text("".join(rows), encoding="utf-8")
     (folder / "nodes").write_text("".join(_nodes(size)), encoding="utf-8")
-    for name, text in (("squeue", _SQUEUE), ("sinfo", _SINFO)):
+    for name, text in (("squeue", _SQUEUE), ("sinfo", _SINFO), ("scontrol", _SCONTROL)):
         program = folder / name
         program.write_text(text.format(log=folder / "calls", folder=folder), encoding="utf-8")
         program.chmod(0o755)
