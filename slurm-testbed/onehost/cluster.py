@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,23 @@ from onehost.people import OPERATOR, USERS, ensure_users, myself, person
 from onehost.processes import recorded, recorded_names
 from onehost.programs import check_programs, slurm_version
 from onehost.settings import Settings, read_settings
-from onehost.slurmcommands import cancel_everything, nodes_without_work, slurm, usable_nodes
+from onehost.slurmcommands import (
+    cancel_all_jobs,
+    cancel_everything,
+    completing_nodes,
+    nodes_without_work,
+    slurm,
+    usable_nodes,
+    users_with_jobs,
+)
 from onehost.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NODES_TIMEOUT_S = 120.0
+COMPLETING_S = 20.0
+"""Real seconds after which a node that is still completing has a step that never ends."""
 
 
 @contextmanager
@@ -223,8 +234,37 @@ def wipe(layout: Layout, say: Callable[[str], None]) -> None:
 def repair(layout: Layout) -> None:
     """As after a start: every service up, every node resumed, no jobs."""
     settings = restore(layout)
-    cancel_everything(layout)
-    wait_until(lambda: nodes_without_work(layout) >= set(settings.node_names()), NODES_TIMEOUT_S, "idle nodes")
+    hanging, nodes = HangingNodes(settings, layout), set(settings.node_names())
+
+    def idle() -> bool:
+        try:
+            cancel_all_jobs(layout)
+        except subprocess.SubprocessError:  # of that second: a job may end by itself
+            return False
+        hanging.free()
+        return nodes_without_work(layout) >= nodes and not users_with_jobs(layout)
+
+    wait_until(idle, NODES_TIMEOUT_S, "idle nodes without jobs")
+
+
+@dataclass
+class HangingNodes:
+    """Nodes kept completing by a job step that hangs; Slurm's own limit for that is too short for a fast clock."""
+
+    settings: Settings
+    layout: Layout
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def free(self) -> list[str]:
+        """Let those fail and come back that have been completing for ``COMPLETING_S``; their names."""
+        now, completing = time.monotonic(), completing_nodes(self.layout)
+        self._since = {node: self._since.get(node, now) for node in completing}
+        freed = [node for node, since in self._since.items() if now - since > COMPLETING_S]
+        for node in freed:
+            services.act_on_node(node, "down", self.settings, self.layout)
+            services.act_on_node(node, "resume", self.settings, self.layout)
+            del self._since[node]
+        return freed
 
 
 def restore(layout: Layout) -> Settings:

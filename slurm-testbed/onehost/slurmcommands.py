@@ -61,16 +61,26 @@ def nodes_without_work(layout: Layout) -> set[str]:
     return {name for name, state in node_states(layout).items() if state == "idle"}
 
 
+def completing_nodes(layout: Layout) -> set[str]:
+    """Nodes whose jobs have ended and have processes left."""
+    return {name for name, state in node_states(layout).items() if state == "completing"}
+
+
 def users_with_jobs(layout: Layout) -> set[str]:
     """Users with jobs that have not ended, completing ones included."""
     return set(slurm(layout, "squeue", "-h", "-o", "%u").split())
 
 
+def cancel_all_jobs(layout: Layout) -> None:
+    """Ask for the end of every job. Raises ``subprocess.SubprocessError`` where Slurm does not answer."""
+    for user in users_with_jobs(layout):
+        slurm(layout, "scancel", "--user", user)
+
+
 def cancel_everything(layout: Layout) -> None:
     """Cancel every job and wait until the last is gone; a controller that does not answer is left alone."""
     try:
-        for user in users_with_jobs(layout):
-            slurm(layout, "scancel", "--user", user)
+        cancel_all_jobs(layout)
         wait_until(lambda: not users_with_jobs(layout), CANCEL_TIMEOUT_S, "the end of the cancelled jobs")
     except (subprocess.SubprocessError, TestbedError):
         return

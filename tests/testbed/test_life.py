@@ -107,6 +107,34 @@ def test_life(own: Testbed) -> None:
     assert not own.directory.exists()
 
 
+def test_a_step_that_hangs_keeps_no_node_from_the_next_test(own: Testbed) -> None:
+    job = own.run(own.users[0], [*HOLD, "-p", "cpu"]).stdout.strip()
+    seen = ["squeue", "-h", "-t", "all", "-j", job, "-o", "%T"]
+    own.wait_until(lambda: own.ask(*seen).strip() == "RUNNING", 30, "the job")
+    steps = [
+        int(pid.name) for pid in Path("/proc").iterdir() if pid.name.isdigit() and is_step(pid, own.directory)
+    ]
+    assert steps
+    for pid in steps:
+        os.kill(pid, signal.SIGSTOP)
+    own.ask("scancel", job)
+    own.wait_until(lambda: own.ask(*seen).strip() == "COMPLETING", 30, "a job that does not end")
+    own.reset()
+    assert set(own.ask("sinfo", "-h", "-t", "idle", "-N", "-o", "%N").split()) == {"a100-001", "cpu-001"}
+    assert own.queue() == []
+
+
+def is_step(process: Path, directory: Path) -> bool:
+    """Whether it is a slurmstepd of the testbed in ``directory``."""
+    try:
+        files = [str(fd.readlink()) for fd in (process / "fd").iterdir()]
+        return (process / "comm").read_text().startswith("slurmstepd") and any(
+            name.startswith(f"{directory}/") for name in files
+        )
+    except OSError:
+        return False
+
+
 HOLDER = """
 import os, signal, sys
 from onehost.clockkeeper import Semaphore
