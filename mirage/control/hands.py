@@ -6,7 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, ChainStatus, Steering
-from mirage.domain.errors import BackEndLost, ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
+from mirage.domain.errors import (
+    BackEndLost,
+    ClusterUnavailable,
+    JobBlocked,
+    NotPermitted,
+    SubmissionRejected,
+    UnknownJob,
+)
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
@@ -130,8 +137,11 @@ class Hands:
 
         A link that waits for ever, as the job ``waiting`` shows, is given up: the next one takes its place.
         """
-        if link := handover.stuck(record, waiting):
-            record = self._retire(record, link, f"Slurm will never start it: {handover.NEVER_SATISFIED}", now)
+        tried = self.attempts.get(waiting.job_id) if waiting is not None else None
+        blocked = tried is not None and tried.hopeless
+        if link := handover.stuck(record, waiting, blocked=blocked):
+            why = "its job cannot be released any more" if blocked else handover.NEVER_SATISFIED
+            record = self._retire(record, link, f"Slurm will never start it: {why}", now)
         for link in handover.to_retire(record, self.files.ready(record), now):
             record = self._tell(record, link, now)
         for link in handover.to_end(record, now):
@@ -155,6 +165,8 @@ class Hands:
         except UnknownJob:
             return Act(f"job {job.job_id} is pending no longer", done=False)
         except (ClusterUnavailable, NotPermitted) as error:
+            blocked = isinstance(error, JobBlocked)
+            self.attempts[job.job_id] = replace(self.attempts[job.job_id], blocked=blocked)
             return self._trouble(record, now, f"job {job.job_id} could not be {verb}: {error}")
         text = f"asked Slurm that job {job.job_id} be {verb}"
         self.write(record, now, EntryKind.ACTION, text)

@@ -5,7 +5,8 @@ MirageError
 ├── TraceError             stop, or count the row and go on (lenient); names file, line and field
 ├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
-│   └── BackEndLost        the same; a submission that does this again and again pauses its chain
+│   ├── BackEndLost        the same; a submission that does this again and again pauses its chain
+│   └── JobBlocked         the same; a link that stays blocked is replaced
 ├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can mend it
 ├── NotPermitted           tell whoever asked; a link of a chain is tried again at the next cycle
 ├── QuotaExceeded          tell whoever asked; nothing is stored
@@ -75,6 +76,10 @@ class ClusterUnavailable(MirageError):
 
 class BackEndLost(ClusterUnavailable):
     """What answers for the controller took a request and was gone before it had answered."""
+
+
+class JobBlocked(ClusterUnavailable):
+    """The controller lets this one job not be changed for now; the text has Slurm's words."""
 
 
 class SubmissionRejected(MirageError):

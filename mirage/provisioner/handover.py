@@ -35,13 +35,14 @@ def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
     )
 
 
-def stuck(record: ChainRecord, job: Job | None) -> Link | None:
+def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None:
     """The waiting link that Slurm will never start although the chain goes on.
 
-    A predecessor that was given up after a requeue may have run again meanwhile, and ended with 0.
+    A predecessor that was given up after a requeue may have run again meanwhile, and ended with 0. ``blocked``:
+    the link is held back, and Slurm does not let it be released.
     """
     link = record.waiting
-    if link is None or job is None or job.reason != NEVER_SATISFIED or record.over:
+    if link is None or job is None or record.over or not (blocked or job.reason == NEVER_SATISFIED):
         return None
     return link if all(other.final for other in record.links if other is not link) else None
 

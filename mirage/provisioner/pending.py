@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
 
 _HELD_BY_ADMIN = "JobHeldAdmin"
+_BLOCKED_TRIES = 5
+"""Over a quarter of an hour, by the pauses below; Slurm blocks a sound job for some seconds."""
 _FIRST_PAUSE: Seconds = 60
 _LONGEST_PAUSE: Seconds = 900
 
@@ -20,6 +22,13 @@ class Attempt:
     change: JobChange
     count: int
     next_try: Seconds
+    blocked: bool = False
+    """Whether Slurm let the job not be changed."""
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether Slurm has blocked the job for so long that it will not be changed any more."""
+        return self.blocked and self.count >= _BLOCKED_TRIES
 
 
 def attempt(change: JobChange, earlier: Attempt | None, now: Seconds) -> Attempt:

@@ -10,6 +10,7 @@ import re
 
 from mirage.domain.errors import (
     ClusterUnavailable,
+    JobBlocked,
     MirageError,
     NotPermitted,
     SubmissionRejected,
@@ -122,6 +123,8 @@ _NOT_KNOWN = (
     "can not be altered now",
     "job has already started",
 )
+# For seconds of each job's life; for ever where slurmctld was killed meanwhile.
+_BLOCKED = ("db index is being set",)
 _NOT_OURS = ("access/permission denied", "invalid user id", "not permitted on this job", "job is not yours")
 _LIMIT_WORD = re.compile(r"\b(?:Assoc|QOS|MaxSubmit|Grp)[A-Za-z]+")
 _ANSWERED = ("error:", "allocation failure:")
@@ -156,6 +159,8 @@ def refused_act(text: str, what: str) -> MirageError:
         return NotPermitted(f"{what}: {said}; only the job's owner and operators may")
     if _has(text, _NOT_KNOWN):
         return UnknownJob(f"{what}: {said}")
+    if _has(text, _BLOCKED):
+        return JobBlocked(f"{what}: {said}")
     return ClusterUnavailable(f"{what}: {said or 'failed without a word'}")
 
 

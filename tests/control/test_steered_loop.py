@@ -9,9 +9,9 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy, LinkState, Steering
-from mirage.domain.errors import UnknownJob
-from mirage.domain.job import JobChange
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
+from mirage.domain.job import JobChange, JobState
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.steering import BACK
 
@@ -130,6 +130,46 @@ def test_a_release_without_effect_is_tried_less_and_less_and_not_told_as_done() 
     waits = [(after - before) // MIN for before, after in itertools.pairwise(tries)]
     assert waits == [1, 2, 4, 8, 15, 15]
     assert not any("is let go" in sentence for sentence in sentences)
+
+
+@pytest.mark.parametrize("steering", [Steering.HOLD, Steering.NICE])
+def test_a_link_that_slurm_never_lets_go_is_replaced(steering: Steering) -> None:
+    """A slurmctld that is killed while it stores a job in accounting rejects changes of that job for ever."""
+    service = steered(steering)
+    service.run(20 * HOUR)
+    update, blocked = service.cluster.update, service.record.links[1].job_id
+
+    def updating(job_id: int, owner: str, change: JobChange) -> None:
+        if job_id == blocked:
+            raise JobBlocked("scontrol release: the DB index is being set, try again in a bit")
+        update(job_id, owner, change)
+
+    service.cluster.update = updating
+    service.run(53 * HOUR - 5 * MIN, tick=MIN)
+    assert service.record.links[0].running
+    assert [link.index for link in service.record.live] == [1, 2], "kept while its predecessor runs"
+    record = service.run(300 * HOUR, tick=MIN)
+    assert record.status is ChainStatus.DONE
+    assert service.cluster.jobs[blocked].state is JobState.CANCELLED
+    ran = [link for link in record.links if link.started]
+    assert len(ran) == 3
+    assert ran[1].submit <= ran[0].end + 30 * MIN
+
+
+def test_a_link_that_cannot_be_let_go_during_an_outage_is_kept() -> None:
+    service = steered(Steering.HOLD)
+    service.run(20 * HOUR)
+    update = service.cluster.update
+
+    def away(*_: object) -> None:
+        raise ClusterUnavailable("scontrol release: Unable to contact slurm controller")
+
+    service.cluster.update = away
+    service.run(60 * HOUR, tick=MIN)
+    service.cluster.update = update
+    record = service.run(300 * HOUR)
+    assert len(record.links) == 3
+    assert JobState.CANCELLED not in {job.state for job in service.cluster.jobs.values()}
 
 
 @WAYS

@@ -13,6 +13,7 @@ from mirage.backends.acting.wire import BadOrder, dump, load
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import (
     ClusterUnavailable,
+    JobBlocked,
     MirageError,
     NotPermitted,
     SubmissionRejected,
@@ -158,6 +159,8 @@ class Verdict(Enum):
     """Whether it happened is unknown."""
     TOO_LATE = auto()
     """It came too late and was not begun."""
+    BLOCKED = auto()
+    """Slurm lets the job not be changed for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,8 @@ class Answer:
                 return cls(Verdict.UNKNOWN_JOB, text=str(error))
             case NotPermitted():
                 return cls(Verdict.NOT_PERMITTED, text=str(error))
+            case JobBlocked():
+                return cls(Verdict.BLOCKED, text=str(error))
         return cls(Verdict.UNAVAILABLE, text=str(error))
 
     def job(self) -> JobId:
@@ -216,5 +221,7 @@ class Answer:
                 raise UnknownJob(self.text)
             case Verdict.NOT_PERMITTED | Verdict.TOO_LATE:
                 raise NotPermitted(self.text)
+            case Verdict.BLOCKED:
+                raise JobBlocked(self.text)
             case Verdict.UNAVAILABLE:
                 raise ClusterUnavailable(self.text)

@@ -15,6 +15,7 @@ from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, 
 from mirage.backends.acting.wire import BadOrder
 from mirage.domain.errors import (
     ClusterUnavailable,
+    JobBlocked,
     MirageError,
     NotPermitted,
     SubmissionRejected,
@@ -32,6 +33,7 @@ from mirage.domain.job import (
     JobRequest,
     WarnSignal,
 )
+from mirage.slurm.wording import refused_act
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.just("caf\udce9 \n'\"$(x)")
 number = st.integers(0, 1 << 40)
@@ -182,6 +184,7 @@ def test_no_two_orders_have_the_same_id() -> None:
         (NotPermitted("no"), NotPermitted),
         (ClusterUnavailable("timed out"), ClusterUnavailable),
         (UnsupportedSlurm("20.02"), ClusterUnavailable),
+        (JobBlocked("try again in a bit"), JobBlocked),
     ],
 )
 def test_errors_keep_their_kind_and_words(error: MirageError, arrives: type[MirageError]) -> None:
@@ -192,6 +195,12 @@ def test_errors_keep_their_kind_and_words(error: MirageError, arrives: type[Mira
     if isinstance(error, SubmissionRejected):
         assert isinstance(caught.value, SubmissionRejected)
         assert caught.value.reason == error.reason
+
+
+def test_job_whose_changes_slurm_puts_off_is_told_from_a_controller_that_is_away() -> None:
+    text = "scontrol: error: Job update not available right now, the DB index is being set, try again in a bit"
+    assert type(refused_act(text, "it")) is JobBlocked
+    assert type(refused_act("Unable to contact slurm controller", "it")) is ClusterUnavailable
 
 
 def test_a_sentence_tells_no_secret() -> None:
