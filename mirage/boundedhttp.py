@@ -35,6 +35,7 @@ LARGEST_DISCARDED = 64 << 20
 connection that is closed with bytes unread is reset."""
 LEAVING_SEEN_WITHIN = 1.0
 """Seconds until it is seen that a client has left of which no more is read just now."""
+_OF_A_BODY = frozenset({b"content-length", b"transfer-encoding"})
 PRESENCE = "mirage.presence"
 """Where a request's scope has the ``Presence`` of its client."""
 
@@ -84,6 +85,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """What counts as one client; found out once, since each new connection looks at all others."""
     in_headers = True
     """Whether a request's headers are not complete, or no request has begun."""
+    _fault = ""
+    """What is wrong with the request; empty: it is none."""
     _size = 0
     """Bytes of this request's address and headers."""
     _lines = 0
@@ -167,7 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request, unless that would seem the answer to the one before; and hear no more."""
         if self.cycle is None or self.cycle.response_complete:
-            super().send_400_response(msg)
+            super().send_400_response(self._fault or msg)
         else:
             self.transport.close()
 
@@ -199,8 +202,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete] + [self.cycle]
 
     def end_headers(self) -> None:
-        """What comes now is a body."""
+        """What comes now is a body. Raises ``ValueError``, which the parser passes on."""
         self._moved, self.in_headers = True, False
+        if self.parser.should_upgrade() and any(name in _OF_A_BODY for name, _ in self.headers):
+            # The parser reads nothing after such headers: the body would seem to be empty.
+            self._fault = "A request with a body cannot ask for another protocol (header Upgrade)."
+            raise ValueError(self._fault)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 CHAINS = "/api/v1/chains"
 ME = pwd.getpwuid(os.getuid()).pw_name
 MINE = owned_id("train-k3q9", ME)
+BOTH = {"policy": "overlap"}
 ANOTHERS_SCRIPT = definition()["request"]["batch"] | {
     "reference": {"text": "0" * 64, "environment": "0" * 64, "size": 0, "plan_settings": ""}
 }
@@ -198,6 +199,8 @@ def test_explain_gives_the_sentence_and_the_journal(world: World) -> None:
             *("POST", CHAINS, definition(request=definition()["request"] | {"limit": 360, "warn": {"lead": 300}})),
             *(422, "request.warn.lead: 300 s is too long for a time limit of 360 s"),
         ),
+        ("POST", CHAINS, definition(steering="pin", lead=10**6, handover=BOTH), 422, "lead: 1000000 s"),
+        ("POST", CHAINS, definition(predictor="fixed:9d", handover=BOTH), 422, "predictor: fixed:9d"),
         ("POST", CHAINS, definition(chain_id="a b"), 422, "chain_id"),
         ("POST", CHAINS, definition(chain_id="a:b"), 422, "chain_id"),
         ("POST", CHAINS, definition(steering="left"), 422, "steering"),

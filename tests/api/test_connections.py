@@ -77,6 +77,23 @@ def test_a_long_body_in_small_parts_is_no_trouble(network: Network, line: socket
     assert len(network.loop.records) == 1
 
 
+@pytest.mark.parametrize("length", [b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"])
+def test_body_beside_an_upgrade_is_not_lost(network: Network, line: socket.socket, length: bytes) -> None:
+    """As ``curl --http2`` sends it in plain text; the parser would end the request at its headers."""
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+    line.sendall(b"POST /api/v1/chains HTTP/1.1\r\nHost: x\r\n" + upgrade + length + b"\r\nhello")
+    answer = all_of(line)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"Upgrade" in answer
+    assert not network.loop.records
+
+
+def test_upgrade_without_a_body_is_answered_in_http(line: socket.socket) -> None:
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n"
+    line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
+    assert all_of(line).startswith(b"HTTP/1.1 200 ")
+
+
 def test_headers_behind_a_body_count_for_nothing(network: Network) -> None:
     """A proxy may have taken such headers out in front of it."""
     token = slurm_token("ada").encode()

@@ -134,6 +134,13 @@ def test_a_body_in_chunks(wire: Wire) -> None:
     wire.until(ANSWER)
 
 
+def test_request_that_asks_for_another_protocol_keeps_its_body_or_is_rejected(wire: Wire) -> None:
+    wire.send(head("Connection: Upgrade", "Upgrade: h2c"), BODY)
+    answer = wire.closed()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"Upgrade" in answer
+
+
 def test_the_connection_is_closed_where_the_client_wants_it_so(site: Site) -> None:
     for request in (head("Connection: close"), head(version="1.0")):
         came = Wire(site.url)

@@ -12,13 +12,14 @@ from mirage.api.conventions.problems import BadDocument
 from mirage.documentfaults import faults_of, reader_of
 from mirage.documenttext import parse_json
 from mirage.domain.bounds import CHAIN, path_problem
-from mirage.domain.chain import Chain
+from mirage.domain.chain import Chain, Steering
 from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling, NotPermitted, PluginNotFound
 from mirage.domain.job import WARNED_EARLY
 from mirage.predictors.naming import check_name
 from mirage.provisioner.aims import problem_of
 from mirage.slurm.batchscript import check_bounds
+from mirage.slurm.duration import parse_human
 from mirage.slurm.jobrequest import ABOUT_SBATCH, REFUSED
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
@@ -121,6 +122,7 @@ def _check(chain: Chain, caller: Caller) -> None:
             raise BadDocument(f"{name}: {problem}")
     _check_predictor(chain.predictor)
     _check_warning(chain)
+    _check_lead(chain)
     if problem := problem_of(chain.aim):
         raise BadDocument(f"aim.value: {problem}")
     for variable, _ in chain.request.batch.environment:
@@ -137,6 +139,17 @@ def _check_warning(chain: Chain) -> None:
             f"request.warn.lead: {warn.lead} s is too long for a time limit of {limit} s: Slurm sends the signal "
             f"up to {WARNED_EARLY} s earlier, so each link would be warned as it starts"
         )
+
+
+def _check_lead(chain: Chain) -> None:
+    """Raises ``BadDocument`` where each link would be wanted as its predecessor starts, with all the others."""
+    if chain.one_writer:  # the end of the predecessor keeps the link back
+        return
+    limit, kind, _, parameter = chain.request.limit, *chain.predictor.partition(":")
+    if chain.steering is not Steering.OFF and chain.lead >= limit:
+        raise BadDocument(f"lead: {chain.lead} s: expected less than the time limit of {limit} s")
+    if kind == "fixed" and parse_human(parameter) >= limit:
+        raise BadDocument(f"predictor: {chain.predictor}: expected less than the time limit of {limit} s")
 
 
 def _check_predictor(name: str) -> None:
