@@ -82,8 +82,10 @@ class People:
         job = self._link(rng, "R")
         if job is None:
             return "no link runs whose limit could be lowered"
-        ran = _seconds(self._squeue(job, "%M"))
-        minutes = ran // 60 + rng.randint(1, 2)
+        ran, more = self._squeue(job, "%M"), rng.randint(1, 2)
+        if not ran:
+            return f"job {job}, whose limit was to be lowered, has ended"
+        minutes = _seconds(ran) // 60 + more
         self._scontrol("update", f"JobId={job}", f"TimeLimit={minutes}")
         return f"the limit of job {job} is set to {minutes} min"
 
