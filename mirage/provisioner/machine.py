@@ -345,17 +345,19 @@ def _limit_end(record: ChainRecord, event: LinkStarted | LinkEnded) -> Seconds:
 
 
 def _with_limit(record: ChainRecord, event: LinkStarted | LinkEnded, limit_end: Seconds, at: Seconds) -> Link:
-    """The link with what Slurm says of its limit ``at`` an instant; a warning of a former limit is kept."""
+    """The link with its limit ``at`` an instant; a warning of a former one, or of that before the run, is kept."""
     link = record.links[event.index - 1]
-    begin, warned = link.warned_from, link.warned_until
+    begin, warned, former = link.warned_from, link.warned_until, link.limit_end
     if link.start != event.start:
+        before = record.chain.request.limit if link.limit == ABSENT else link.limit
         begin = warned = ABSENT
-    elif link.limit_end not in (ABSENT, limit_end) and at + _CLOCK_BEHIND >= _warning(record, link.limit_end):
-        earliest = _warning(record, link.limit_end)
+        former = event.start + before if ABSENT not in (event.start, limit_end) else ABSENT
+    if former not in (ABSENT, limit_end) and at + _CLOCK_BEHIND >= _warning(record, former):
+        earliest = _warning(record, former)
         begin = earliest if warned == ABSENT else min(begin, earliest)
         warn = record.chain.request.warn
         # Saving may take all of the lead, and as long again where that is why the limit was raised.
-        warned = max(warned, link.limit_end + (warn.lead if warn else 0))
+        warned = max(warned, former + (warn.lead if warn else 0))
     limit = link.limit if event.limit == ABSENT else event.limit
     changed = replace(link, start=event.start, limit=limit, limit_end=limit_end)
     return replace(changed, warned_from=begin, warned_until=warned)

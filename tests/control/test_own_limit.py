@@ -64,6 +64,19 @@ def test_start_never_seen_uses_accounting_limit() -> None:
     assert exits(record, 8 * MIN, REQUESTED) is ChainStatus.DONE
 
 
+@pytest.mark.parametrize("seen", [ABSENT, 18 * MIN, 19 * MIN])
+def test_limit_raised_after_warning_while_nobody_looked_continues(seen: int) -> None:
+    """The limit of before is the requested one: the job may have been warned of it."""
+    raised = REQUESTED + 60 * MIN
+    record = ChainRecord(warned_chain())
+    record = machine.apply_all(record, (LinkPlanned("test"), LinkSubmitted(1, JobId(1), 0)), 0)
+    if seen != ABSENT:
+        record = machine.apply(record, LinkStarted(1, 0, raised, raised), seen + 20 * MIN)
+    assert exits(record, REQUESTED - MIN, raised) is ChainStatus.ACTIVE
+    assert exits(record, 30 * MIN, raised) is ChainStatus.DONE
+    assert exits(record, 60 * MIN, raised) is ChainStatus.DONE
+
+
 @pytest.mark.parametrize("polled", [True, False])
 def test_limit_raised_early_exit_is_done(polled: bool) -> None:
     record = started(20 * MIN)
