@@ -234,8 +234,11 @@ class Files(Protocol):
     Users name them, on file systems that may hang: no method touches a file system in the caller's thread.
     """
 
-    def refresh(self, wanted: Collection[WatchedFile]) -> None:
-        """Start to check these files and forget all others; waits a fraction of a second for results at most."""
+    def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
+        """Start to check these files and forget all others; waits a fraction of a second for results at most.
+
+        ``anew``: those of which no check counts that began before now.
+        """
 
     def state(self, file: WatchedFile) -> FileState:
         """What the last check found. What cannot be checked is unknown, never absent."""

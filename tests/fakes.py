@@ -214,7 +214,7 @@ class FakeCluster:
     def link_states(self) -> tuple[int, ...]:
         return tuple(job.state for job in self.jobs.values())
 
-    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+    def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
         self.watched = set(wanted)
 
     def state(self, file: WatchedFile) -> FileState:

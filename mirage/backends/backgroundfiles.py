@@ -70,17 +70,22 @@ class BackgroundFiles:
         self._wanted: frozenset[WatchedFile] = frozenset()
         self._asked: Counter[WatchedFile] = Counter()
         self._known: dict[WatchedFile, tuple[float, FileState]] = {}
+        self._since: dict[WatchedFile, float] = {}
+        """Files of which only a check counts that began at this instant or later."""
         self._pending: list[_Batch] = []
         self._running: dict[str, tuple[float, _Batch]] = {}
         self._threads = 0
         self._probes = MountProbes(probe, self._changed, self._go_on, limits.timeout, stopwatch)
 
-    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+    def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
         """Start to check these files and forget all others; wait a moment for results that come immediately."""
         with self._changed:
             self._wanted = frozenset(wanted)
             self._forget()
             now = self._stopwatch()
+            for file in anew:
+                self._known.pop(file, None)
+                self._since[file] = now
             due = [
                 f
                 for f in dict.fromkeys(wanted)
@@ -120,6 +125,7 @@ class BackgroundFiles:
 
     def _forget(self) -> None:
         self._known = {f: seen for f, seen in self._known.items() if f in self._wanted or f in self._asked}
+        self._since = {f: since for f, since in self._since.items() if f in self._wanted}
 
     def _overdue(self) -> list[_Batch]:
         now = self._stopwatch()
@@ -183,11 +189,12 @@ class BackgroundFiles:
 
     def _note(self, batch: _Batch, states: tuple[FileState, ...]) -> _Batch | None:
         """Keep the results; what this thread checks next."""
-        now = self._stopwatch()
+        now, (began, _) = self._stopwatch(), self._running.pop(batch.owner)
         for file, state in zip(batch.files, states, strict=True):
-            if file in self._wanted or file in self._asked:
+            if began < self._since.get(file, began) and state.presence is not Presence.PRESENT:
+                self._pending += _batches([file], self._place_of)
+            elif file in self._wanted or file in self._asked:
                 self._known[file] = (now, state)
-        del self._running[batch.owner]
         following = self._take()
         if following is None:
             self._threads -= 1

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import ChainId, ChainStatus
-from mirage.domain.files import Presence
+from mirage.domain.files import NOT_CHECKED, Presence
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.failures import failed_last
-from mirage.provisioner.watched import done_file, ready_file, suspect_directory, watched_files
+from mirage.provisioner.watched import done_file, ended_by_now, ready_file, suspect_directory, watched_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mirage.ports import Files
 
 
+RECHECK: Seconds = 5
+"""After that the loop asks again for the result of a check."""
 _NOT_FOUND = "the working directory of its links is not found"
 _LONGEST_SHOWN = 400
 """Characters of a directory that a reason quotes."""
@@ -43,7 +45,8 @@ class FileWatch:
         watched = {record.chain.chain_id: watched_files(record) for record in records}
         suspect = {record.chain.chain_id: suspect_directory(record, snapshot) for record in records}
         directories = {chain_id: directory for chain_id, directory in suspect.items() if directory is not None}
-        self._files.refresh([*(file for files in watched.values() for file in files), *directories.values()])
+        wanted = [*(file for files in watched.values() for file in files), *directories.values()]
+        self._files.refresh(wanted, anew=[file for record in records for file in ended_by_now(record, snapshot)])
         self._missing = {
             chain_id: directory.path[:_LONGEST_SHOWN]
             for chain_id, directory in directories.items()
@@ -62,6 +65,13 @@ class FileWatch:
     def done(self, record: ChainRecord) -> bool:
         """Whether the file that ends the chain has appeared."""
         return self._has_appeared(done_file(record.chain))
+
+    def awaited(self, record: ChainRecord) -> str:
+        """Why no link may follow one that has ended: the link may have written the done file; empty: one may."""
+        file = done_file(record.chain)
+        if file is None or record.live or not record.links or self._files.state(file) != NOT_CHECKED:
+            return ""
+        return "the done file is being checked"
 
     def ready(self, record: ChainRecord) -> bool:
         """Whether the running successor has said that it can take over."""

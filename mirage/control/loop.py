@@ -11,7 +11,7 @@ from mirage.control.commands import NoCommands
 from mirage.control.counted import CountedChains
 from mirage.control.cycle import Cycle, faultless, joined
 from mirage.control.faults import Fault
-from mirage.control.filewatch import FileWatch
+from mirage.control.filewatch import RECHECK, FileWatch
 from mirage.control.hands import Hands, told
 from mirage.control.journal import ChangedEntries
 from mirage.control.judge import Judge
@@ -318,6 +318,8 @@ class ControlLoop:
     def _plan(
         self, record: ChainRecord, reason: str, now: Seconds, behind: Job | None = None, *, unpinned: bool = False
     ) -> Cycle:
+        if awaited := self._files.awaited(record):
+            return replace(self._explain(record, now, f"hold: {awaited}", deciding=True), wake=now + RECHECK)
         granted = self._permits.obtain(record, now)
         if not granted.granted:
             return self._refrain(record, granted, now)

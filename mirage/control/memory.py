@@ -43,9 +43,9 @@ class MemoryStore:
 class NoFiles:
     """A world without done-files."""
 
-    def refresh(self, wanted: Collection[WatchedFile]) -> None:
+    def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
         """Nothing is to be checked."""
-        del wanted
+        del wanted, anew
 
     def state(self, file: WatchedFile) -> FileState:
         """Never there."""

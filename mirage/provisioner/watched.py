@@ -33,6 +33,16 @@ def watched_files(record: ChainRecord) -> tuple[WatchedFile, ...]:
     return tuple(file for file in (done_file(record.chain), *ready) if file is not None)
 
 
+def ended_by_now(record: ChainRecord, snapshot: Snapshot) -> tuple[WatchedFile, ...]:
+    """The file that the chain's link may have written at last, where the snapshot shows that it has ended."""
+    file = done_file(record.chain)
+    if file is None or record.over:
+        return ()
+    jobs = ((link, snapshot.link(link.tag, record.chain.owner)) for link in record.live)
+    ended = any(link.running if job is None else job.state.finished for link, job in jobs)
+    return (file,) if ended else ()
+
+
 def suspect_directory(record: ChainRecord, snapshot: Snapshot) -> WatchedFile | None:
     """The directory in which links run, where one fails right at its start; ``None``: no reason to check it.
 

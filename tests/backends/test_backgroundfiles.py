@@ -302,3 +302,37 @@ def test_an_agents_words_steer_no_terminal_and_fill_no_journal() -> None:
     assert state.reason.isprintable()
     assert "reason" in state.reason
     assert len(state.reason) <= LONGEST_TEXT
+
+
+def test_check_that_began_before_counts_for_no_file_that_is_wanted_anew(disks: FileSystems) -> None:
+    """A link's last deed may be its done file: what was seen before its end is no word on that."""
+    file = WatchedFile("ada", "/home/done")
+    files = disks.background(CheckLimits(threads=3, timeout=60.0, at_once=2.0, every=3_600.0))
+    files.refresh([file])
+    assert files.state(file) == ABSENT
+    disks.files.add(file.path)
+    files.refresh([file])
+    assert files.state(file) == ABSENT, "not checked again so soon"
+    files.refresh([file], anew=[file])
+    until(lambda: files.state(file) == PRESENT)
+
+
+def test_result_of_a_check_under_way_is_not_that_of_one_wanted_anew(disks: FileSystems) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slowly(owner: str, paths: tuple[str, ...]) -> tuple[FileState, ...]:
+        found = disks.check(owner, paths)
+        began.set()
+        assert goes_on.wait(60)
+        return found
+
+    file = WatchedFile("ada", "/home/done")
+    files = BackgroundFiles(slowly, disks.mount, CheckLimits(at_once=0.0, timeout=60.0), probe=disks.probe)
+    files.refresh([file])
+    assert began.wait(60)
+    disks.files.add(file.path)
+    files.refresh([file], anew=[file])
+    goes_on.set()
+    seen = []
+    until(lambda: seen.append(files.state(file)) or seen[-1] == PRESENT)
+    assert ABSENT not in seen

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
@@ -13,6 +14,11 @@ from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.files import FileState, Presence
 from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mirage.domain.files import WatchedFile
 
 DONE = "/home/alice/done"
 DENIED = FileState(Presence.UNKNOWN, "/home/alice: mirage has no search permission", denied=True)
@@ -50,6 +56,53 @@ def test_a_file_that_is_not_checked_yet_is_no_trouble(reason: str) -> None:
     held.cycle(0)
     assert held.record.status is ChainStatus.ACTIVE
     assert bool(troubles(held)) is bool(reason)
+
+
+class SlowFiles(FakeCluster):
+    """A check takes until ``finish``; meanwhile the last result counts, unless a new check is wanted."""
+
+    def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
+        super().refresh(wanted)
+        self.unknown_files |= {file.path: FileState(Presence.UNKNOWN) for file in anew}
+
+    def finish(self) -> None:
+        self.unknown_files.clear()
+
+
+def ended(cluster: FakeCluster) -> Service:
+    """A chain in the cycle that sees the end of its first link."""
+    made = Service(cluster, "reactive", chain_=chain(done=DoneCondition(exit_code=None, file=DONE)))
+    made.run(3 * HOUR)
+    cluster.jobs[100] = replace(cluster.jobs[100], state=JobState.COMPLETED, end=3 * HOUR)
+    return made
+
+
+def test_no_link_follows_until_the_done_file_is_checked_after_the_end() -> None:
+    cluster = SlowFiles(lambda request: Fate(wait=HOUR))
+    one = ended(cluster)
+    cluster.files.add(DONE)
+    wake = one.loop.cycle().wake
+    assert len(cluster.submissions) == 1
+    assert wake <= cluster.time + MIN
+    cluster.finish()
+    one.cycle(3 * HOUR + MIN)
+    assert one.record.status is ChainStatus.DONE
+    assert len(cluster.submissions) == 1
+
+
+def test_link_follows_once_the_check_has_found_nothing() -> None:
+    cluster = SlowFiles(lambda request: Fate(wait=HOUR))
+    one = ended(cluster)
+    one.cycle()
+    cluster.finish()
+    one.cycle(3 * HOUR + MIN)
+    assert len(cluster.submissions) == 2
+
+
+def test_link_follows_where_the_done_file_cannot_be_checked() -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR), unknown_files={DONE: DENIED})
+    ended(cluster).cycle()
+    assert len(cluster.submissions) == 2
 
 
 def test_a_handover_file_is_watched_before_its_link_runs() -> None:
