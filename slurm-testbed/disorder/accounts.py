@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 
+from onehost.errors import TestbedError
 from onehost.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -41,9 +43,14 @@ class Accounting:
     runs: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """By tag: job, start and end of each run that has both, also of those that a requeue ended."""
 
-    def read(self) -> None:
-        """Ask, once accounting has caught up. Raises ``subprocess.SubprocessError``, ``TestbedError``."""
+    def read(self, known: set[JobId]) -> None:
+        """Ask, once accounting has caught up; jobs that are ``known`` may not be there yet.
+
+        Raises ``subprocess.SubprocessError``, ``TestbedError``.
+        """
         wait_until(self._caught_up, CATCHES_UP_S, "accounting to know what came of jobs that were requeued")
+        with suppress(TestbedError):  # the judgement tells which are missing
+            wait_until(lambda: known <= self._ids(), CATCHES_UP_S, "the jobs that the daemon knows")
         for job in map(_job, self._rows()):
             self.jobs.setdefault(job.tag, []).append(job)
         runs = self._rows("--duplicates")  # a row for each time that it was requeued
@@ -56,6 +63,9 @@ class Accounting:
         """Whether slurmctld has told all, and no job's last row is of a run that a requeue ended: one follows."""
         kept = _KEPT.search(self.around.run("root", ["sdiag"], fast=True))
         return bool(kept and kept[1] == "0") and all(row["State"] != "REQUEUED" for row in self._rows())
+
+    def _ids(self) -> set[JobId]:
+        return {JobId(int(row["JobIDRaw"])) for row in self._rows()}
 
     def doubles(self) -> Iterator[str]:
         """Links that were submitted more than once."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judgement import judged
 from mirage.client import Client, ClientError
-from mirage.domain.chain import ChainStatus, HandoverPolicy
+from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy
 from mirage.store.opening import open_store
 
 from disorder.accounts import Accounting
@@ -140,13 +140,13 @@ class Ground:
         time.sleep(_LAG_S)
         calls = list(mishaps.calls())
         silences = tuple(self._slurms(call.at) for call in calls if call.name == "sacct" and not call.whole)
-        accounting = Accounting(self.around, chains, silences)
-        accounting.read()
         store = open_store(f"sqlite:///{folder}/state/mirage.db")
         stored = store.chains.load()
         records = tuple(record for record in stored if record.chain.chain_id in chains)
         journal = [line.entry for line in reversed(store.journal.read(limit=1_000_000))]
         store.close()
+        accounting = Accounting(self.around, chains, silences)
+        accounting.read({link.job_id for record in records for link in record.links if link.job_id != NO_JOB})
         broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]
         for record in records:
             broken += self._judge_writers(record, accounting)

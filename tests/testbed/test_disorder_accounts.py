@@ -10,6 +10,8 @@ sys.path.insert(0, str(PROGRAM.parent))
 
 from disorder.accounts import Accounting
 
+from mirage.domain.job import JobId
+
 NODE = "cpu-001"
 
 
@@ -32,8 +34,25 @@ class Told:
 
 def read(*rows: str, kept: int = 0) -> Accounting:
     accounting = Accounting(Told(*rows, kept=kept), ["c1"], silences=(250.0,))  # type: ignore[arg-type]
-    accounting.read()
+    accounting.read(set())
     return accounting
+
+
+class Late(Told):
+    """slurmdbd is told of a job only when asked for the third time, with no word of that in ``sdiag``."""
+
+    asked = 0
+
+    def run(self, user: str, argv: list[str], **more: object) -> str:
+        self.asked += argv != ["sdiag"]
+        return super().run(user, argv, **more) if self.asked > 3 or argv == ["sdiag"] else ""
+
+
+def test_job_that_accounting_learns_late_is_waited_for() -> None:
+    row = "7|alice|CANCELLED by 1001|100|None|200|0:0|None assigned|mirage:c1:1"
+    accounting = Accounting(Late(row), ["c1"], silences=())  # type: ignore[arg-type]
+    accounting.read({JobId(7)})
+    assert [job.job_id for job in accounting.jobs["mirage:c1:1"]] == [7]
 
 
 def test_two_jobs_of_one_link_are_told() -> None:
