@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,8 @@ WHOLE = [f"data: {number}" for number in range(PARTS)] + ["data: [DONE]"]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("openai")
     write_scale(folder / "scale.onnx")
-    backend = json.dumps([sys.executable, str(SERVER), "{port}", str(folder)])
+    shutil.copy(SERVER, folder / "server.py")
+    backend = json.dumps([sys.executable, "server.py", "{port}", "."])  # both from the configuration's folder
     text = f'[[model]]\nname = "llm"\nserved_as = "counter"\nexpected = 0.5\nbackend = {backend}\n'
     text += '[[model]]\nname = "scale"\nonnx = "scale.onnx"\n[[unit]]\nname = "cpu"\n'
     text += '[[unit]]\nname = "gpu"\ncount = 2\nslots = 2\nmodels = ["llm"]\n'

@@ -28,6 +28,8 @@ class ModelPlan:
     """Shapes of inputs to warm up with, where the file leaves some open."""
     backend: tuple[str, ...] = ()
     """Command of the server; ``{port}`` in a word is where it shall listen."""
+    folder: Path | None = None
+    """The working directory of that server."""
     served_as: str = ""
     """What that server calls it."""
     expected: float | None = None

@@ -88,7 +88,9 @@ class ServerWatch:
         words = [word.replace("{port}", str(port)) for word in self._model["backend"]]
         environment = {name: value for name, value in os.environ.items() if name != proof.SECRET}
         environment |= {_KEY: self._key, _KEY_OF_VLLM: environment.get(_KEY_OF_VLLM) or self._key}
-        return port, subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment)  # noqa: S603 - no shell
+        where = self._model.get("folder")
+        # No shell.
+        return port, subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, cwd=where)  # noqa: S603
 
     def _end(self) -> None:
         self._process.terminate()
