@@ -15,7 +15,7 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.instants import spell_instant
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, JobChange
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner import handover, machine, rivals, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
@@ -58,6 +58,8 @@ class Hands:
     permits: Permits
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
     """Changes asked for that no snapshot has shown yet."""
+    releases: dict[JobId, Attempt] = field(default_factory=dict)
+    """Of jobs that Slurm holds: one that no node can start is held again each time."""
 
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
@@ -142,6 +144,9 @@ class Hands:
         if link := handover.stuck(record, waiting, blocked=blocked):
             why = "its job cannot be released any more" if blocked else handover.NEVER_SATISFIED
             record = self._retire(record, link, f"Slurm will never start it: {why}", now)
+        if waiting is not None and handover.to_release(record, waiting):
+            verb = "released after a failed launch"
+            self._ask(self.releases, record, waiting, JobChange(held=False), verb, now)
         for link in handover.to_retire(record, self.files.ready(record), now):
             record = self._tell(record, link, now)
         for link in handover.to_end(record, now):
@@ -152,21 +157,32 @@ class Hands:
     def steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds, *, back: bool) -> Act:
         """Ask Slurm to hold a pending link back or to let it go; the next snapshot shows whether it did."""
         change = steering.change(record.chain, predecessor, back=back)
-        verb = "held back" if back else "let go"
-        earlier = self.attempts.get(job.job_id)
+        return self._ask(self.attempts, record, job, change, "held back" if back else "let go", now)
+
+    def _ask(
+        self,
+        attempts: dict[JobId, Attempt],
+        record: ChainRecord,
+        job: Job,
+        change: JobChange,
+        verb: str,
+        now: Seconds,
+    ) -> Act:
+        """Ask for a change; again after longer and longer pauses."""
+        earlier = attempts.get(job.job_id)
         if earlier is not None and earlier.change == change and now < earlier.next_try:
             next_try = f"asked {earlier.count} times, next try at {spell_instant(earlier.next_try)}"
             return Act(f"job {job.job_id} is not {verb} yet: {next_try}", done=False)
-        for other in [key for key, past in self.attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:
-            del self.attempts[other]
-        self.attempts[job.job_id] = attempt(change, earlier, now)
+        for other in [key for key, past in attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:
+            del attempts[other]
+        attempts[job.job_id] = attempt(change, earlier, now)
         try:
             self.actuator.update(job.job_id, record.chain.owner, change)
         except UnknownJob:
             return Act(f"job {job.job_id} is pending no longer", done=False)
         except (ClusterUnavailable, NotPermitted) as error:
             blocked = isinstance(error, JobBlocked)
-            self.attempts[job.job_id] = replace(self.attempts[job.job_id], blocked=blocked)
+            attempts[job.job_id] = replace(attempts[job.job_id], blocked=blocked)
             return self._trouble(record, now, f"job {job.job_id} could not be {verb}: {error}")
         text = f"asked Slurm that job {job.job_id} be {verb}"
         self.write(record, now, EntryKind.ACTION, text)

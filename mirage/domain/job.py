@@ -33,6 +33,8 @@ def job_id_of(number: int) -> JobId:
 Seconds = int
 """Whole seconds; instants are seconds since the Unix epoch, UTC."""
 
+LAUNCH_FAILED = "launch failed requeued held"
+"""Slurm's reason of a job that it holds, as its owner could, because its node could not start it."""
 UNLIMITED: Seconds = 366 * 86_400
 """Time limit standing for Slurm's UNLIMITED / INFINITE; Slurm's planner also takes a year."""
 

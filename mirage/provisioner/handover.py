@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, HandoverPolicy
+from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy, Steering
 from mirage.domain.job import ABSENT, NEVER, Dependency, DependencyKind, JobState
+from mirage.provisioner.pending import held_by_slurm
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
@@ -45,6 +46,20 @@ def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None
     if link is None or job is None or record.over or not (blocked or job.reason == NEVER_SATISFIED):
         return None
     return link if all(other.final for other in record.links if other is not link) else None
+
+
+def to_release(record: ChainRecord, job: Job | None) -> bool:
+    """Whether the waiting link's job is held by Slurm alone, and nothing else keeps it back.
+
+    Steering by holds releases its links itself.
+    """
+    link, chain = record.waiting, record.chain
+    if link is None or job is None or not held_by_slurm(job) or chain.owner_holds(link.index):
+        return False
+    if chain.steering is Steering.HOLD:
+        return False
+    others_over = all(other.final for other in record.links if other is not link)
+    return record.status is ChainStatus.ACTIVE and (others_over or not record.chain.one_writer)
 
 
 def before(record: ChainRecord, link: Link) -> Link | None:

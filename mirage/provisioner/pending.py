@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.domain.job import LAUNCH_FAILED
+
 if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
 
@@ -40,6 +42,11 @@ def attempt(change: JobChange, earlier: Attempt | None, now: Seconds) -> Attempt
 def held_by_admin(job: Job) -> bool:
     """Whether an administrator holds the job: its owner cannot release it."""
     return job.reason == _HELD_BY_ADMIN
+
+
+def held_by_slurm(job: Job) -> bool:
+    """Whether nobody wanted the hold: Slurm holds what a node could not start, for its owner to release."""
+    return job.held and job.reason == LAUNCH_FAILED
 
 
 def with_reason(text: str, job: Job | None) -> str:

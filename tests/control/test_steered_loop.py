@@ -11,7 +11,7 @@ from loops import Service
 
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
-from mirage.domain.job import JobChange, JobState
+from mirage.domain.job import LAUNCH_FAILED, JobChange, JobState
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.steering import BACK
 
@@ -154,6 +154,28 @@ def test_a_link_that_slurm_never_lets_go_is_replaced(steering: Steering) -> None
     ran = [link for link in record.links if link.started]
     assert len(ran) == 3
     assert ran[1].submit <= ran[0].end + 30 * MIN
+
+
+@pytest.mark.parametrize("steering", Steering)
+def test_link_that_slurm_holds_after_a_failed_launch_is_released(steering: Steering) -> None:
+    service = steered(steering, wait=5 * HOUR)
+    service.cycle()
+    service.cluster.jobs[100] = replace(service.cluster.jobs[100], held=True, reason=LAUNCH_FAILED)
+    tries: list[int] = []
+    service.cluster.update = lambda *_: tries.append(service.cluster.time)
+    for minute in range(1, 32):
+        service.cycle(minute * MIN)
+        service.cluster.jobs[100] = replace(service.cluster.jobs[100], held=True, reason=LAUNCH_FAILED)
+    assert [(after - before) // MIN for before, after in itertools.pairwise(tries)] == [1, 2, 4, 8, 15]
+
+
+def test_link_that_its_owner_put_back_in_held_state_stays_held() -> None:
+    service = steered(Steering.OFF)
+    service.cycle()
+    service.cluster.jobs[100] = replace(service.cluster.jobs[100], held=True, reason="job requeued in held state")
+    for minute in range(1, 5):
+        service.cycle(minute * MIN)
+    assert not service.cluster.changes
 
 
 def test_a_link_that_cannot_be_let_go_during_an_outage_is_kept() -> None:

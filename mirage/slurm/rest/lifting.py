@@ -28,7 +28,7 @@ class Kind(Enum):
     JOB = (
         "job_id name user_name user_id account partition qos node_count time_limit submit_time eligible_time "
         "start_time end_time priority nice comment nodes required_nodes exit_code job_state state_reason "
-        "array_task_id array_task_string tres_alloc_str tres_req_str"
+        "state_description array_task_id array_task_string tres_alloc_str tres_req_str"
     )
     """``/slurm/.../jobs``: the controller's jobs."""
     PAST_JOB = (
