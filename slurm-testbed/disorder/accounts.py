@@ -16,7 +16,7 @@ from onehost.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.chain import ChainId, ChainRecord, Link
 
     from keepalive.surroundings import Surroundings
 
@@ -90,6 +90,10 @@ class Accounting:
         """Whether accounting was asked in vain after the job's end, or has itself lost its start."""
         lost = job.state in _AFTER_A_RUN and job.start == ABSENT
         return lost or any(when >= job.end for when in self.silences)
+
+    def may_lack(self, link: Link) -> bool:
+        """slurmctld tells of a job that was cancelled while it was held only when it starts the next time."""
+        return link.job_state is JobState.CANCELLED and not link.started
 
     def told_to_leave(self, job: Job) -> bool:
         """Accounting does not tell of signals, nor who sent them."""

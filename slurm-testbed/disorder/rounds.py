@@ -146,7 +146,8 @@ class Ground:
         journal = [line.entry for line in reversed(store.journal.read(limit=1_000_000))]
         store.close()
         accounting = Accounting(self.around, chains, silences)
-        accounting.read({link.job_id for record in records for link in record.links if link.job_id != NO_JOB})
+        jobs = (link for record in records for link in record.links if link.job_id != NO_JOB)
+        accounting.read({link.job_id for link in jobs if not accounting.may_lack(link)})
         broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]
         for record in records:
             broken += self._judge_writers(record, accounting)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chaos.steps import Scripts
     from fake_slurm.fake import Call
 
-    from mirage.domain.chain import Chain, ChainRecord
+    from mirage.domain.chain import Chain, ChainRecord, Link
     from mirage.domain.command import Command
     from mirage.domain.journal import Entry
 
@@ -256,6 +256,11 @@ class Oracle:
     def times_run(self, job: Job) -> int:
         """How often it started, by the controller's own history."""
         return len(self.ctld.runs(job.job_id))
+
+    def may_lack(self, link: Link) -> bool:
+        """It has every job."""
+        del link
+        return False
 
     def in_the_dark(self, job: Job) -> bool:
         """A controller that has forgotten the job, or an accounting that was asked in vain after its end."""
