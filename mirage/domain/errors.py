@@ -5,7 +5,7 @@ MirageError
 ├── TraceError             stop, or count the row and go on (lenient); names file, line and field
 ├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
-│   ├── BackEndLost        the same; a submission that does this again and again pauses its chain
+│   ├── BackEndLost        the same; a submission that does this repeatedly pauses its chain
 │   └── JobBlocked         the same; a link that stays blocked is replaced
 ├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can mend it
 ├── NotPermitted           tell whoever asked; a link of a chain is tried again at the next cycle

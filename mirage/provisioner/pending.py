@@ -45,7 +45,7 @@ def held_by_admin(job: Job) -> bool:
 
 
 def held_by_slurm(job: Job) -> bool:
-    """Whether nobody wanted the hold: Slurm holds what a node could not start, for its owner to release."""
+    """Whether the hold is Slurm's own: a node could not start the job, and its owner may release it."""
     return job.held and job.reason == LAUNCH_FAILED
 
 

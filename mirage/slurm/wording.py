@@ -123,7 +123,7 @@ _NOT_KNOWN = (
     "can not be altered now",
     "job has already started",
 )
-# For seconds of each job's life; for ever where slurmctld was killed meanwhile.
+# A job has no index for some seconds; where slurmctld was killed within them, it never gets one.
 _BLOCKED = ("db index is being set",)
 _NOT_OURS = ("access/permission denied", "invalid user id", "not permitted on this job", "job is not yours")
 _LIMIT_WORD = re.compile(r"\b(?:Assoc|QOS|MaxSubmit|Grp)[A-Za-z]+")

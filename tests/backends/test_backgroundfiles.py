@@ -305,7 +305,7 @@ def test_an_agents_words_steer_no_terminal_and_fill_no_journal() -> None:
 
 
 def test_check_that_began_before_counts_for_no_file_that_is_wanted_anew(disks: FileSystems) -> None:
-    """A link's last deed may be its done file: what was seen before its end is no word on that."""
+    """A link may write its done file last: a check that began before its end says nothing about that."""
     file = WatchedFile("ada", "/home/done")
     files = disks.background(CheckLimits(threads=3, timeout=60.0, at_once=2.0, every=3_600.0))
     files.refresh([file])

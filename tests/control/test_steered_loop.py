@@ -134,7 +134,7 @@ def test_a_release_without_effect_is_tried_less_and_less_and_not_told_as_done() 
 
 @pytest.mark.parametrize("steering", [Steering.HOLD, Steering.NICE])
 def test_a_link_that_slurm_never_lets_go_is_replaced(steering: Steering) -> None:
-    """A slurmctld that is killed while it stores a job in accounting rejects changes of that job for ever."""
+    """A slurmctld that is killed while it stores a job in accounting rejects all later changes of that job."""
     service = steered(steering)
     service.run(20 * HOUR)
     update, blocked = service.cluster.update, service.record.links[1].job_id
