@@ -6,7 +6,8 @@ import re
 
 from mirage.domain.errors import PluginNotFound
 
-PATTERN = r"[a-z0-9_-]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?"
+PLUGIN = r"[a-z0-9_-]{1,40}"
+PATTERN = PLUGIN + r"(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?"
 """At most 162 characters, and no ``/``: models are named by their versions in the model registry."""
 
 SHOWN = 80

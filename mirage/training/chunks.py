@@ -175,4 +175,6 @@ def _joined(folder: Path, manifest: Manifest) -> Arrays:
             told = f"does not fit to {MANIFEST} and the chunks before: {error}; build the table again"
             raise ConfigError(str(chunk_path(folder, number)), told) from error
         done = following
+    if not whole:
+        raise ConfigError(str(folder / MANIFEST), "chunks: expected 1 or more; build the table again")
     return {name: array[:done] for name, array in whole.items()}

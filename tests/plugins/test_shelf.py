@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -60,6 +61,18 @@ def test_the_folder_of_versions_answers_with_the_one_in_use(tmp_path, artifacts)
     assert load_artifact(tmp_path / "made-up").manifest.seeds == (2,)
     shelf.rollback("made-up")
     assert load_artifact(tmp_path / "made-up").manifest.seeds == (0,)
+
+
+@pytest.mark.parametrize("plugin", ["../../outside", "/outside", "..", "a/b", "", "x" * 41])
+def test_promoted_model_leaves_no_file_outside_the_shelf(tmp_path, artifacts, plugin: str) -> None:
+    hostile, shelf = tmp_path / "hostile", tmp_path / "in" / "shelf"
+    shutil.copytree(artifacts[0], hostile)
+    path = hostile / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"plugin": plugin}))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ArtifactMismatch, match="plugin"):
+        Shelf(shelf).promote(hostile)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_manifest_changed_on_the_shelf_is_not_used(tmp_path, artifacts) -> None:

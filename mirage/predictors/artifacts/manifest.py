@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from mirage.artifact import read_manifest as read_document
 from mirage.documentfaults import reader_of
 from mirage.domain.errors import ArtifactMismatch
 from mirage.predictors.artifacts.answers import Answers, answers_from
+from mirage.predictors.naming import PLUGIN, SHOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +89,10 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         path = str(folder / MANIFEST)
         raise ArtifactMismatch(path, f"is no manifest ({error!r}): train the model again") from error
-    return manifest_as(_MANIFEST, document | {"answers": answers}, folder, "a predictor")
+    manifest = manifest_as(_MANIFEST, document | {"answers": answers}, folder, "a predictor")
+    if not re.fullmatch(PLUGIN, manifest.plugin):  # it names a directory of the model registry
+        raise ArtifactMismatch(str(folder / MANIFEST), f"plugin: {manifest.plugin[:SHOWN]!r}: expected {PLUGIN}")
+    return manifest
 
 
 def verify_files(folder: Path, manifest: Manifest) -> dict[str, bytes]:
