@@ -86,7 +86,7 @@ class BoundedProtocol(HttpToolsProtocol):
     in_headers = True
     """Whether a request's headers are not complete, or no request has begun."""
     _fault = ""
-    """What is wrong with the request; empty: it is none."""
+    """Why the request is rejected; empty: the parser's own reason."""
     _size = 0
     """Bytes of this request's address and headers."""
     _lines = 0
@@ -204,7 +204,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def end_headers(self) -> None:
         """What comes now is a body. Raises ``ValueError``, which the parser passes on."""
         self._moved, self.in_headers = True, False
-        if self.parser.should_upgrade() and any(name in _OF_A_BODY for name, _ in self.headers):
+        if self.parser.should_upgrade() and any(
+            name in _OF_A_BODY and size != b"0" for name, size in self.headers
+        ):
             # The parser reads nothing after such headers: the body would seem to be empty.
             self._fault = "A request with a body cannot ask for another protocol (header Upgrade)."
             raise ValueError(self._fault)

@@ -71,7 +71,7 @@ class BackgroundFiles:
         self._asked: Counter[WatchedFile] = Counter()
         self._known: dict[WatchedFile, tuple[float, FileState]] = {}
         self._since: dict[WatchedFile, float] = {}
-        """Files of which only a check counts that began at this instant or later."""
+        """Files of which only a check counts that began at this time or later."""
         self._pending: list[_Batch] = []
         self._running: dict[str, tuple[float, _Batch]] = {}
         self._threads = 0
@@ -191,9 +191,8 @@ class BackgroundFiles:
         """Keep the results; what this thread checks next."""
         now, (began, _) = self._stopwatch(), self._running.pop(batch.owner)
         for file, state in zip(batch.files, states, strict=True):
-            if began < self._since.get(file, began) and state.presence is not Presence.PRESENT:
-                self._pending += _batches([file], self._place_of)
-            elif file in self._wanted or file in self._asked:
+            too_early = began < self._since.get(file, began)  # the check that counts is pending
+            if not too_early and (file in self._wanted or file in self._asked):
                 self._known[file] = (now, state)
         following = self._take()
         if following is None:

@@ -33,8 +33,6 @@ def job_id_of(number: int) -> JobId:
 Seconds = int
 """Whole seconds; instants are seconds since the Unix epoch, UTC."""
 
-LAUNCH_FAILED = "launch failed requeued held"
-"""Slurm's reason of a job that it holds, as its owner could, because its node could not start it."""
 UNLIMITED: Seconds = 366 * 86_400
 """Time limit standing for Slurm's UNLIMITED / INFINITE; Slurm's planner also takes a year."""
 
@@ -68,6 +66,14 @@ class JobState(IntEnum):
     def finished(self) -> bool:
         """Whether the job has left the queue for good."""
         return self not in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)
+
+
+_FAILED_LAUNCHES = frozenset({"launch failed requeued held", "user env retrieval failed requeued held"})
+
+
+def is_failed_launch(reason: str) -> bool:
+    """Whether Slurm holds a job, as its owner could, because a node did not start it (slurmctld/job_mgr.c)."""
+    return reason.replace("_", " ") in _FAILED_LAUNCHES
 
 
 class DependencyKind(IntEnum):

@@ -45,7 +45,7 @@ def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None
     link = record.waiting
     if link is None or job is None or record.over or not (blocked or job.reason == NEVER_SATISFIED):
         return None
-    return link if all(other.final for other in record.links if other is not link) else None
+    return link if record.live == (link,) else None
 
 
 def to_release(record: ChainRecord, job: Job | None) -> bool:
@@ -54,12 +54,11 @@ def to_release(record: ChainRecord, job: Job | None) -> bool:
     Steering by holds releases its links itself.
     """
     link, chain = record.waiting, record.chain
-    if link is None or job is None or not held_by_slurm(job) or chain.owner_holds(link.index):
+    if link is None or job is None or not held_by_slurm(job):
         return False
-    if chain.steering is Steering.HOLD:
+    if chain.owner_holds(link.index) or chain.steering is Steering.HOLD:
         return False
-    others_over = all(other.final for other in record.links if other is not link)
-    return record.status is ChainStatus.ACTIVE and (others_over or not record.chain.one_writer)
+    return record.status is ChainStatus.ACTIVE and (record.live == (link,) or not chain.one_writer)
 
 
 def before(record: ChainRecord, link: Link) -> Link | None:

@@ -345,7 +345,7 @@ def _limit_end(record: ChainRecord, event: LinkStarted | LinkEnded) -> Seconds:
 
 
 def _with_limit(record: ChainRecord, event: LinkStarted | LinkEnded, limit_end: Seconds, at: Seconds) -> Link:
-    """The link with its limit ``at`` an instant; a warning of a former one, or of that before the run, is kept."""
+    """The link with its limit as it is ``at`` a time; a warning by the limit of before stays known."""
     link = record.links[event.index - 1]
     begin, warned, former = link.warned_from, link.warned_until, link.limit_end
     if link.start != event.start:

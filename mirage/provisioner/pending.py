@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.job import LAUNCH_FAILED
+from mirage.domain.job import is_failed_launch
 
 if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
@@ -46,7 +46,7 @@ def held_by_admin(job: Job) -> bool:
 
 def held_by_slurm(job: Job) -> bool:
     """Whether the hold is Slurm's own: a node could not start the job, and its owner may release it."""
-    return job.held and job.reason == LAUNCH_FAILED
+    return job.held and is_failed_launch(job.reason)
 
 
 def with_reason(text: str, job: Job | None) -> str:

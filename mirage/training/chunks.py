@@ -89,6 +89,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ConfigError(str(path), f"is not the manifest of a table: {error}") from error
     if manifest.origin.every < 1:
         raise ConfigError(str(path), "is not the manifest of a table: origin.every must be above 0")
+    if manifest.chunks < 1:
+        raise ConfigError(str(path), "is not the manifest of a table: chunks must be above 0")
     if manifest.format != FORMAT:
         raise ConfigError(str(path), f"has format {manifest.format}; this version reads {FORMAT}")
     return manifest
@@ -175,6 +177,4 @@ def _joined(folder: Path, manifest: Manifest) -> Arrays:
             told = f"does not fit to {MANIFEST} and the chunks before: {error}; build the table again"
             raise ConfigError(str(chunk_path(folder, number)), told) from error
         done = following
-    if not whole:
-        raise ConfigError(str(folder / MANIFEST), "chunks: expected 1 or more; build the table again")
     return {name: array[:done] for name, array in whole.items()}

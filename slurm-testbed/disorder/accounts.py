@@ -92,7 +92,7 @@ class Accounting:
         return lost or any(when >= job.end for when in self.silences)
 
     def may_lack(self, link: Link) -> bool:
-        """slurmctld tells of a job that was cancelled while it was held only when it starts the next time."""
+        """slurmctld reports a job that was cancelled while it was held only after its own next start."""
         return link.job_state is JobState.CANCELLED and not link.started
 
     def told_to_leave(self, job: Job) -> bool:

@@ -201,6 +201,7 @@ def test_explain_gives_the_sentence_and_the_journal(world: World) -> None:
         ),
         ("POST", CHAINS, definition(steering="pin", lead=10**6, handover=BOTH), 422, "lead: 1000000 s"),
         ("POST", CHAINS, definition(predictor="fixed:9d", handover=BOTH), 422, "predictor: fixed:9d"),
+        ("POST", CHAINS, definition(predictor="fixed:9x", handover=BOTH), 422, "predictor: "),
         ("POST", CHAINS, definition(chain_id="a b"), 422, "chain_id"),
         ("POST", CHAINS, definition(chain_id="a:b"), 422, "chain_id"),
         ("POST", CHAINS, definition(steering="left"), 422, "steering"),

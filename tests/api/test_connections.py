@@ -77,6 +77,12 @@ def test_a_long_body_in_small_parts_is_no_trouble(network: Network, line: socket
     assert len(network.loop.records) == 1
 
 
+def test_upgrade_with_an_empty_body_loses_nothing(line: socket.socket) -> None:
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: h2c\r\nContent-Length: 0\r\n"
+    line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
+    assert all_of(line).startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize("length", [b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"])
 def test_body_beside_an_upgrade_is_not_lost(network: Network, line: socket.socket, length: bytes) -> None:
     """As ``curl --http2`` sends it in plain text; the parser would end the request at its headers."""

@@ -11,10 +11,11 @@ from loops import Service
 
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
-from mirage.domain.job import LAUNCH_FAILED, JobChange, JobState
+from mirage.domain.job import JobChange, JobState
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.steering import BACK
 
+LAUNCH_FAILED = "launch failed requeued held"
 LET_GO = {
     Steering.HOLD: JobChange(held=False),
     Steering.NICE: JobChange(nice=0),

@@ -170,7 +170,7 @@ def _row(fake: FakeSlurm, call: Call, job: Job, eligible: int, priority: int, pl
 
 
 def _held(fake: FakeSlurm, job: Job) -> str:
-    return "JobHeldAdmin" if job.job_id in fake.held_by_admin else "JobHeldUser"
+    return fake.reasons.get(job.job_id, "JobHeldAdmin" if job.job_id in fake.held_by_admin else "JobHeldUser")
 
 
 def _limit(seconds: int) -> str:

@@ -126,6 +126,8 @@ class FakeSlurm:
         self.held_by_admin: set[int] = set()
         self.words: dict[int, str] = {}
         """Jobs whose state squeue spells otherwise, such as SPECIAL_EXIT."""
+        self.reasons: dict[int, str] = {}
+        """Jobs that Slurm itself holds, and what it gives as the reason."""
         self._before_loss: list[Job] = []
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._stopping = threading.Event()

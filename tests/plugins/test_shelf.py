@@ -75,6 +75,18 @@ def test_promoted_model_leaves_no_file_outside_the_shelf(tmp_path, artifacts, pl
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_rollback_touches_no_directory_outside_the_shelf(tmp_path, artifacts) -> None:
+    outside = Shelf(tmp_path)
+    for artifact in artifacts:
+        outside.promote(artifact)
+    pointer = tmp_path / "made-up" / "current"
+    before = pointer.read_bytes()
+    (tmp_path / "shelf").mkdir()
+    with pytest.raises(ConfigError, match="not on the shelf"):
+        Shelf(tmp_path / "shelf").rollback("../made-up")
+    assert pointer.read_bytes() == before
+
+
 def test_a_manifest_changed_on_the_shelf_is_not_used(tmp_path, artifacts) -> None:
     shelf = Shelf(tmp_path)
     version = shelf.promote(artifacts[0]).version

@@ -39,7 +39,7 @@ def read(*rows: str, kept: int = 0) -> Accounting:
 
 
 class Late(Told):
-    """slurmdbd is told of a job only when asked for the third time, with no word of that in ``sdiag``."""
+    """``sacct`` shows the job after some calls only, and ``sdiag`` does not say that it is missing."""
 
     asked = 0
 

@@ -208,6 +208,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
         ),
         (MANIFEST, lambda content: content[:40], "manifest.json: is not the manifest"),
         (MANIFEST, lambda content: content.replace(b'"format": 1', b'"format": 2'), "format 2"),
+        (MANIFEST, lambda content: content.replace(b'"chunks": 2', b'"chunks": 0'), "chunks must be above 0"),
         (MANIFEST, lambda content: content.replace(b'"limit": 43200', b'"limit": 7200'), "belongs to another"),
         (MANIFEST, lambda content: content.replace(b'"schema": "v2"', b'"schema": "v9"'), "'v9' is none of"),
     ],

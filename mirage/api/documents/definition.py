@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirage.api.access.caller import Caller
+    from mirage.domain.job import Seconds
 
 Document = dict[str, Any]
 
@@ -142,14 +143,22 @@ def _check_warning(chain: Chain) -> None:
 
 
 def _check_lead(chain: Chain) -> None:
-    """Raises ``BadDocument`` where each link would be wanted as its predecessor starts, with all the others."""
+    """Raises ``BadDocument`` where each link would start as its predecessor does, and with it all of them."""
     if chain.one_writer:  # the end of the predecessor keeps the link back
         return
-    limit, kind, _, parameter = chain.request.limit, *chain.predictor.partition(":")
+    limit = chain.request.limit
     if chain.steering is not Steering.OFF and chain.lead >= limit:
         raise BadDocument(f"lead: {chain.lead} s: expected less than the time limit of {limit} s")
-    if kind == "fixed" and parse_human(parameter) >= limit:
+    kind, _, parameter = chain.predictor.partition(":")
+    if kind == "fixed" and _duration(parameter) >= limit:
         raise BadDocument(f"predictor: {chain.predictor}: expected less than the time limit of {limit} s")
+
+
+def _duration(parameter: str) -> Seconds:
+    try:
+        return parse_human(parameter)
+    except BadSpelling as error:
+        raise BadDocument(f"predictor: {error}") from None
 
 
 def _check_predictor(name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mirage.backends.acting.links_only import LINK_TAG
 from mirage.backends.cli_actuator import CliActuator
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted, UnknownJob
-from mirage.domain.job import LAUNCH_FAILED, JobState
+from mirage.domain.job import JobState, is_failed_launch
 from mirage.slurm import wording
 from mirage.slurm.rows import CELL
 from mirage.slurm.state import parse_state
@@ -87,7 +87,7 @@ class OperatorActuator:
         user, word, priority, reason, tag = cells
         if user != owner or not LINK_TAG.fullmatch(tag):
             raise NotPermitted(f"job {job_id} is not a link of {owner}")
-        by_owner = reason in (_HELD_BY_OWNER, LAUNCH_FAILED)
+        by_owner = reason == _HELD_BY_OWNER or is_failed_launch(reason)
         return _Hold(by_owner, _waits(word, what) and not by_owner and priority == "0")
 
     def _keep_back(self, job_id: JobId) -> None:

@@ -91,7 +91,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise ArtifactMismatch(path, f"is no manifest ({error!r}): train the model again") from error
     manifest = manifest_as(_MANIFEST, document | {"answers": answers}, folder, "a predictor")
     if not re.fullmatch(PLUGIN, manifest.plugin):  # it names a directory of the model registry
-        raise ArtifactMismatch(str(folder / MANIFEST), f"plugin: {manifest.plugin[:SHOWN]!r}: expected {PLUGIN}")
+        told = f"plugin: {manifest.plugin[:SHOWN]!r}: expected 1 to 40 of a-z, 0-9, '_' and '-'"
+        raise ArtifactMismatch(str(folder / MANIFEST), told)
     return manifest
 
 

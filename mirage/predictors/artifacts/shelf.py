@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mirage.artifact import LARGEST_MANIFEST, MANIFEST, write_folder
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.predictors.artifacts.manifest import Manifest, read_manifest, verify_files
+from mirage.predictors.naming import PLUGIN
 from mirage.wholefile import draft_of, read_regular
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Shelf:
     def rollback(self, name: str) -> Version:
         """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
         folder = self._root / name
-        history = _history(folder)
+        history = _history(folder) if re.fullmatch(PLUGIN, name) else []
         if len(history) < 2:
             told = "is not on the shelf" if not history else "has no earlier version to go back to"
             raise ConfigError(str(folder), f"{name!r} {told}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, LAUNCH_FAILED, NEVER, UNLIMITED, Job, JobId, JobState
+from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState, is_failed_launch
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.jobtraits import gres_columns
 from mirage.domain.series import hashed_names, hashed_users, series_of
@@ -232,8 +232,8 @@ def tasks(record: Record) -> int:
 
 
 def _reason(record: Record) -> str:
-    if text(record, "state_description") == LAUNCH_FAILED:
-        return LAUNCH_FAILED
+    if is_failed_launch(description := text(record, "state_description")):
+        return description
     reason = text(record, "state_reason")
     return "" if reason == "None" else reason
 

@@ -94,6 +94,14 @@ def test_an_admin_hold_after_a_requeue_stands(operated: Operated, state: str) ->
     assert job_id in operated.slurm.held_by_admin
 
 
+@pytest.mark.parametrize("reason", ["launch failed requeued held", "launch_failed_requeued_held"])
+def test_hold_of_a_failed_launch_is_released_as_its_owner_could(operated: Operated, reason: str) -> None:
+    job_id = operated.job()
+    operated.slurm.reasons[job_id] = reason
+    operated.operator.update(job_id, "alice", JobChange(held=False))
+    assert not operated.slurm.job(job_id).held
+
+
 def test_a_free_job_is_not_released_again(operated: Operated) -> None:
     """That would take back a priority that an administrator has set."""
     job_id = operated.job(held=False, begin=operated.slurm.now() + 3_600)

@@ -297,6 +297,27 @@ def test_no_id_is_no_job() -> None:
     assert read_queue([], dict, str, {NO_JOB}).ours == ()
 
 
+@pytest.mark.parametrize(
+    ("description", "reason"),
+    [
+        ("launch failed requeued held", "launch failed requeued held"),
+        ("job requeued in held state", "JobHeldUser"),
+    ],
+)
+def test_hold_of_a_failed_launch_is_told_from_that_of_the_owner(
+    folder: Path, description: str, reason: str
+) -> None:
+    held = id_of(folder, "held-by-user")
+
+    def described(source: Record) -> Record:
+        record = lift(Kind.JOB, number(folder), source)
+        return record | {"state_description": description} if record["job_id"] == held else record
+
+    found = read_queue(answer(folder, "jobs")["jobs"], described, str, [held])
+    (job,) = (queued.job for queued in found.ours if queued.job.job_id == held)
+    assert (job.reason, job.held) == (reason, True)
+
+
 def test_held_job_with_a_begin_time_has_no_planned_start(folder: Path) -> None:
     """As ``scontrol requeuehold`` leaves it; pyslurm has Slurm's description in place of its reason."""
     held = id_of(folder, "held-by-user")

@@ -373,7 +373,7 @@ def _model(entry: ModelEntry, folder: Path) -> ModelPlan:
         onnx=folder / entry.onnx if entry.onnx else None,
         warm=dict(entry.warm),
         backend=entry.backend,
-        folder=folder if entry.backend else None,
+        folder=folder,
         served_as=entry.served_as or entry.name,
         expected=entry.expected,
     )

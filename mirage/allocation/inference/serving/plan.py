@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 _ALL_BODIES = 512 << 20
@@ -28,7 +28,7 @@ class ModelPlan:
     """Shapes of inputs to warm up with, where the file leaves some open."""
     backend: tuple[str, ...] = ()
     """Command of the server; ``{port}`` in a word is where it shall listen."""
-    folder: Path | None = None
+    folder: Path = Path()
     """The working directory of that server."""
     served_as: str = ""
     """What that server calls it."""

@@ -127,7 +127,6 @@ def _setup(unit: UnitPlan, models: Mapping[str, ModelPlan]) -> dict[str, Any]:
 
 def _loaded(model: ModelPlan) -> dict[str, Any]:
     if model.onnx is None:
-        folder = str(model.folder) if model.folder is not None else None
-        return {"name": model.name, "backend": list(model.backend), "folder": folder}
+        return {"name": model.name, "backend": list(model.backend), "folder": str(model.folder)}
     warm = {name: list(shape) for name, shape in model.warm.items()}
     return {"name": model.name, "onnx": str(model.onnx), "warm": warm}
