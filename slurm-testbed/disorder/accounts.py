@@ -31,11 +31,14 @@ _AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.
 
 @dataclass
 class Accounting:
-    """The jobs of one round, read once it is over; ``silences``: instants at which accounting did not answer."""
+    """The jobs of one round, read once it is over."""
 
     around: Surroundings
     chains: Collection[str]
     silences: tuple[float, ...]
+    """Times at which accounting did not answer."""
+    kills: tuple[float, ...] = ()
+    """Times at which slurmctld was killed."""
     jobs: dict[str, list[Job]] = field(default_factory=dict)
     """By tag: all jobs that bear it."""
     ran: Counter[JobId] = field(default_factory=Counter)
@@ -94,6 +97,14 @@ class Accounting:
     def may_lack(self, link: Link) -> bool:
         """slurmctld reports a job that was cancelled while it was held only after its own next start."""
         return link.job_state is JobState.CANCELLED and not link.started
+
+    def took_back(self, link: Link, job: Job) -> bool:
+        """slurmctld starts with its last saved state: a job that had ended may run once more until it notices.
+
+        It also never reports a requeued job that was cancelled while it waited; accounting keeps the run before.
+        """
+        again = any(link.end <= kill <= job.end for kill in self.kills)
+        return again or (job.state is JobState.NODE_FAIL and job.end <= link.end and self.may_lack(link))
 
     def told_to_leave(self, job: Job) -> bool:
         """Accounting does not tell of signals, nor who sent them."""

@@ -104,7 +104,7 @@ class Ground:
             self._calm(mirage, chains, cluster.HangingNodes(settings, self.layout), storm.story)
         finally:
             mirage.stop()
-        broken, links = self._judge(folder, mishaps, chains)
+        broken, links = self._judge(folder, mishaps, storm, chains)
         requeued = sum("is requeued" in line for line in storm.story)
         return Round(seed, broken, storm.story, links, requeued, round(time.monotonic() - begun, 1))
 
@@ -136,7 +136,7 @@ class Ground:
             story.extend(f"  calm {node} was completing for too long and failed" for node in hanging.free())
             time.sleep(1.0)
 
-    def _judge(self, folder: Path, mishaps: Mishaps, chains: list[str]) -> tuple[list[str], int]:
+    def _judge(self, folder: Path, mishaps: Mishaps, storm: Storm, chains: list[str]) -> tuple[list[str], int]:
         time.sleep(_LAG_S)
         calls = list(mishaps.calls())
         silences = tuple(self._slurms(call.at) for call in calls if call.name == "sacct" and not call.whole)
@@ -145,7 +145,7 @@ class Ground:
         records = tuple(record for record in stored if record.chain.chain_id in chains)
         journal = [line.entry for line in reversed(store.journal.read(limit=1_000_000))]
         store.close()
-        accounting = Accounting(self.around, chains, silences)
+        accounting = Accounting(self.around, chains, silences, tuple(map(self._slurms, storm.kills)))
         jobs = (link for record in records for link in record.links if link.job_id != NO_JOB)
         accounting.read({link.job_id for link in jobs if not accounting.may_lack(link)})
         broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]

@@ -41,6 +41,8 @@ class Storm:
     rng: random.Random
     people: People
     """What they do meanwhile."""
+    kills: list[float] = field(default_factory=list)
+    """Real times at which slurmctld was killed."""
     story: list[str] = field(default_factory=list)
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -103,6 +105,8 @@ class Storm:
         action = self.rng.choice(("kill", "stop", "pause"))
         self._tell(f"{name}: {action} for {lasts:.1f} s")
         services.act(name, action, self.settings, self.layout)
+        if (name, action) == ("slurmctld", "kill"):
+            self.kills.append(time.time())
         self._away = name
         self._later(lasts, lambda: self._service_back(name, "continue" if action == "pause" else "start"))
 

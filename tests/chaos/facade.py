@@ -23,6 +23,7 @@ class Slurm:
     comments: dict[int, str] = field(default_factory=dict)
     batches: dict[JobId, object] = field(default_factory=dict)
     told: dict[tuple[str, str], str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
     operators: tuple[str, ...] = ()
     runs: dict[str, object] = field(default_factory=dict)
     touched: list[JobId] = field(default_factory=list)

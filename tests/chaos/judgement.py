@@ -41,6 +41,9 @@ class Accounts(Protocol):
     def may_lack(self, link: Link) -> bool:
         """Whether it may know nothing of a job that the link had."""
 
+    def took_back(self, link: Link, job: Job) -> bool:
+        """Whether Slurm may rightly have told Mirage another end than it tells now."""
+
     def told_to_leave(self, job: Job) -> bool:
         """Whether the job ended because Mirage had told it to make way: its exit code is no word on its work."""
 
@@ -103,7 +106,9 @@ def _links(record: ChainRecord, accounts: Accounts) -> Iterator[str]:
         link = links.pop(job.job_id, None)
         if link is None:
             yield f"job {job.job_id} is no link of {record.chain.chain_id}"
-        elif not link.requeued and not accounts.in_the_dark(job) and _end_of_link(link) != _end_of_job(job):
+        elif link.requeued or accounts.in_the_dark(job) or accounts.took_back(link, job):
+            continue
+        elif _end_of_link(link) != _end_of_job(job):
             yield f"{link.tag} is {_end_of_link(link)}, accounting has {_end_of_job(job)}"
     if never := [link for link in links.values() if not accounts.may_lack(link)]:
         yield f"{record.chain.chain_id} has links that never were jobs: {never}"

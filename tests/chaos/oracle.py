@@ -262,6 +262,11 @@ class Oracle:
         del link
         return False
 
+    def took_back(self, link: Link, job: Job) -> bool:
+        """It restarts with the state it had."""
+        del link, job
+        return False
+
     def in_the_dark(self, job: Job) -> bool:
         """A controller that has forgotten the job, or an accounting that was asked in vain after its end."""
         return self.ctld.lost(job.job_id) or any(when >= job.end for when in self._accounting_failed)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
+import pytest
 from slurm_testbed import PROGRAM
 
 sys.path.insert(0, str(PROGRAM.parent))
 
 from disorder.accounts import Accounting
 
-from mirage.domain.job import JobId
+from mirage.domain.chain import Link
+from mirage.domain.job import JobId, JobState
 
 NODE = "cpu-001"
 
@@ -32,8 +35,8 @@ class Told:
         return "".join(f"{row}\n" for row in shown)
 
 
-def read(*rows: str, kept: int = 0) -> Accounting:
-    accounting = Accounting(Told(*rows, kept=kept), ["c1"], silences=(250.0,))  # type: ignore[arg-type]
+def read(*rows: str, kept: int = 0, kills: tuple[float, ...] = ()) -> Accounting:
+    accounting = Accounting(Told(*rows, kept=kept), ["c1"], silences=(250.0,), kills=kills)  # type: ignore[arg-type]
     accounting.read(set())
     return accounting
 
@@ -102,3 +105,20 @@ def test_what_slurmctld_still_keeps_for_slurmdbd_is_waited_for() -> None:
     )
     (job,) = accounting.jobs["mirage:c1:1"]
     assert (job.state.name, job.end) == ("CANCELLED", 200)
+
+
+@pytest.mark.parametrize(("killed", "excused"), [(99.0, False), (200.0, True), (301.0, False)])
+def test_took_back_end_before_kill_of_slurmctld(killed: float, excused: bool) -> None:
+    accounting = read("7|alice|FAILED|100|110|300|0:9|cpu-001|mirage:c1:1", kills=(killed,))
+    (job,) = accounting.jobs["mirage:c1:1"]
+    seen = Link(1, "mirage:c1:1", 90, start=110, end=190, job_state=JobState.TIMEOUT)
+    assert accounting.took_back(seen, job) is excused
+
+
+@pytest.mark.parametrize(("state", "excused"), [("NODE_FAIL", True), ("TIMEOUT", False)])
+def test_took_back_run_before_cancelled_wait(state: str, excused: bool) -> None:
+    accounting = read(f"7|alice|{state}|100|110|120|0:0|{NODE}|mirage:c1:1")
+    (job,) = accounting.jobs["mirage:c1:1"]
+    waited = Link(1, "mirage:c1:1", 90, end=190, job_state=JobState.CANCELLED)
+    assert accounting.took_back(waited, job) is excused
+    assert not accounting.took_back(replace(waited, start=110), job)
