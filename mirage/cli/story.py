@@ -133,7 +133,8 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
         return
     smooth = sum(each["interruption"] <= _NEGLIGIBLE for each in handovers)
     if len(handovers) == 1:
-        yield "One link has taken over from another so far" + (", without a gap." if smooth else ".")
+        gap = ", with a gap of a minute at most" if smooth else ""
+        yield f"One link has taken over from another so far{gap}."
     else:
         yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
     worst = max(handovers, key=lambda each: each["interruption"])

@@ -49,6 +49,8 @@ def forced(observation: Observation) -> Decision | None:
     predecessor = observation.predecessor
     if predecessor is None:
         return Submit("no link of the chain is on the cluster")
+    if predecessor.state is JobState.SUSPENDED:  # Slurm does not count this time towards the limit
+        return Hold("the predecessor is suspended: its end is not known")
     if predecessor.state.finished or predecessor.end <= observation.time:
         return Submit("the predecessor has ended")
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:

@@ -58,8 +58,11 @@ def test_stale_data_holds_whatever_else() -> None:
         assert "does not answer" in decision.reason
 
 
-def test_an_end_not_known_holds() -> None:
-    decision = decide(observed(5, end=ABSENT + 10_000, state=JobState.PENDING), WaitForecast.point(9_999), RULE)
+@pytest.mark.parametrize(
+    ("state", "now"), [(JobState.PENDING, 5), (JobState.SUSPENDED, 5), (JobState.SUSPENDED, 20_000)]
+)
+def test_an_end_not_known_holds(state: JobState, now: int) -> None:
+    decision = decide(observed(now, end=ABSENT + 10_000, state=state), WaitForecast.point(9_999), RULE)
     assert isinstance(decision, Hold)
 
 
