@@ -17,7 +17,7 @@ from mirage.domain.errors import (
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobChange
 from mirage.domain.journal import Entry, EntryKind
-from mirage.provisioner import handover, machine, rivals, steering
+from mirage.provisioner import handover, machine, rivals, setback, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
 from mirage.provisioner.pending import attempt
 from mirage.provisioner.quotas import without_script
@@ -60,6 +60,14 @@ class Hands:
     """Changes asked for that no snapshot has shown yet."""
     releases: dict[JobId, Attempt] = field(default_factory=dict)
     """Of jobs that Slurm holds: one that no node can start is held again each time."""
+
+    def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
+        """The record, stored anew where the clock has been set back since it was written."""
+        corrected = setback.corrected(record, now, self.permits.limits)
+        if corrected is not record:
+            text = "this clock shows less than before: later times of this chain count as now"
+            self.store.save(corrected, told(record, now, EntryKind.EVENT, text))
+        return corrected
 
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
@@ -170,7 +178,7 @@ class Hands:
     ) -> Act:
         """Ask for a change; again after longer and longer pauses."""
         earlier = attempts.get(job.job_id)
-        if earlier is not None and earlier.change == change and now < earlier.next_try:
+        if earlier is not None and earlier.change == change and earlier.waits(now):
             next_try = f"asked {earlier.count} times, next try at {spell_instant(earlier.next_try)}"
             return Act(f"job {job.job_id} is not {verb} yet: {next_try}", done=False)
         for other in [key for key, past in attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:

@@ -217,6 +217,7 @@ class ControlLoop:
                     attended[chain_id] = self._left_out(record, now)
                 continue
             try:
+                record = self._hands.correct(record, now)  # noqa: PLW2901 - the one of before is wrong
                 if record.over and not snapshot.stale and self._held is not None:
                     self._hands.cancel_stock(record, self._held.of(record.chain), now)
                 if record.over and not record.live:

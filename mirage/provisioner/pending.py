@@ -27,6 +27,10 @@ class Attempt:
     blocked: bool = False
     """Whether Slurm let the job not be changed."""
 
+    def waits(self, now: Seconds) -> bool:
+        """Whether it is too early for the next try; one beyond the longest pause is of a clock since set back."""
+        return now < self.next_try <= now + _LONGEST_PAUSE
+
     @property
     def hopeless(self) -> bool:
         """Whether Slurm has blocked the job for so long that it will not be changed any more."""

@@ -42,7 +42,7 @@ case $mishap in
         printf %s "$(head -c $(($(wc -c <"{folder}/taken/$$.out") / 2)) "{folder}/taken/$$.out")" ;;
     *) {real} "$@"; status=$? ;;
 esac
-echo "$(date +%s.%N) $name $mishap $status" >>{folder}/calls.log
+echo "$(date +%s.%N) $name $mishap $status $PPID" >>{folder}/calls.log
 [ $mishap = killed ] && kill -9 $$
 exit $status
 """
@@ -57,6 +57,8 @@ class Call:
     """The command; ``queue``: the whole queue was asked for."""
     whole: bool
     """Whether what Slurm said arrived as it was said."""
+    caller: int = 0
+    """The process that asked."""
 
 
 @dataclass
@@ -103,5 +105,5 @@ class Mishaps:
     def calls(self) -> Iterator[Call]:
         """All until now, in the order in which they ended."""
         for line in (self.folder / "calls.log").read_text().splitlines():
-            at, name, mishap, status = line.split()
-            yield Call(float(at), name, status == "0" and mishap in ("none", "slow"))
+            at, name, mishap, status, caller = line.split()
+            yield Call(float(at), name, status == "0" and mishap in ("none", "slow"), int(caller))

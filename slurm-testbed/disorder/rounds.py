@@ -172,11 +172,17 @@ class Ground:
 
 
 def blind(calls: list[Call]) -> Iterator[str]:
-    """Submissions that followed a look at the queue which did not succeed."""
-    whole = False
+    """Submissions that followed a look at the queue which did not succeed.
+
+    A look of a daemon that was killed may end after those of the next one: it tells nobody anything.
+    """
+    whole, daemons = False, list[int]()
     for call in calls:
         if call.name == "queue":
-            whole = call.whole
+            if call.caller not in daemons:
+                daemons.append(call.caller)
+            if call.caller == daemons[-1]:
+                whole = call.whole
         elif call.name == "sbatch" and not whole:
             yield f"sbatch at {call.at:.1f} although the last look at the queue had failed"
 
