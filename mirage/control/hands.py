@@ -62,7 +62,7 @@ class Hands:
     """Of jobs that Slurm holds: one that no node can start is held again each time."""
 
     def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
-        """The record, stored anew where the clock has been set back since it was written."""
+        """The record, stored again where the clock has been set back since it was written."""
         corrected = setback.corrected(record, now, self.permits.limits)
         if corrected is not record:
             text = "this clock shows less than before: later times of this chain count as now"

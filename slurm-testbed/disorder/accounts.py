@@ -95,11 +95,11 @@ class Accounting:
         return lost or any(when >= job.end for when in self.silences)
 
     def may_lack(self, link: Link) -> bool:
-        """slurmctld reports a job that was cancelled while it was held only after its own next start."""
+        """slurmctld reports a job that was cancelled while it was held only after slurmctld has started again."""
         return link.job_state is JobState.CANCELLED and not link.started
 
     def took_back(self, link: Link, job: Job) -> bool:
-        """slurmctld starts with its last saved state: a job that had ended may run once more until it notices.
+        """slurmctld starts with its last saved state: a job that had ended may run again until it notices.
 
         It also never reports a requeued job that was cancelled while it waited; accounting keeps the run before.
         """

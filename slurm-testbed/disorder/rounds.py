@@ -172,9 +172,9 @@ class Ground:
 
 
 def blind(calls: list[Call]) -> Iterator[str]:
-    """Submissions that followed a look at the queue which did not succeed.
+    """Submissions after a poll of the queue that did not succeed.
 
-    A look of a daemon that was killed may end after those of the next one: it tells nobody anything.
+    A question of a killed daemon may end after those of the next daemon: its answer counts for nothing.
     """
     whole, daemons = False, list[int]()
     for call in calls:

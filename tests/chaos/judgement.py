@@ -42,7 +42,7 @@ class Accounts(Protocol):
         """Whether it may know nothing of a job that the link had."""
 
     def took_back(self, link: Link, job: Job) -> bool:
-        """Whether Slurm may rightly have told Mirage another end than it tells now."""
+        """Whether Slurm may rightly have reported another end to Mirage than it reports now."""
 
     def told_to_leave(self, job: Job) -> bool:
         """Whether the job ended because Mirage had told it to make way: its exit code is no word on its work."""

@@ -22,7 +22,7 @@ START = 100 * HOUR
 
 
 class Set(Service):
-    """A loop whose clock is ``ahead`` of its cluster's until somebody corrects it."""
+    """A loop whose clock is ``ahead`` of its cluster's until it is corrected."""
 
     def __init__(self, cluster: FakeCluster, **more: object) -> None:
         self.ahead = DAYS_AHEAD
