@@ -1,7 +1,8 @@
 """A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
 
 ``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
-in the middle of a stream), ``refuse``. Who does not bring the key of the environment is refused, as by vLLM.
+in the middle of a stream), ``refuse``. ``flood``: the stream begins with 96 MiB. Who does not bring the key of
+the environment is refused, as by vLLM.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 PARTS = 5
 PAUSE = 0.1
+FLOOD_MIB = 96
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        if prompt == "flood":
+            for _ in range(FLOOD_MIB):
+                self.chunk(bytes(1 << 20))
         for number in range(PARTS):
             self.chunk(f"data: {number}\n\n".encode())
             time.sleep(PAUSE)

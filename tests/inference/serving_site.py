@@ -109,6 +109,13 @@ class Site:
     def infer(self, model: str, values: list[float] | None = None, **more: Any) -> Reply:
         return self.ask("POST", f"/v2/models/{model}/infer", tensor(values or [1, 2, 3, 4]), **more)
 
+    @property
+    def most_memory(self) -> int:
+        """Bytes that the gateway has held at most."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum over what has these labels."""
         text = self.get("/metrics", who="operator").body.decode()

@@ -61,13 +61,6 @@ def cpu_seconds(site: Site) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def most_memory(site: Site) -> int:
-    """Bytes that the gateway has held at most."""
-    assert site.process is not None
-    status = Path(f"/proc/{site.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
-
-
 def with_data(data: str, shape: str = "[1,4]") -> bytes:
     return f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":{shape},"data":{data}}}]}}'.encode()
 
@@ -94,10 +87,10 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_hostile_json_costs_little_time_and_memory(site: Site, body: bytes) -> None:
     assert site.infer("scale").status == 200
-    time, memory = cpu_seconds(site), most_memory(site)
+    time, memory = cpu_seconds(site), site.most_memory
     assert site.ask("POST", INFER, body).status == 400
     assert cpu_seconds(site) - time < 1.5
-    assert most_memory(site) - memory < 200 * MIB
+    assert site.most_memory - memory < 200 * MIB
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fake_openai import PARTS, PAUSE
+from fake_openai import FLOOD_MIB, PARTS, PAUSE
 from serving_models import write_scale
 from serving_site import KEYS, Site, digest
 
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     text += '[[model]]\nname = "scale"\nonnx = "scale.onnx"\n[[unit]]\nname = "cpu"\n'
     text += '[[unit]]\nname = "gpu"\ncount = 2\nslots = 2\nmodels = ["llm"]\n'
     text += f'[[tenant]]\nname = "alice"\nkeys = ["{digest("alice")}"]\nconcurrent = 5\n'
-    site = Site(folder, text).start()
+    site = Site(folder, text, gateway="all_bodies_mb = 64").start()
     both_up(site)
     yield site
     assert site.stop() == 0, site.said
@@ -103,6 +103,25 @@ def test_what_has_begun_is_not_repeated_but_broken_off_in_words(site: Site) -> N
     assert parts[:3] == WHOLE[:3]
     assert "the worker ended" in json.loads(parts[-1].removeprefix("data: "))["error"]["message"]
     both_up(site)
+
+
+def test_stream_that_is_not_read_is_not_held(site: Site) -> None:
+    before, clients = site.most_memory, []
+    for _ in range(4):  # each unit's slots
+        connection = site.connect()
+        body = json.dumps({"model": "llm", "prompt": "flood", "stream": True})
+        connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEYS['alice']}"})
+        clients.append(connection)
+    time.sleep(3.0)
+    assert site.infer("scale").status == 200
+    assert site.most_memory - before < 100 << 20
+    for connection in clients[1:]:
+        connection.close()
+    read = clients[0].getresponse().read()
+    assert len(read) > FLOOD_MIB << 20, "it goes on once it is read"
+    assert read.endswith(b"data: [DONE]\n\n")
+    clients[0].close()
+    assert complete(site, "hello").status == 200
 
 
 def test_who_leaves_a_stream_frees_its_place(site: Site) -> None:

@@ -16,6 +16,7 @@ from mirage.allocation.inference.serving.configfile import digest_of, read_confi
 from mirage.allocation.inference.serving.desk import Desk, Wish
 from mirage.allocation.inference.serving.firstcome import first_come
 from mirage.allocation.inference.serving.gateway import Gateway
+from mirage.allocation.inference.serving.memorybudget import MemoryBudget, Reservation
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.allocation.inference.serving.posts import Seat
 from mirage.allocation.inference.serving.seating import estimates_of, system_of
@@ -115,7 +116,7 @@ def gateway(folder: Path, policy: RequestPolicy) -> Gateway:
 
 async def asked(hub: Gateway) -> Answer:
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"], answer)
+    hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"], answer, Reservation(MemoryBudget(1 << 20), 0))
     return await answer
 
 

@@ -155,7 +155,9 @@ async def _infer(request: Request) -> Response:
     with service.admitted(request.headers) as admission:
         service.model(admission.tenant, name)
         inference = await _read_inference(request, admission)
-        _, answer = await service.answer(request, inference.wish, inference.header, inference.content)
+        _, answer = await service.answer(
+            request, inference.wish, inference.header, inference.content, admission.memory
+        )
         size, write = inference.json_size(answer), partial(inference.reply, answer)
         content, headers = await service.convert(admission.tenant, size, write)
         return Response(content, headers=headers)

@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Sequence
+from mirage.allocation.inference.serving.refusals import GivenUp
 
-    from mirage.allocation.inference.serving.refusals import GivenUp
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.allocation.inference.serving.memorybudget import Reservation
+
+WINDOW = 4 << 20
+"""Bytes of one answer that a worker sends before its client has taken them."""
+_OF_ONE_PART = 512
+"""Bytes that a part takes beside its content."""
+
+
+class Unread:
+    """The parts of an answer that comes bit by bit until its client takes them: bytes that its request holds."""
+
+    def __init__(self, memory: Reservation, taken: Callable[[int], None]) -> None:
+        """``taken``: told of each part that is taken, with the bytes for which the worker has room again."""
+        self._memory, self._taken = memory, taken
+        self._size = self._untold = 0
+        self._parts = asyncio.Queue[memoryview | GivenUp | None]()
+
+    def put(self, part: memoryview) -> None:
+        """One more. Raises ``Refusal`` where there is no room for it."""
+        size = self._size + len(part) + _OF_ONE_PART
+        self._memory.resize(size)
+        self._size = size
+        self._parts.put_nowait(part)
+
+    def end(self, why: GivenUp | None = None) -> None:
+        """No part comes any more; ``why`` there are not all."""
+        self._parts.put_nowait(why)
+
+    async def take(self) -> memoryview | GivenUp | None:
+        """The next part; ``None`` at the end, or why it is broken off."""
+        part = await self._parts.get()
+        if isinstance(part, memoryview):
+            self._size -= len(part) + _OF_ONE_PART
+            self._memory.resize(self._size)
+            self._untold += len(part)
+            due = self._untold if self._untold >= WINDOW // 4 else 0
+            self._untold -= due
+            self._taken(due)
+        return part
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +61,8 @@ class Answer:
     unit: str
     queued: float
     """Seconds before it began."""
-    parts: asyncio.Queue[memoryview | GivenUp | None] | None = None
-    """What follows, ``None`` at its end, where the answer comes bit by bit."""
+    parts: Unread | None = None
+    """What follows, where the answer comes bit by bit."""
 
 
 class Promise(Protocol):
@@ -49,10 +89,12 @@ class Exchange:
     """What the worker is told."""
     content: Sequence[bytes | memoryview]
     answer: Promise
+    memory: Reservation
+    """Holds its content, and then what is not read of its answer."""
     number: int = -1
     began: float = 0.0
     unit: str = ""
-    parts: asyncio.Queue[memoryview | GivenUp | None] | None = field(default=None)
+    parts: Unread | None = None
 
     def reply(self, header: dict[str, Any], data: memoryview) -> None:
         """All of the answer, or its beginning."""
@@ -62,6 +104,6 @@ class Exchange:
     def fail(self, refusal: GivenUp) -> None:
         """There is no answer, or not the rest of it."""
         if self.parts is not None:
-            self.parts.put_nowait(refusal)
+            self.parts.end(refusal)
         elif not self.answer.done():
             self.answer.set_exception(refusal)

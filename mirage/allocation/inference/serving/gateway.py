@@ -6,14 +6,15 @@ import asyncio
 import logging
 import math
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving.desk import BadDispatch, Desk, Start, Wish
-from mirage.allocation.inference.serving.exchanges import Exchange
+from mirage.allocation.inference.serving.exchanges import Exchange, Unread
 from mirage.allocation.inference.serving.firstcome import first_come
 from mirage.allocation.inference.serving.frames import BadFrame
-from mirage.allocation.inference.serving.refusals import GivenUp
+from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
 from mirage.allocation.inference.serving.tensors import Signature
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from mirage.allocation.inference.serving.exchanges import Promise
     from mirage.allocation.inference.serving.links import Link
+    from mirage.allocation.inference.serving.memorybudget import Reservation
     from mirage.allocation.inference.serving.meters import ServingMeters
     from mirage.allocation.inference.serving.plan import ServingPlan
     from mirage.allocation.inference.serving.posts import Seat
@@ -63,11 +65,16 @@ class Gateway:
         return any(not math.isnan(self._desk.estimates.seconds(model, int(kinds[unit]))) for unit in self._links)
 
     def ask(
-        self, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview], answer: Promise
+        self,
+        wish: Wish,
+        header: dict[str, Any],
+        content: Sequence[bytes | memoryview],
+        answer: Promise,
+        memory: Reservation,
     ) -> Exchange:
         """Let a request in. Raises ``Refusal``."""
         now = monotonic()
-        exchange = Exchange(wish.tenant, wish.model, now, header, content, answer)
+        exchange = Exchange(wish.tenant, wish.model, now, header, content, answer, memory)
         displaced = self._desk.make_room(wish)
         if displaced is not None:
             text = "too many requests wait, and most of them are yours: send it again later"
@@ -79,12 +86,16 @@ class Gateway:
 
     def withdraw(self, exchange: Exchange) -> None:
         """Who sent it has gone."""
-        if self._exchanges.pop(exchange.number, None) is None:
-            return
+        if exchange.number in self._exchanges:
+            self._drop(exchange, "gone")
+
+    def _drop(self, exchange: Exchange, result: str) -> None:
+        """The worker need not go on with it."""
+        del self._exchanges[exchange.number]
         unit = self._desk.withdraw(exchange.number)
         if unit is not None and unit in self._links:
             self._links[unit].send({"drop": exchange.number})
-        self._count(exchange, "gone")
+        self._count(exchange, result)
 
     def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
         """See ``posts.Crew``."""
@@ -184,9 +195,22 @@ class Gateway:
     def _continue(self, exchange: Exchange, header: dict[str, Any], data: memoryview) -> None:
         self._desk.begun(exchange.number, monotonic())
         if exchange.parts is None:
-            exchange.parts = asyncio.Queue()
+            exchange.parts, exchange.content = Unread(exchange.memory, partial(self._taken, exchange)), ()
             exchange.reply(header, memoryview(b""))
-        exchange.parts.put_nowait(data)
+        try:
+            exchange.parts.put(data)
+        except Refusal:
+            self._drop(exchange, "unread")
+            exchange.fail(GivenUp(503, "its parts were not read, and those that wait hold too many bytes"))
+
+    def _taken(self, exchange: Exchange, size: int) -> None:
+        """A slow client's worker waits for it, and does not hang."""
+        if exchange.number not in self._exchanges:
+            return
+        self._desk.begun(exchange.number, monotonic())
+        unit = self._desk.unit_of(exchange.number)
+        if size and unit is not None and unit in self._links:
+            self._links[unit].send({"read": exchange.number, "bytes": size})
 
     def _end(self, unit: int, exchange: Exchange | None, header: dict[str, Any], data: memoryview) -> None:
         """First the answer, then the books."""
@@ -223,7 +247,7 @@ def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> Non
     if "status" in header:
         exchange.fail(GivenUp(header["status"], str(header.get("why"))))
     elif exchange.parts is not None:
-        exchange.parts.put_nowait(None)
+        exchange.parts.end()
     else:
         exchange.reply(header, data)
 

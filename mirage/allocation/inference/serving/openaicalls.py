@@ -16,13 +16,12 @@ from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.service import DEADLINE, Service, trace_of
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
 
     from mirage.allocation.inference.serving.desk import Wish
-    from mirage.allocation.inference.serving.refusals import GivenUp
+    from mirage.allocation.inference.serving.exchanges import Unread
     from mirage.allocation.inference.serving.service import Admission
 
 
@@ -41,7 +40,7 @@ async def complete(request: Request) -> Response:
         admission = stack.enter_context(service.admitted(request.headers))
         asked = await _read(request, admission)
         header = {"model": asked.model, "path": request.url.path, "stream": asked.stream}
-        exchange, answer = await service.answer(request, asked.wish, header, [asked.content])
+        exchange, answer = await service.answer(request, asked.wish, header, [asked.content], admission.memory)
         headers = {"Content-Type": str(answer.header.get("type", "application/json"))} | trace_of(answer)
         status = int(answer.header.get("http", 200))
         if answer.parts is None:
@@ -91,9 +90,9 @@ def _model(service: Service, tenant: int, name: object) -> int:
     return row
 
 
-async def _parts(parts: asyncio.Queue[memoryview | GivenUp | None]) -> AsyncIterator[bytes]:
+async def _parts(parts: Unread) -> AsyncIterator[bytes]:
     """What has begun can only be broken off: in the words of the protocol, and then for good."""
-    while (part := await parts.get()) is not None:
+    while (part := await parts.take()) is not None:
         if not isinstance(part, memoryview):
             error = {"error": {"message": str(part), "type": "server_error"}}
             yield f"data: {json.dumps(error)}\n\n".encode()

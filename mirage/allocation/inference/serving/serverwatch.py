@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving.exchanges import WINDOW
 from mirage.allocation.inference.serving.frames import send
 from mirage.allocation.inference.serving.listeners import listening_users
 from mirage.client.boundedconnection import BoundedConnection
@@ -41,6 +42,42 @@ class PortTaken(ConnectionError):
     """Not the server listens on its port, but another user."""
 
 
+class _Asked:
+    """A request that the server works on, of whose answer so much is under way to its client."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._dropped = False
+
+    def may_go_on(self) -> bool:
+        """Waits while the client does not take what it was sent; ``False`` where nobody waits for the rest."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._dropped or self._under_way < WINDOW)
+            return not self._dropped
+
+    def sent(self, size: int) -> None:
+        """So many bytes more."""
+        with self._changed:
+            self._under_way += size
+
+    def taken(self, size: int) -> None:
+        """The client has them."""
+        with self._changed:
+            self._under_way -= size
+            self._changed.notify_all()
+
+    def drop(self) -> None:
+        """Nobody waits for the answer: the server is told by the end of its connection."""
+        with self._changed:
+            self._dropped = True
+            self._changed.notify_all()
+        if self._connection.sock is not None:
+            with suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+
 class ServerWatch:
     """Starts the server, passes requests on to it, and ends with it.
 
@@ -54,7 +91,7 @@ class ServerWatch:
         self._connection = connection
         self._lock = threading.Lock()
         self._hands = ThreadPoolExecutor(int(setup["slots"]), "request")
-        self._open = dict[int, http.client.HTTPConnection]()
+        self._open = dict[int, _Asked]()
         """Requests that the server works on."""
         self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or proof.fresh()
         self._port, self._process = self._start()
@@ -67,6 +104,8 @@ class ServerWatch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
+        for asked in list(self._open.values()):
+            asked.drop()
         self._hands.shutdown(wait=False, cancel_futures=True)
 
     def wait_until_ready(self) -> None:
@@ -127,19 +166,20 @@ class ServerWatch:
         return self._signature
 
     def take(self, header: Mapping[str, Any], data: memoryview) -> None:
-        """A request, or the word that nobody waits for one any more."""
+        """A request, or that nobody waits for one any more, or how much of its answer has been taken."""
         if "drop" in header:
-            dropped = self._open.get(int(header["drop"]))
-            if dropped is not None and dropped.sock is not None:
-                with suppress(OSError):
-                    dropped.sock.shutdown(socket.SHUT_RDWR)
+            if dropped := self._open.get(int(header["drop"])):
+                dropped.drop()
+        elif "read" in header:
+            if asked := self._open.get(int(header["read"])):
+                asked.taken(int(header["bytes"]))
         else:
             self._hands.submit(self._ask, dict(header), bytes(data))
 
     def _ask(self, header: dict[str, Any], body: bytes) -> None:
         number, began = int(header["number"]), time.perf_counter()
         connection = http.client.HTTPConnection(_HOST, self._port)
-        self._open[number] = connection
+        self._open[number] = asked = _Asked(connection)
         end: dict[str, Any] = {"say": "end", "number": number}
         try:
             self._connect(connection)
@@ -147,7 +187,7 @@ class ServerWatch:
             response = connection.getresponse()
             told = {"http": response.status, "type": response.headers.get("Content-Type", "application/json")}
             if header["stream"] and response.status == 200:
-                self._pass_on(number, told, response)
+                self._pass_on(asked, {"say": "part", "number": number} | told, response)
                 self._say(end | {"seconds": time.perf_counter() - began})
             else:
                 content = response.read()
@@ -162,9 +202,10 @@ class ServerWatch:
             del self._open[number]
             connection.close()
 
-    def _pass_on(self, number: int, told: dict[str, Any], response: http.client.HTTPResponse) -> None:
-        while part := response.read1(_CHUNK):
-            self._say({"say": "part", "number": number} | told, part)
+    def _pass_on(self, asked: _Asked, header: dict[str, Any], response: http.client.HTTPResponse) -> None:
+        while asked.may_go_on() and (part := response.read1(_CHUNK)):
+            asked.sent(len(part))
+            self._say(header, part)
 
     def _fail(self, end: dict[str, Any], error: Exception) -> None:
         """Where the server has ended the worker ends too, and the gateway asks elsewhere."""

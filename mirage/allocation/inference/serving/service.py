@@ -138,11 +138,16 @@ class Service:
         return next(at for at, model in enumerate(self.plan.models) if model.name == name)
 
     async def answer(
-        self, request: Request, wish: Wish, header: dict[str, Any], content: Sequence[bytes | memoryview]
+        self,
+        request: Request,
+        wish: Wish,
+        header: dict[str, Any],
+        content: Sequence[bytes | memoryview],
+        memory: Reservation,
     ) -> tuple[Exchange, Answer]:
         """Whole, or the beginning of what comes bit by bit. Raises ``Refusal``, and ``ClientDisconnect``."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        exchange = self.gateway.ask(wish, header, content, answer)
+        exchange = self.gateway.ask(wish, header, content, answer, memory)
         try:
             return exchange, await unless_gone(request, answer)
         except BaseException:

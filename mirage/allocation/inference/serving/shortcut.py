@@ -137,7 +137,11 @@ class Call:
             self._inference = read_inference(service, self._admission.tenant, name, headers, body)
             self._admission.memory.resize(self._inference.held)
             self._exchange = service.gateway.ask(
-                self._inference.wish, self._inference.header, self._inference.content, self
+                self._inference.wish,
+                self._inference.header,
+                self._inference.content,
+                self,
+                self._admission.memory,
             )
         except Refusal as refusal:
             self._refuse(refusal)
