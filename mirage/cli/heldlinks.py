@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,21 @@ import typer
 
 from mirage.backends.cli_actuator import CliActuator
 from mirage.client.client import chain_path
-from mirage.domain.chain import NO_JOB, Chain, ChainId, Handover, HandoverPolicy
+from mirage.domain.chain import NO_JOB, Chain, ChainId, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
 from mirage.domain.job import JobChange, job_id_of
 from mirage.provisioner.heldlinks import MOST_AWAITED, awaited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mirage.backends.execution import Commands
     from mirage.cli.plan import Plan
     from mirage.client.client import Client
-    from mirage.domain.job import JobId
+    from mirage.domain.job import Dependency, JobId
 
 _OVER = ("done", "stopped")
+_GONE = ("ended", "lost")
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
     """
     policy = plan.document.get("handover", {}).get("policy", Handover().policy)
     chain = _chain(plan, plan.chain_id, policy)
-    with _submitted(chain, range(1, plan.held_links + 1), {}, commands) as jobs:
+    with _submitted(chain, range(1, plan.held_links + 1), {}, (), commands) as jobs:
         yield jobs
 
 
@@ -57,15 +58,20 @@ def add_held_links(plan: Plan, daemon: Client, commands: Commands) -> tuple[str,
             jobs[int(number)] = job_id
     missing = (index for index in count(1) if index not in jobs)
     indices = [next(missing) for _ in range(plan.held_links)]
-    with _submitted(_chain(plan, chain["id"], chain["handover"]), indices, jobs, commands) as added:
+    over = [job_id_of(link["job_id"]) for link in chain["links"] if link["state"] in _GONE and link["job_id"]]
+    with _submitted(_chain(plan, chain["id"], chain["handover"]), indices, jobs, over, commands) as added:
         return chain["id"], added
 
 
 @contextmanager
 def _submitted(
-    chain: Chain, indices: Sequence[int], known: Mapping[int, JobId], commands: Commands
+    chain: Chain,
+    indices: Sequence[int],
+    known: Mapping[int, JobId],
+    over: Collection[JobId],
+    commands: Commands,
 ) -> Iterator[list[JobId]]:
-    """Held jobs for these links of a chain; ``known``: the jobs of other links.
+    """Held jobs for these links of a chain; ``known``: the jobs of other links, ``over``: those that have ended.
 
     Those of one writer wait for each other: no two run together, also where their owner releases them.
     """
@@ -75,34 +81,32 @@ def _submitted(
     try:
         for index in indices:
             request = chain.link_request(index, jobs.get(index - 1, NO_JOB))
-            apart = awaited(jobs, index) if chain.one_writer else ()
+            apart = awaited(chain, jobs, index, over) if chain.one_writer else ()
             jobs[index] = actuator.submit(replace(request, held=True, dependencies=apart))
             added.append(jobs[index])
             if chain.one_writer:
-                _put_behind(index, jobs, known, actuator, chain.owner)
+                for later in sorted(other for other in known if other > index)[:MOST_AWAITED]:
+                    _put_behind(known[later], awaited(chain, jobs, later, over), actuator, chain.owner)
         yield added
     except BaseException:
         _take_back(added, actuator, chain.owner)
         raise
 
 
-def _put_behind(
-    index: int, jobs: Mapping[int, JobId], known: Mapping[int, JobId], actuator: CliActuator, owner: str
-) -> None:
-    """Have the held links that follow wait for link ``index`` too, which takes the place of a cancelled one."""
-    for later in sorted(other for other in known if other > index)[:MOST_AWAITED]:
-        try:
-            actuator.update(known[later], owner, JobChange(dependencies=awaited(jobs, later)))
-        except UnknownJob:  # it has left the queue since
-            continue
+def _put_behind(job_id: JobId, awaited: tuple[Dependency, ...], actuator: CliActuator, owner: str) -> None:
+    """Have a held link wait for one before it, too, which takes the place of a cancelled one."""
+    with suppress(UnknownJob):  # it has left the queue since
+        actuator.update(job_id, owner, JobChange(dependencies=awaited))
 
 
 def _chain(plan: Plan, chain_id: str, policy: str) -> Chain:
     """What the links of the plan are links of."""
-    request = plan.request
+    request, done = plan.request, plan.document.get("done", {})
+    exit_code = done.get("exit_code", None if done.get("file") else 0)
     return Chain(
         ChainId(chain_id), request.name, request.user, request,
-        handover=Handover(HandoverPolicy(policy)), tasks_state=plan.document.get("tasks_state", ""),
+        done=DoneCondition(exit_code), handover=Handover(HandoverPolicy(policy)),
+        tasks_state=plan.document.get("tasks_state", ""),
     )  # fmt: skip
 
 

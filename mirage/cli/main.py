@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -32,7 +33,7 @@ from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
 from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
-from mirage.domain.errors import MirageError
+from mirage.domain.errors import ConfigError, MirageError
 
 app = typer.Typer(
     name="mirage",
@@ -94,4 +95,9 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:  # the reader of a pipe left, for example ``| head``
         sys.stderr.close()
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:  # no file that the user could do something about
+            raise
+        show_error(ConfigError(os.fsdecode(error.filename), str(error.strerror)))
         sys.exit(1)

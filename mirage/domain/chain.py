@@ -132,6 +132,11 @@ class Chain:
         """Whether no two links may run together."""
         return self.handover.policy is HandoverPolicy.NONE
 
+    @property
+    def done_by_zero(self) -> bool:
+        """Whether a link that exits with 0 has certainly done the work: Slurm warns none, which could obey so."""
+        return self.done.exit_code == 0 and self.request.warn is None
+
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""
         return f"mirage:{self.chain_id}:{index}"

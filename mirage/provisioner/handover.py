@@ -26,9 +26,7 @@ def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
     late Mirage sees that end.
     """
     others = [other for other in record.links if other.index != link.index and other.job_id != NO_JOB]
-    chain = record.chain
-    ends_chain = chain.done.exit_code == 0 and chain.request.warn is None
-    live = DependencyKind.AFTERNOTOK if ends_chain else DependencyKind.AFTERANY
+    live = DependencyKind.AFTERNOTOK if record.chain.done_by_zero else DependencyKind.AFTERANY
     return tuple(
         Dependency(DependencyKind.AFTERANY if other.final else live, other.job_id)
         for other in others

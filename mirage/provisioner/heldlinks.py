@@ -8,7 +8,7 @@ from mirage.domain.chain import NO_JOB
 from mirage.domain.job import Dependency, DependencyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.heldjobs import HeldJobs
@@ -21,14 +21,21 @@ MOST_AWAITED = 8
 """Jobs that a held link of one writer waits for: so many may be cancelled one after the other."""
 
 
-def awaited(jobs: Mapping[int, JobId], index: int) -> tuple[Dependency, ...]:
+def awaited(
+    chain: Chain, jobs: Mapping[int, JobId], index: int, over: Collection[JobId] = ()
+) -> tuple[Dependency, ...]:
     """The jobs before link ``index`` that must be over before it may start, whoever releases it.
+
+    ``over``: those of links that have ended, which Slurm may not know any more. After one of the others that has
+    done the work the link never starts.
 
     Links are released in ascending order. It is not the one before alone, which may be cancelled while those
     before that still wait or run. Mirage states others in their place as it releases the link.
     """
     earlier = [jobs[other] for other in sorted(jobs) if other < index and jobs[other] != NO_JOB]
-    return tuple(Dependency(DependencyKind.AFTERANY, job_id) for job_id in earlier[-MOST_AWAITED:])
+    live = DependencyKind.AFTERNOTOK if chain.done_by_zero else DependencyKind.AFTERANY
+    last = earlier[-MOST_AWAITED:]
+    return tuple(Dependency(DependencyKind.AFTERANY if job in over else live, job) for job in last)
 
 
 def held_indices(chain: Chain, stock: HeldJobs) -> tuple[int, ...]:

@@ -109,8 +109,13 @@ def _make_private(folder: Path, trusted: Collection[int]) -> None:
     around = folder.parent.resolve()
     for place in (around, *around.parents):
         _check_place(place, trusted)
-    with suppress(FileExistsError):
-        folder.mkdir(0o700)
+    try:
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+    except PermissionError:
+        account = pwd.getpwuid(os.geteuid()).pw_name
+        told = f"{around} cannot be written by {account}, who makes the copy; name another folder"
+        raise PermissionError(told) from None
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:
         raise PermissionError(f"{folder} is not this user's alone; remove it, or name another folder")
@@ -184,7 +189,7 @@ def _remedy(error: Exception, location: Location) -> str:
     if isinstance(error, BlockingIOError):
         return "another backup is being made; wait for it"
     first = "install it (Debian: postgresql-client)" if _is_missing_program(error, location) else "see to that"
-    return f"{first}, or make a backup in another way and run mirage db upgrade --no-backup"
+    return f"{first}. Or make a backup by other means; mirage db upgrade --no-backup then makes none"
 
 
 def _is_missing_program(error: Exception, location: Location) -> bool:

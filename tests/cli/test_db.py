@@ -24,6 +24,7 @@ from mirage.store.tokens import StoredToken
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = ROOT / "tests" / "store" / "frozen" / "0001.sql"
 WANTED = no_schema().wanted
+ANYONE = ("/usr/bin/python3", "-c", "from mirage.cli.main import main; main()")
 
 
 @pytest.fixture
@@ -86,21 +87,41 @@ def test_a_copy_on_request_is_a_store(file: Path, tmp_path: Path) -> None:
         db("backup", "--config", str(file), "--to", str(tmp_path / "copy.db"))
 
 
+def for_all_users(folder: Path) -> dict[str, str]:
+    """The environment in which every user may run Mirage, with ``folder`` open to them; skips without one."""
+    for place in (folder, *folder.parents):
+        if place.is_relative_to("/tmp") and place != Path("/tmp"):
+            place.chmod(0o755)
+    packages = {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
+    tried = [*ANYONE[:2], "import mirage.cli.db, sqlalchemy"]
+    if subprocess.run(tried, env=packages, check=False, user=65_534).returncode:
+        pytest.skip("no /usr/bin/python3 of this version, which every user may run")
+    return packages
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
+@pytest.mark.parametrize("command", [["db", "status"], ["db", "backup"], ["db", "cluster"], ["doctor"]])
+def test_state_directory_of_another_user_is_named(file: Path, tmp_path: Path, command: list[str]) -> None:
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0o700)
+    old_store(secret / "state")
+    file.write_text(file.read_text().replace(f"{tmp_path}/state", f"{secret}/state"))
+    argv = [*ANYONE, *command, "--config", str(file)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=for_all_users(tmp_path), user=65_534
+    )
+    said = " ".join((done.stdout + done.stderr).split())
+    assert (done.returncode, "Traceback" in said) == (1, False)
+    assert "Permission denied" in said
+    assert f"{secret}/state" in said
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
 def test_root_leaves_no_file_that_the_daemon_could_not_use(file: Path, tmp_path: Path) -> None:
     old_store(tmp_path / "state")
     for path in (tmp_path / "state", *(tmp_path / "state").iterdir()):
         os.chown(path, 65_534, 65_534)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(0o755)
-    program = "from mirage.cli.main import main; main()"
-    argv = ["/usr/bin/python3", "-c", program, "db", "upgrade", "--config", str(file)]
-    packages = {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
-    if subprocess.run(
-        [*argv[:2], "import mirage.cli.db, sqlalchemy"], env=packages, check=False, user=65_534
-    ).returncode:
-        pytest.skip("no /usr/bin/python3 of this version, which every user may run")
+    argv, packages = [*ANYONE, "db", "upgrade", "--config", str(file)], for_all_users(tmp_path)
     ran = subprocess.run(argv, capture_output=True, text=True, check=False, env=packages)
     assert ran.returncode == 0, ran.stderr
     assert "backup-0001" in ran.stdout

@@ -197,19 +197,30 @@ def dependencies(lines: list[str]) -> list[str]:
     return [of.get("--dependency", "") for of in words]
 
 
-def test_held_links_of_one_writer_wait_for_each_other(folder: Path, slurm: Path, world: World) -> None:
-    """So that none runs beside another, also where its owner releases it."""
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ([], "afternotok"),
+        (["--signal=B:USR1@120"], "afterany"),
+        (["--done-exit-code=none", "--links=10"], "afterany"),
+        (["--done-file=model.done"], "afterany"),
+    ],
+)
+def test_held_links_of_one_writer_wait_for_each_other(
+    folder: Path, slurm: Path, world: World, options: list[str], kind: str
+) -> None:
+    """So that none runs beside another, or after the work is done, also where its owner releases it."""
     settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
-    done = submit(folder, "--held-links=10", "train.sh", **settings)
+    done = submit(folder, "--held-links=10", *options, "train.sh", **settings)
     assert done.returncode == 0, done.stderr
     submitted = dependencies(slurm.read_text().splitlines())
     assert submitted[:4] == [
         "",
-        "afterany:101",
-        "afterany:101,afterany:102",
-        "afterany:101,afterany:102,afterany:103",
+        f"{kind}:101",
+        f"{kind}:101,{kind}:102",
+        f"{kind}:101,{kind}:102,{kind}:103",
     ]
-    assert submitted[9] == ",".join(f"afterany:10{index}" for index in range(2, 10)), "a bounded number"
+    assert submitted[9] == ",".join(f"{kind}:10{index}" for index in range(2, 10)), "a bounded number"
 
 
 def test_held_links_that_may_overlap_wait_for_none(folder: Path, slurm: Path, world: World) -> None:
@@ -229,8 +240,8 @@ def test_links_added_to_one_writer_wait_for_its_others(folder: Path, slurm: Path
     (folder / "queue").write_text(f"102|mirage:{chain_id}:2\n")
     assert add_links(folder, world, "--no-check").returncode == 0
     lines = slurm.read_text().splitlines()[2:]
-    assert lines[1] == "scontrol: update JobId=102 Dependency=afterany:101"
-    assert dependencies([lines[0], lines[2]]) == ["", "afterany:101,afterany:102"]
+    assert lines[1] == "scontrol: update JobId=102 Dependency=afternotok:101"
+    assert dependencies([lines[0], lines[2]]) == ["", "afternotok:101,afternotok:102"]
 
 
 def test_an_added_link_that_is_rejected_takes_the_others_with_it(folder: Path, slurm: Path, world: World) -> None:

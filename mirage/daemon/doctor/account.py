@@ -62,8 +62,12 @@ class DaemonAccount:
         """The findings of ``checks``, with the rights of this account where this process is root's."""
         if os.geteuid() == 0 and not self.is_ours:
             yield from _as_user(self, checks)
-        else:
+            return
+        try:
             yield from checks()
+        except OSError as error:
+            follows = "what else the daemon's account may do and sees is not looked at"
+            yield fail("account", str(error), follows, "run mirage doctor as root or as the daemon's account")
 
 
 def find_account(config: Config) -> DaemonAccount:

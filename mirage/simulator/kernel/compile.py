@@ -69,7 +69,7 @@ def cache_folder(kernel: Path) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return folder
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None  # $HOME may be another user's
 
 
 _SIMULATOR = Compiler(Path(__file__).parent)

@@ -14,7 +14,7 @@ from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
 from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
-from mirage.domain.job import ABSENT, Job, JobChange, JobId, JobState
+from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.heldlinks import awaited
@@ -31,7 +31,7 @@ class Operated(FakeCluster):
         """As ``mirage submit --held-links`` does."""
         for index in indices:
             jobs = {int(job.tag.rpartition(":")[2]): job.job_id for job in self.jobs.values() if job.tag}
-            apart = awaited(jobs, index) if of.one_writer else ()
+            apart = awaited(of, jobs, index) if of.one_writer else ()
             super().submit(replace(of.link_request(index), held=True, dependencies=apart))
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
@@ -362,3 +362,13 @@ def test_a_chain_without_stock_says_so_and_goes_on_once_there_is_some() -> None:
     assert "--held-links N --chain svc" in service.loop.status.explained[svc.chain_id]
     slurm.stock(svc, 2, 3)
     assert service.run(500 * HOUR).status is ChainStatus.DONE
+
+
+@pytest.mark.parametrize(("exit_code", "kind"), [(0, DependencyKind.AFTERNOTOK), (None, DependencyKind.AFTERANY)])
+def test_held_link_that_is_added_later_only_waits_until_ended_links_are_over(
+    exit_code: int | None, kind: DependencyKind
+) -> None:
+    """Slurm may not know such a job any more, nor how it ended."""
+    jobs = {1: JobId(11), 2: JobId(12)}
+    found = awaited(chain(done=DoneCondition(exit_code)), jobs, 3, over=[JobId(11)])
+    assert found == (Dependency(DependencyKind.AFTERANY, JobId(11)), Dependency(kind, JobId(12)))
