@@ -120,17 +120,18 @@ class BroughtUp:
 def bring_up(record: ChainRecord, snapshot: Snapshot, past: PastJobs, since: Seconds, now: Seconds) -> BroughtUp:
     """The record of a chain that is not over, with the links that were submitted since the backup.
 
-    No link but the last one ends the chain: it continued after the others. It is paused where a link was found,
-    and where not all can be known.
+    A link after which the chain continued did not end it (``_went_on``). The chain is paused where a link was
+    found, and where not all can be known.
     """
     before, unknown = record, past.why_not_known(record)
     jobs = _jobs(record, snapshot, past.of(record))
     highest = _highest(record, jobs)
+    new = {index: job for index, job in jobs.items() if index <= highest}
     events: list[Event] = []
     for _ in range(_MOST_RUNS):
         record = _told(record, jobs, tells=bool(unknown) and _tells(record))
         seen = sightings(record, _with(snapshot, record, jobs), adopts=False)
-        record = _applied(record, seen, now, went_on=highest > len(before.links))
+        record = _applied(record, seen, now, new)
         events += seen
     record = _without_planned(record, jobs, highest, now)
     for index in range(record.next_index, highest + 1):
@@ -138,10 +139,10 @@ def bring_up(record: ChainRecord, snapshot: Snapshot, past: PastJobs, since: Sec
             record = record.with_link(_missing(record, index, now))
             continue
         seen = tuple(adopted(index, jobs[index]))
-        record = _applied(record, seen, now, went_on=index < highest)
+        record = _applied(record, seen, now, new)
         events += seen
     record = _told(record, jobs, tells=False)
-    found = [jobs[index] for index in sorted(jobs) if _is_new(before, index) and index <= highest]
+    found = [new[index] for index in sorted(new) if _is_new(before, index)]
     if record.over or not (found or unknown):
         return BroughtUp(record, tuple(events))
     pause = PauseAsked(_why_paused(before, found, unknown, since))
@@ -188,7 +189,7 @@ def _highest(record: ChainRecord, jobs: Mapping[int, Job]) -> int:
 
 def _told(record: ChainRecord, jobs: Mapping[int, Job], *, tells: bool) -> ChainRecord:
     """The record whose live links may have been told to make way, where a later link may have started."""
-    last = max((index for index, job in jobs.items() if job.start != ABSENT), default=0)
+    last = max((index for index, job in jobs.items() if _has_run(job)), default=0)
     for link in record.live:
         if (tells or link.index < last) and link.job_id != NO_JOB and link.telling == ABSENT:
             record = record.with_link(replace(link, telling=link.planned))
@@ -210,13 +211,27 @@ def _with(snapshot: Snapshot, record: ChainRecord, jobs: Mapping[int, Job]) -> S
     return replace(snapshot, links={**snapshot.links, **planned}) if planned else snapshot
 
 
-def _applied(record: ChainRecord, events: Iterable[Event], now: Seconds, *, went_on: bool) -> ChainRecord:
+def _applied(record: ChainRecord, events: Iterable[Event], now: Seconds, jobs: Mapping[int, Job]) -> ChainRecord:
     for event in events:
         record = machine.apply(record, event, now)
-        if went_on and record.over:
+        if record.over and _went_on(event, jobs):
             reason = "it continued after a link that would have ended it"
             record = replace(record, status=ChainStatus.PAUSED, reason=reason, cancel_running=False, ended_by=0)
     return record
+
+
+def _went_on(event: Event, jobs: Mapping[int, Job]) -> bool:
+    """Whether one of these links shows that the chain continued after the event.
+
+    One that was submitted before it, and has not run, shows nothing: it waited for the end.
+    """
+    index, end = getattr(event, "index", 0), getattr(event, "end", ABSENT)
+    return any(later > index and (_has_run(job) or job.submit > end) for later, job in jobs.items())
+
+
+def _has_run(job: Job) -> bool:
+    """Accounting gives a job that was cancelled while it waited its end as its start."""
+    return job.start != ABSENT and not (job.state is JobState.CANCELLED and job.start == job.end)
 
 
 def _without_planned(record: ChainRecord, jobs: Mapping[int, Job], highest: int, now: Seconds) -> ChainRecord:
@@ -233,7 +248,7 @@ def _missing(record: ChainRecord, index: int, now: Seconds) -> Link:
 
 
 def _rank(job: Job) -> tuple[bool, Seconds, JobId]:
-    return job.start != ABSENT or job.state is JobState.RUNNING, job.submit, job.job_id
+    return _has_run(job) or job.state is JobState.RUNNING, job.submit, job.job_id
 
 
 def _why_paused(before: ChainRecord, found: list[Job], unknown: str, since: Seconds) -> str:

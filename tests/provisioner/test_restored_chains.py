@@ -67,6 +67,29 @@ def test_restored_chain_that_has_completed_is_done() -> None:
     assert after.status is ChainStatus.DONE
 
 
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        job(3, JobState.PENDING, submit=3 * HOUR - 600, start=ABSENT, end=ABSENT),
+        job(3, JobState.CANCELLED, submit=3 * HOUR - 600, start=3 * HOUR, end=3 * HOUR),
+    ],
+    ids=["pending", "cancelled"],
+)
+@pytest.mark.parametrize("known", [1, 2])
+def test_restored_chain_is_done_whose_waiting_link_never_started(waiting: Job, known: int) -> None:
+    """It was submitted before its predecessor did the work, and waits for a failure of it that never comes."""
+    seen = [each for each in (job(1), waiting) if not each.state.finished]
+    links = [link(1), link(2)][:known]
+    after = brought(record(*links), snapshot(*seen, job(2, JobState.COMPLETED)), job(1), waiting)
+    assert after.status is ChainStatus.DONE
+
+
+def test_restored_chain_continued_where_a_link_was_submitted_after_an_end() -> None:
+    waiting = job(3, JobState.PENDING, start=ABSENT, end=ABSENT, submit=3 * HOUR + 60)
+    after = brought(record(link(1)), snapshot(waiting), job(1), job(2, JobState.COMPLETED))
+    assert after.status is ChainStatus.PAUSED
+
+
 def test_restored_chain_counts_past_links_towards_its_bound() -> None:
     after = brought(record(link(1), done=DoneCondition(exit_code=None, links=3)), snapshot(job(1)), job(2), job(3))
     assert after.status is ChainStatus.DONE
