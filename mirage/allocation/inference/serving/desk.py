@@ -192,7 +192,7 @@ class Desk:
     def answered(self, unit: int, now: float) -> bool:
         """The unit is through with its request; whether that is before the deadline and somebody wants it."""
         run = self._leave(unit)
-        self.estimates.observe(run.waiter.model, int(self.system.kind[unit]), now - run.since)
+        self.estimates.observe(run.waiter.model, int(self.system.kind[unit]), max(now - run.since, 0.0))
         return run.wanted and self._close(run.waiter, kept=now <= run.waiter.deadline)
 
     def rejected(self, unit: int) -> None:

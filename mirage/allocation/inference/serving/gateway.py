@@ -218,7 +218,7 @@ class Gateway:
         if exchange is not None:
             del self._exchanges[exchange.number]
             _answer(exchange, header, data)
-        kept = not faulty and self._desk.answered(unit, now)
+        kept = not faulty and self._desk.answered(unit, now - header.get("waited", 0.0))
         if faulty:
             self._desk.rejected(unit)
         self._wake()
@@ -284,12 +284,11 @@ def _signatures(documents: list[dict[str, Any]]) -> tuple[Signature, ...]:
 def _check(header: dict[str, Any]) -> None:
     """Raises ``BadFrame`` for what is no word about a request."""
     statuses = [header[name] for name in ("status", "http") if name in header]
-    seconds = header.get("seconds", 0.0)
+    times = [header.get(name, 0.0) for name in ("seconds", "waited")]
     if (
         type(header.get("number")) is not int
         or not all(type(status) is int and _LEAST <= status <= _GREATEST for status in statuses)
-        or type(seconds) not in (int, float)
-        or not 0 <= seconds < math.inf
+        or not all(type(time) in (int, float) and 0 <= time < math.inf for time in times)
     ):
         raise BadFrame("it is no word about a request")
 

@@ -50,12 +50,17 @@ class _Asked:
         self._changed = threading.Condition()
         self._under_way = 0
         self._dropped = False
+        self.waited = 0.0
+        """Seconds for which the client took nothing."""
 
-    def may_go_on(self) -> bool:
-        """Waits while the client does not take what it was sent; ``False`` where nobody waits for the rest."""
+    def wait_for_room(self) -> None:
+        """While the client does not take what it was sent. Raises ``ConnectionAbortedError`` once it has left."""
+        began = time.perf_counter()
         with self._changed:
             self._changed.wait_for(lambda: self._dropped or self._under_way < WINDOW)
-            return not self._dropped
+            if self._dropped:
+                raise ConnectionAbortedError("the client has left")
+        self.waited += time.perf_counter() - began
 
     def sent(self, size: int) -> None:
         """So many bytes more."""
@@ -188,7 +193,7 @@ class ServerWatch:
             told = {"http": response.status, "type": response.headers.get("Content-Type", "application/json")}
             if header["stream"] and response.status == 200:
                 self._pass_on(asked, {"say": "part", "number": number} | told, response)
-                self._say(end | {"seconds": time.perf_counter() - began})
+                self._say(end | {"seconds": time.perf_counter() - began, "waited": asked.waited})
             else:
                 content = response.read()
                 self._say(end | told | {"seconds": time.perf_counter() - began}, content)
@@ -203,9 +208,11 @@ class ServerWatch:
             connection.close()
 
     def _pass_on(self, asked: _Asked, header: dict[str, Any], response: http.client.HTTPResponse) -> None:
-        while asked.may_go_on() and (part := response.read1(_CHUNK)):
+        asked.wait_for_room()
+        while part := response.read1(_CHUNK):
             asked.sent(len(part))
             self._say(header, part)
+            asked.wait_for_room()
 
     def _fail(self, end: dict[str, Any], error: Exception) -> None:
         """Where the server has ended the worker ends too, and the gateway asks elsewhere."""
