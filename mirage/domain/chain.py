@@ -134,7 +134,7 @@ class Chain:
 
     @property
     def done_by_zero(self) -> bool:
-        """Whether a link that exits with 0 has certainly done the work: Slurm warns none, which could obey so."""
+        """Whether a link that exits with 0 has certainly done the work: no link is warned, and exits for that."""
         return self.done.exit_code == 0 and self.request.warn is None
 
     def tag(self, index: int) -> str:

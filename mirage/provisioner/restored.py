@@ -214,19 +214,23 @@ def _with(snapshot: Snapshot, record: ChainRecord, jobs: Mapping[int, Job]) -> S
 def _applied(record: ChainRecord, events: Iterable[Event], now: Seconds, jobs: Mapping[int, Job]) -> ChainRecord:
     for event in events:
         record = machine.apply(record, event, now)
-        if record.over and _went_on(event, jobs):
+        if record.over and _went_on(record, event, jobs):
             reason = "it continued after a link that would have ended it"
             record = replace(record, status=ChainStatus.PAUSED, reason=reason, cancel_running=False, ended_by=0)
     return record
 
 
-def _went_on(event: Event, jobs: Mapping[int, Job]) -> bool:
-    """Whether one of these links shows that the chain continued after the event.
+def _went_on(record: ChainRecord, event: Event, jobs: Mapping[int, Job]) -> bool:
+    """Whether the chain continued after an event that would end it, as far as one of these links may show.
 
-    One that was submitted before it, and has not run, shows nothing: it waited for the end.
+    One that was submitted before the event and has not run was waiting for it. It shows nothing where an exit with
+    0 is certain to be the end. Otherwise the exit may have followed a warning that the record does not know.
     """
     index, end = getattr(event, "index", 0), getattr(event, "end", ABSENT)
-    return any(later > index and (_has_run(job) or job.submit > end) for later, job in jobs.items())
+    after = [job for later, job in jobs.items() if later > index]
+    if not record.chain.done_by_zero:
+        return bool(after)
+    return any(_has_run(job) or job.submit > end for job in after)
 
 
 def _has_run(job: Job) -> bool:

@@ -9,7 +9,7 @@ from fakes import HOUR, chain
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, Link, LinkState
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
-from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
 from mirage.domain.pastlinks import PastLinks
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.provisioner.restored import PastJobs, bring_up
@@ -82,6 +82,16 @@ def test_restored_chain_is_done_whose_waiting_link_never_started(waiting: Job, k
     links = [link(1), link(2)][:known]
     after = brought(record(*links), snapshot(*seen, job(2, JobState.COMPLETED)), job(1), waiting)
     assert after.status is ChainStatus.DONE
+
+
+def test_restored_chain_with_a_warning_is_paused_beside_a_waiting_link() -> None:
+    """Whether the exit with 0 followed the warning is for its owner to say."""
+    waiting = job(3, JobState.PENDING, submit=3 * HOUR - 600, start=ABSENT, end=ABSENT)
+    warned = record(link(1))
+    request = replace(warned.chain.request, warn=WarnSignal("USR1", 120))
+    warned = replace(warned, chain=replace(warned.chain, request=request))
+    after = brought(warned, snapshot(waiting), job(1), job(2, JobState.COMPLETED, end=2 * HOUR + 600))
+    assert after.status is ChainStatus.PAUSED
 
 
 def test_restored_chain_continued_where_a_link_was_submitted_after_an_end() -> None:
