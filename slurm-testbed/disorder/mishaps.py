@@ -23,6 +23,7 @@ KINDS = {
 
 _PROGRAM = """#!/bin/sh
 # {kinds}
+begun=$(date +%s.%N)
 name={command}
 case "$1" in --all) name=queue ;; esac
 mishap=none
@@ -42,7 +43,7 @@ case $mishap in
         printf %s "$(head -c $(($(wc -c <"{folder}/taken/$$.out") / 2)) "{folder}/taken/$$.out")" ;;
     *) {real} "$@"; status=$? ;;
 esac
-echo "$(date +%s.%N) $name $mishap $status $PPID" >>{folder}/calls.log
+echo "$(date +%s.%N) $begun $name $mishap $status $PPID" >>{folder}/calls.log
 [ $mishap = killed ] && kill -9 $$
 exit $status
 """
@@ -50,14 +51,16 @@ exit $status
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a command; ``at`` is the real instant of its end."""
+    """One call of a command."""
 
     at: float
+    """The real time of its end."""
+    begun: float
     name: str
     """The command; ``queue``: the whole queue was asked for."""
     whole: bool
     """Whether what Slurm said arrived as it was said."""
-    caller: int = 0
+    caller: int
     """The process that asked."""
 
 
@@ -105,5 +108,5 @@ class Mishaps:
     def calls(self) -> Iterator[Call]:
         """All until now, in the order in which they ended."""
         for line in (self.folder / "calls.log").read_text().splitlines():
-            at, name, mishap, status, caller = line.split()
-            yield Call(float(at), name, status == "0" and mishap in ("none", "slow"), int(caller))
+            at, begun, name, mishap, status, caller = line.split()
+            yield Call(float(at), float(begun), name, status == "0" and mishap in ("none", "slow"), int(caller))

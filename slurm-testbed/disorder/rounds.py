@@ -172,19 +172,21 @@ class Ground:
 
 
 def blind(calls: list[Call]) -> Iterator[str]:
-    """Submissions after a poll of the queue that did not succeed.
+    """Submissions that began after a poll of the queue that did not succeed.
 
-    A question of a killed daemon may end after those of the next daemon: its answer counts for nothing.
+    A query of a killed daemon may end after those of the next daemon: its answer counts for nothing.
     """
-    whole, daemons = False, list[int]()
+    polls, daemons = list[Call](), list[int]()
     for call in calls:
         if call.name == "queue":
             if call.caller not in daemons:
                 daemons.append(call.caller)
             if call.caller == daemons[-1]:
-                whole = call.whole
-        elif call.name == "sbatch" and not whole:
-            yield f"sbatch at {call.at:.1f} although the last look at the queue had failed"
+                polls.append(call)
+        elif call.name == "sbatch":
+            before = [poll for poll in polls if poll.at <= call.begun]
+            if not (before and before[-1].whole):
+                yield f"sbatch at {call.begun:.1f} although the last poll of the queue had failed"
 
 
 def _all_over(mirage: Mirage, chains: list[str]) -> bool:

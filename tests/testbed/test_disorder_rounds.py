@@ -12,18 +12,27 @@ sys.path.insert(0, str(PROGRAM.parent))
 from disorder.mishaps import Call
 from disorder.rounds import blind
 
-SBATCH = Call(9.0, "sbatch", True, 77)
+SBATCH = Call(9.0, 5.0, "sbatch", True, 77)
+
+
+def poll(at: float, whole: bool, caller: int) -> Call:
+    return Call(at, at - 0.5, "queue", whole, caller)
 
 
 @pytest.mark.parametrize(
-    ("looks", "told"),
+    ("polls", "reported"),
     [
-        ([Call(1.0, "queue", True, 5)], 0),
-        ([Call(1.0, "queue", True, 5), Call(2.0, "queue", False, 5)], 1),
-        ([Call(1.0, "queue", False, 5), Call(2.0, "queue", True, 5)], 0),
-        ([Call(1.0, "queue", True, 5), Call(2.0, "queue", False, 6)], 1),
-        ([Call(1.0, "queue", False, 4), Call(2.0, "queue", True, 5), Call(3.0, "queue", False, 4)], 0),
+        ([], 1),
+        ([poll(1.0, True, 5)], 0),
+        ([poll(1.0, True, 5), poll(2.0, False, 5)], 1),
+        ([poll(1.0, False, 5), poll(2.0, True, 5)], 0),
+        ([poll(1.0, True, 5), poll(2.0, False, 6)], 1),
+        ([poll(1.0, False, 4), poll(2.0, True, 5), poll(3.0, False, 4)], 0),
+        ([poll(1.0, True, 5), poll(6.0, False, 5)], 0),
+        ([poll(1.0, False, 5), poll(6.0, True, 5)], 1),
     ],
 )
-def test_blind_submission_follows_a_look_of_the_same_daemon_that_failed(looks: list[Call], told: int) -> None:
-    assert len(list(blind([*looks, SBATCH]))) == told
+def test_blind_submission_begins_after_a_poll_of_the_same_daemon_that_failed(
+    polls: list[Call], reported: int
+) -> None:
+    assert len(list(blind([*polls, SBATCH]))) == reported
