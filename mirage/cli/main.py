@@ -97,7 +97,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:  # no file that the user could do something about
+        if not isinstance(error.filename, str | bytes):  # no file that the user could do something about
             raise
         show_error(ConfigError(os.fsdecode(error.filename), str(error.strerror)))
         sys.exit(1)

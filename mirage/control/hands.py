@@ -62,10 +62,10 @@ class Hands:
     """Of jobs that Slurm holds: one that no node can start is held again each time."""
 
     def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
-        """The record, stored again where the clock has been set back since it was written."""
+        """The record, stored with times that are possible now where the clock has been set back since."""
         corrected = setback.corrected(record, now, self.permits.limits)
         if corrected is not record:
-            text = "this clock shows less than before: later times of this chain count as now"
+            text = "times of this chain were later than they can be and were corrected: was the clock set back?"
             self.store.save(corrected, told(record, now, EntryKind.EVENT, text))
         return corrected
 

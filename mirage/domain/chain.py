@@ -134,7 +134,7 @@ class Chain:
 
     @property
     def done_by_zero(self) -> bool:
-        """Whether a link that exits with 0 has certainly done the work: no link is warned, and exits for that."""
+        """Whether exit code 0 always means that the work is done: no link exits because Slurm warned it."""
         return self.done.exit_code == 0 and self.request.warn is None
 
     def tag(self, index: int) -> str:

@@ -9,8 +9,8 @@ from mirage.domain.job import ABSENT, NEVER, Dependency, DependencyKind, JobStat
 from mirage.provisioner.pending import held_by_slurm
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.job import Job, Seconds
+    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.job import Job, JobId, Seconds
 
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 """Slurm's reason of a job whose dependency has failed."""
@@ -26,12 +26,17 @@ def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
     late Mirage sees that end.
     """
     others = [other for other in record.links if other.index != link.index and other.job_id != NO_JOB]
-    live = DependencyKind.AFTERNOTOK if record.chain.done_by_zero else DependencyKind.AFTERANY
     return tuple(
-        Dependency(DependencyKind.AFTERANY if other.final else live, other.job_id)
+        end_of(record.chain, other.job_id, over=other.final)
         for other in others
         if not other.final or other is others[-1]
     )
+
+
+def end_of(chain: Chain, job_id: JobId, *, over: bool) -> Dependency:
+    """The dependency on a link's job, which Slurm may not know any more where it is ``over``."""
+    never_after_done = chain.done_by_zero and not over
+    return Dependency(DependencyKind.AFTERNOTOK if never_after_done else DependencyKind.AFTERANY, job_id)
 
 
 def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None:

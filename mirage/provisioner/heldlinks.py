@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB
-from mirage.domain.job import Dependency, DependencyKind
+from mirage.provisioner.handover import end_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.heldjobs import HeldJobs
-    from mirage.domain.job import JobId
+    from mirage.domain.job import Dependency, JobId
 
 _FEW = 1
 """Held links left at which the owner is asked for more: the last one has not started then."""
@@ -33,9 +33,7 @@ def awaited(
     before that still wait or run. Mirage states others in their place as it releases the link.
     """
     earlier = [jobs[other] for other in sorted(jobs) if other < index and jobs[other] != NO_JOB]
-    live = DependencyKind.AFTERNOTOK if chain.done_by_zero else DependencyKind.AFTERANY
-    last = earlier[-MOST_AWAITED:]
-    return tuple(Dependency(DependencyKind.AFTERANY if job in over else live, job) for job in last)
+    return tuple(end_of(chain, job_id, over=job_id in over) for job_id in earlier[-MOST_AWAITED:])
 
 
 def held_indices(chain: Chain, stock: HeldJobs) -> tuple[int, ...]:

@@ -20,8 +20,12 @@ def corrected(record: ChainRecord, now: Seconds, limits: Limits) -> ChainRecord:
 
     The record itself where nothing is later. Times that Slurm gave are left as they are.
     """
+    # Of a chain that is over, the last link's time counts towards its owner's share.
+    links = record.links[-1:] if record.over else record.links
+    later = record.refused > now or any(_is_later(link, now) for link in links)
+    if record.not_before <= now and not later:
+        return record
     latest = now + _longest_pause(record, limits)
-    later = record.refused > now or any(_is_later(link, now) for link in record.links)
     if record.not_before <= latest and not later:
         return record
     return replace(

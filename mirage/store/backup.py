@@ -113,8 +113,7 @@ def _make_private(folder: Path, trusted: Collection[int]) -> None:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
     except PermissionError:
-        account = pwd.getpwuid(os.geteuid()).pw_name
-        told = f"{around} cannot be written by {account}, who makes the copy; name another folder"
+        told = f"{around} cannot be written by UID {os.geteuid()}, which makes the copy; name another folder"
         raise PermissionError(told) from None
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:

@@ -17,10 +17,14 @@ from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain
+    from mirage.ports import Clock
 
 
 class Service:
     """A loop with its cluster, store and journal; ``crash`` loses all but the cluster and the store."""
+
+    clock: Clock | None = None
+    """The loop's own, where it is not the cluster's."""
 
     def __init__(
         self,
@@ -40,7 +44,7 @@ class Service:
         self.journal = self.store.journal = MemoryJournal()
         self.commands = CommandQueue()
         c = self.cluster
-        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands, sharing=c)
+        outside = Outside(c, c, c, c, self.clock or c, self.store, self.journal, c, self.commands, sharing=c)
         guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), self.policy)
 

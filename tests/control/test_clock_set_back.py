@@ -8,12 +8,9 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside
 from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy, LinkState
 from mirage.domain.errors import NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, JobState, WarnSignal
-from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 from mirage.provisioner.setback import corrected
 
@@ -25,18 +22,11 @@ class Set(Service):
     """A loop whose clock is ``ahead`` of its cluster's until it is corrected."""
 
     def __init__(self, cluster: FakeCluster, **more: object) -> None:
-        self.ahead = DAYS_AHEAD
+        self.ahead, self.clock = DAYS_AHEAD, self
         super().__init__(cluster, **more)
 
     def now(self) -> int:
         return self.cluster.now() + self.ahead
-
-    def crash(self) -> None:
-        super().crash()
-        c = self.cluster
-        outside = Outside(c, c, c, c, self, self.store, self.journal, c, self.commands, sharing=c)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(guard), self.policy)
 
     def set_right(self, *, restarted: bool) -> None:
         self.ahead = 0

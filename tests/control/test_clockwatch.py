@@ -9,12 +9,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.control.clockwatch import latest_event
-from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside
 from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.journal import EntryKind
-from mirage.predictors.registry import build_predictor
 
 
 @dataclass
@@ -36,15 +33,8 @@ class Skewed(Service):
         both = Handover(HandoverPolicy.OVERLAP)
         asked = chain(done=DoneCondition(links=9), handover=both)
         cluster = FakeCluster(lambda request: Fate(wait=10 * MIN), time=100 * HOUR)
+        self.clock = Off(cluster, by)
         super().__init__(cluster, "fixed:1h", chain_=asked, **more)
-
-    def crash(self) -> None:
-        super().crash()
-        c = self.cluster
-        self.clock = Off(c, self.by)
-        outside = Outside(c, c, c, c, self.clock, self.store, self.journal, c, self.commands, sharing=c)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(guard), self.policy)
 
     def cycles(self, *minutes: int) -> list[str]:
         return [self.cycle(100 * HOUR + minute * MIN) for minute in minutes]

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 WINDOW = 4 << 20
 """Bytes of one answer that a worker sends before its client has taken them."""
 _OF_ONE_PART = 512
-"""Bytes that a part takes beside its content."""
+"""Bytes that a part takes in addition to its content."""
 
 
 class Unread:
     """The parts of an answer that comes bit by bit until its client takes them: bytes that its request holds."""
 
     def __init__(self, memory: Reservation, taken: Callable[[int], None]) -> None:
-        """``taken``: told of each part that is taken, with the bytes for which the worker has room again."""
+        """``taken``: called for each part that the client takes, with the bytes to report to the worker."""
         self._memory, self._taken = memory, taken
         self._size = self._untold = 0
         self._parts = asyncio.Queue[memoryview | GivenUp | None]()

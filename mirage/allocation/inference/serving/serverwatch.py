@@ -43,7 +43,7 @@ class PortTaken(ConnectionError):
 
 
 class _Asked:
-    """A request that the server works on, of whose answer so much is under way to its client."""
+    """A request that the server works on, and how many bytes of its answer the client has not taken yet."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class _Asked:
         self.waited += time.perf_counter() - began
 
     def sent(self, size: int) -> None:
-        """So many bytes more."""
+        """Count a part."""
         with self._changed:
             self._under_way += size
 
@@ -74,7 +74,7 @@ class _Asked:
             self._changed.notify_all()
 
     def drop(self) -> None:
-        """Nobody waits for the answer: the server is told by the end of its connection."""
+        """The client has left: end the server's connection."""
         with self._changed:
             self._dropped = True
             self._changed.notify_all()
@@ -171,7 +171,7 @@ class ServerWatch:
         return self._signature
 
     def take(self, header: Mapping[str, Any], data: memoryview) -> None:
-        """A request, or that nobody waits for one any more, or how much of its answer has been taken."""
+        """A request, or that its client has left, or how many bytes of its answer the client has taken."""
         if "drop" in header:
             if dropped := self._open.get(int(header["drop"])):
                 dropped.drop()
@@ -208,7 +208,6 @@ class ServerWatch:
             connection.close()
 
     def _pass_on(self, asked: _Asked, header: dict[str, Any], response: http.client.HTTPResponse) -> None:
-        asked.wait_for_room()
         while part := response.read1(_CHUNK):
             asked.sent(len(part))
             self._say(header, part)
