@@ -16,6 +16,7 @@ from mirage.allocation.inference.serving.configfile import read_config
 from mirage.allocation.inference.serving.desk import Wish
 from mirage.allocation.inference.serving.frames import Assembler, BadFrame, frame, receive
 from mirage.allocation.inference.serving.loading import LoadPlan, NoTarget, drive
+from mirage.allocation.inference.serving.memorybudget import MemoryBudget, Reservation
 from mirage.allocation.inference.serving.openinference import read_request
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
@@ -71,7 +72,9 @@ async def frames(own: OwnGateway, headers: Any) -> None:
     """From a worker that has proved itself, about a request that it was given."""
     worker, link = await own.worker("cpu", {"scale": SCALE})
     waiting: asyncio.Future[Any] = own.loop.create_future()
-    exchange = own.gateway.ask(Wish(0, 0, own.loop.time() + 10, 1.0), {"model": "scale"}, [], waiting)
+    memory = Reservation(MemoryBudget(16 << 20), 0)
+    wish = Wish(0, 0, own.loop.time() + 10, 1.0)
+    exchange = own.gateway.ask(wish, {"model": "scale"}, [], waiting, memory)
     await turn()
     for header in headers if isinstance(headers, list) else [headers]:
         numbered = isinstance(header, dict) and header.get("number") == 0
