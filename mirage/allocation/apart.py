@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from mirage.ownprocess import spawning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,5 @@ def run_apart(run: Callable[..., T], places: Sequence[tuple[Any, ...]], workers:
     if min(workers, len(places)) <= 1:
         yield from (run(*place) for place in places)
         return
-    # Started afresh: forking a process that has threads (a progress bar) is not safe.
-    with ProcessPoolExecutor(min(workers, len(places)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(workers, len(places)), spawning()) as pool:
         yield from pool.map(run, *zip(*places, strict=True))

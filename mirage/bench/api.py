@@ -9,7 +9,6 @@ pair, so that whatever else the machine does falls on both.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import statistics
 import tempfile
@@ -24,6 +23,7 @@ from mirage.bench.daemon import SEED, records
 from mirage.bench.load import Load, run_load
 from mirage.bench.section import Section
 from mirage.domain.errors import MirageError
+from mirage.ownprocess import spawning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def measure_api(say: Callable[[str], None], size: standin.Size = SIZE) -> tuple[
 @contextmanager
 def _process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
     """A process of its own, and the line to it."""
-    context = multiprocessing.get_context("spawn")
+    context = spawning()
     ours, theirs = context.Pipe()
     process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
     process.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import resource
 import statistics
@@ -17,6 +16,7 @@ from mirage.bench import standin
 from mirage.bench.section import Section
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Link, LinkState
 from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.ownprocess import spawning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ _BEHIND = {"Slurm's commands": _behind_commands, "the simulated cluster": _behin
 
 def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> Cost:
     """In a process of its own, whose memory is the daemon's (and a simulated cluster's) alone."""
-    context = multiprocessing.get_context("spawn")
+    context = spawning()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(*arguments, theirs))
     process.start()

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from mirage.allocation.inference.serving.askers import fine_loop
 from mirage.allocation.inference.serving.loading import LoadPlan, drive, summarize
 from mirage.bench.section import Section
 from mirage.domain.errors import MirageError
+from mirage.ownprocess import own_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def measure_serving(say: Callable[[str], None]) -> tuple[Section, ...]:
 def _running(folder: Path, name: str, words: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")}
     with (folder / f"{name}.log").open("wb") as log:
-        argv = [sys.executable, "-m", "mirage", "allocation", *words]
+        argv = own_python("-m", "mirage", "allocation", *words)
         process = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)  # noqa: S603 - no shell
     try:
         yield process

@@ -6,7 +6,6 @@ CPU seconds of this process where it works alone, the fastest of several repetit
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import numpy as np
 from mirage.bench.peer import run_peer
 from mirage.bench.section import Section
 from mirage.domain.job import JobRequest
+from mirage.ownprocess import own_python
 from mirage.simulator.cluster import Association
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.easy import pool_figures, pool_jobs, pool_starts
@@ -191,6 +191,6 @@ def _process_time(code: str) -> float:
     times = []
     for _ in range(5):
         begun = time.perf_counter()
-        subprocess.run((sys.executable, "-c", code), check=True)  # noqa: S603 (this interpreter, our text)
+        subprocess.run(own_python("-c", code), check=True)  # noqa: S603 (this interpreter, our text)
         times.append(time.perf_counter() - begun)
     return min(times)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import MODELS, check_chosen, shelved
 from mirage.domain.errors import ConfigError
+from mirage.ownprocess import own_python
 from mirage.predictors.ensemble import members_of
 from mirage.predictors.registry import ENSEMBLE
 from mirage.replay.runs import ReplayRuns
@@ -47,7 +47,7 @@ def replay_command(wish: Wish, cluster: str, models: Path) -> list[str]:
         "--workers": "1",
     }
     words = [f"{name}={value}" for name, value in options.items() if value]
-    return [sys.executable, "-m", "mirage", "replay", wish.trace, *words]
+    return own_python("-m", "mirage", "replay", wish.trace, *words)
 
 
 def _located(text: str, models: Path) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
+from mirage.ownprocess import own_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,7 +103,7 @@ class Retraining:
             "--out": str(work / "model"),
         }
         told = [word for pair in options.items() if pair[1] for word in pair]
-        return [sys.executable, "-m", "mirage", "train", plan.predictor, *told]
+        return own_python("-m", "mirage", "train", plan.predictor, *told)
 
     def _due(self, now: Seconds) -> bool:
         try:

@@ -6,7 +6,6 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
-from multiprocessing import get_context
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from mirage.domain.decision import Wants
 from mirage.domain.instants import spell_instant
+from mirage.ownprocess import spawning
 from mirage.replay.episodes import Played, play_episode, policy_predictor
 from mirage.replay.opening import Background
 from mirage.replay.outcome import QueueHistory, ReplayResult
@@ -107,7 +107,7 @@ def _episodes(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, workers
     # Each process simulates the trace for itself: that costs less than sending its state around. Processes are
     # started afresh: forking one that has threads (a progress bar) is not safe.
     setting = (trace, cluster, plan)
-    with ProcessPoolExecutor(workers, get_context("spawn"), _set_stage, setting) as pool:
+    with ProcessPoolExecutor(workers, spawning(), _set_stage, setting) as pool:
         yield from pool.map(_episode, numbers)
 
 

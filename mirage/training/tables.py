@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import NEVER
 from mirage.features.table import Origin, Table
+from mirage.ownprocess import spawning
 from mirage.replay.opening import Background
 from mirage.replay.plan import ReplayPlan
 from mirage.training import chunks
@@ -219,7 +219,7 @@ def _built(setting: _Setting, numbers: list[int], workers: int | SlurmJobs) -> I
         return
     # Processes are started afresh: forking one that has threads (a progress bar) is not safe. Each simulates the
     # trace for itself: that costs less than sending its state around.
-    pool = ProcessPoolExecutor(min(workers, len(numbers)), get_context("spawn"), _begin_work, (setting,))
+    pool = ProcessPoolExecutor(min(workers, len(numbers)), spawning(), _begin_work, (setting,))
     with pool:
         try:
             for future in as_completed([pool.submit(_build, number) for number in numbers]):

@@ -234,3 +234,18 @@ def test_networks_that_users_serve_may_be_any(tmp_path: Path) -> None:
     refuse_external(ENDLESS)
     with pytest.raises(BadGraph):
         refuse_external(b"")
+
+
+def test_trial_imports_nothing_from_the_folder_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may promote a model in a folder where others write, such as ``/tmp``."""
+    table = with_vectors(learnable(0, 10), USUAL)
+    good = write_artifact(tmp_path / "good", learnt(), table)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    for name in ("importlib", "mirage", "numpy"):
+        text = f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nraise SystemExit(0)\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    try_model(good)
+    assert not (tmp_path / "sprung").exists()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from mirage.bench.peers.program import WORDS, Program
 from mirage.domain.errors import MirageError
+from mirage.ownprocess import own_python
 
 REQUIREMENT = "accasim>=1.1,<1.2"
 _SCRIPT = Path(__file__).with_name("accasim_easy.py")
@@ -35,8 +35,8 @@ def _environment(folder: Path) -> Path:
     """The interpreter of an environment that has it, made where there is none."""
     python, installed = folder / "bin" / "python", folder / "installed"
     if not installed.is_file():
-        _ask([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _ask([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT])
+        _ask(own_python("-m", "venv", "--clear", str(folder)))
+        _ask([str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT])
         installed.write_text(f"{REQUIREMENT}\n", encoding="utf-8")
     return python
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from mirage.bench.peers.program import Program, Run, run_program
 from mirage.bench.peers.workload import Workload, pool_workload
 from mirage.bench.section import Section
 from mirage.domain.errors import MirageError
+from mirage.ownprocess import own_python
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
 
@@ -33,7 +33,7 @@ _LS6_NODES = 76
 _OURS = Program(
     "this simulator, as a program",
     (
-        *(sys.executable, "-m", "mirage", "simulate", "{swf}", "--scheduling", "easy"),
+        *own_python("-m", "mirage", "simulate", "{swf}", "--scheduling", "easy"),
         *("--processors", "{processors}", "--schedule", "{schedule}"),
     ),
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
 from mirage.features.schema import schema, schema_names
+from mirage.ownprocess import own_python
 from mirage.predictors.artifacts.manifest import MODEL, read_manifest, verify_files
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def try_model(folder: Path) -> None:
     if manifest.schema not in schema_names():
         return  # whoever loads it says so
     sizes = (str(schema(manifest.schema).size), str(manifest.answers.width))
-    argv = [sys.executable, "-m", __name__, str(folder / MODEL), *sizes]
+    argv = own_python("-m", __name__, str(folder / MODEL), *sizes)
     try:
         tried = subprocess.run(argv, input=content, capture_output=True, timeout=_PATIENCE, check=False)  # noqa: S603 - no shell
     except subprocess.TimeoutExpired:

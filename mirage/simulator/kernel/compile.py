@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -69,7 +70,19 @@ def cache_folder(kernel: Path) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return None
-    return folder if os.access(folder, os.W_OK | os.X_OK) else None  # $HOME may be another user's
+    own = _is_own(folder) and _is_own(folder.parent, among=True) and _is_own(base, among=True)
+    return folder if own and os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _is_own(folder: Path, *, among: bool = False) -> bool:
+    """Whether nobody else can put code there that this process would load: $HOME may be another user's.
+
+    ``among``: what matters is a folder of one's own in it, which a sticky bit protects as well.
+    """
+    about = folder.stat()
+    others = stat.S_IWOTH | (0 if about.st_gid == os.getegid() else stat.S_IWGRP)
+    shared = about.st_mode & others and not (among and about.st_mode & stat.S_ISVTX)
+    return about.st_uid in {0, os.geteuid()} and not shared
 
 
 _SIMULATOR = Compiler(Path(__file__).parent)

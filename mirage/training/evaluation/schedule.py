@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Self
 
 from mirage import __version__
 from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.ownprocess import spawning
 from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor, build_trainer
@@ -224,9 +224,7 @@ class _Pool:
     def __init__(self, bench: _Bench, workers: int) -> None:
         self._bench = bench
         # Processes are started afresh: forking one that has threads (a progress bar) is not safe.
-        self._pool = (
-            ProcessPoolExecutor(workers, get_context("spawn"), _take_place, (bench,)) if workers > 1 else None
-        )
+        self._pool = ProcessPoolExecutor(workers, spawning(), _take_place, (bench,)) if workers > 1 else None
 
     def __enter__(self) -> Self:
         return self

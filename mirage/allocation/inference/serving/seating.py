@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from mirage.allocation.inference.serving.estimates import Estimates
 from mirage.allocation.inference.serving.posts import Seat
 from mirage.domain.errors import ConfigError
 from mirage.domain.units import UnitSystem
+from mirage.ownprocess import own_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.discovery import NodeFound
     from mirage.allocation.inference.serving.plan import ModelPlan, ServingPlan, UnitPlan
 
-_WORKER = (sys.executable, "-m", "mirage.allocation.inference.serving.worker")
+_WORKER = tuple(own_python("-m", "mirage.allocation.inference.serving.worker"))
 
 
 def kinds_of(plan: ServingPlan) -> tuple[str, ...]:

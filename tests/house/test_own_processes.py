@@ -1,0 +1,92 @@
+"""This interpreter is started at one place, which keeps what lies in the working directory from being imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mirage.ownprocess import own_python, spawning
+from mirage.simulator.kernel.compile import cache_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {
+    "mirage.backends.execution": "isolated altogether: a file of the package, without site-packages",
+    "mirage.bench.muri": "a script of a peer, which imports what lies beside it",
+    "mirage.cli.demoworld": "where this program is, for people to read",
+    "mirage.ownprocess": "the place",
+    "mirage.training.workers": "asks only for its parent",
+}
+"""Modules that name the interpreter or ``multiprocessing``, and why they may."""
+_STARTS = re.compile(r"sys\.executable|^\s*(import|from) multiprocessing\b(?!.*\bConnection$)", re.MULTILINE)
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: whatever is imported from it leaves the file ``sprung``."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    for name in ("multiprocessing", "importlib", "json", "runpy", "threading", "mirage", "numpy"):
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nraise SystemExit(7)\n"
+        )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_interpreters_are_started_at_one_place() -> None:
+    found = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in sorted((ROOT / "mirage").rglob("*.py"))
+        if _STARTS.search(ast.unparse(ast.parse(file.read_bytes())))
+    }
+    assert found - ELSEWHERE.keys() == set(), "use mirage.ownprocess"
+    assert ELSEWHERE.keys() - found == set(), "these need no reason any more"
+
+
+def test_own_interpreter_imports_nothing_from_the_working_directory(trap: Path) -> None:
+    subprocess.run(own_python("-m", "mirage", "--version"), check=True, capture_output=True)
+    subprocess.run(own_python("-c", "import multiprocessing, json, numpy"), check=True)
+    assert not (trap / "sprung").exists()
+
+
+def test_worker_processes_import_nothing_from_the_working_directory(trap: Path) -> None:
+    with ProcessPoolExecutor(1, spawning()) as pool:
+        assert pool.submit(abs, -3).result(60) == 3
+    assert not (trap / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "kept"),
+    [(0o755, 0, True), (0o700, 0, True), (0o1777, 0, True), (0o777, 0, False), (0o755, 4711, False)],
+)
+def test_compiled_code_is_kept_only_where_nobody_else_can_put_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, kept: bool
+) -> None:
+    """Numba loads what lies in its cache: with ``sudo -E`` $HOME is that of a user who may write there."""
+    if owner and os.geteuid() != 0:
+        pytest.skip("needs root")
+    base = tmp_path / "cache"
+    base.mkdir()
+    base.chmod(mode)
+    if owner:
+        os.chown(base, owner, owner)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(base))
+    assert (cache_folder(ROOT / "mirage" / "simulator" / "kernel") is not None) is kept
+
+
+@pytest.mark.parametrize("shared", ["mirage", ""])
+def test_code_compiled_by_others_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder(ROOT / "mirage" / "simulator" / "kernel")
+    assert folder is not None
+    place = tmp_path / shared if shared else folder
+    place.chmod(0o777 if shared else 0o777 | stat.S_ISVTX)
+    assert cache_folder(ROOT / "mirage" / "simulator" / "kernel") is None
