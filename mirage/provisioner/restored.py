@@ -224,13 +224,14 @@ def _went_on(record: ChainRecord, event: Event, jobs: Mapping[int, Job]) -> bool
     """Whether the chain continued after an event that would end it, as far as one of these links may show.
 
     One that was submitted before the event and has not run was waiting for it. It shows nothing where an exit with
-    0 is certain to be the end. Otherwise the exit may have followed a warning that the record does not know.
+    0 is certain to be the end. Otherwise the exit may have followed a warning that the record does not know, and
+    one that waits still may be wanted. One that was cancelled is not: the end of a chain cancels what waits.
     """
     index, end = getattr(event, "index", 0), getattr(event, "end", ABSENT)
     after = [job for later, job in jobs.items() if later > index]
-    if not record.chain.done_by_zero:
-        return bool(after)
-    return any(_has_run(job) or job.submit > end for job in after)
+    if any(_has_run(job) or job.submit > end for job in after):
+        return True
+    return not record.chain.done_by_zero and any(not job.state.finished for job in after)
 
 
 def _has_run(job: Job) -> bool:

@@ -47,6 +47,11 @@ def record(*links: Link, **more) -> ChainRecord:
     return ChainRecord(chain(HOUR, **more), links)
 
 
+def with_warning(record: ChainRecord) -> ChainRecord:
+    request = replace(record.chain.request, warn=WarnSignal("USR1", 120))
+    return replace(record, chain=replace(record.chain, request=request))
+
+
 def test_restored_chain_without_further_jobs_goes_on() -> None:
     after = brought(record(link(1)), snapshot(job(1, JobState.RUNNING)), job(1))
     assert after.status is ChainStatus.ACTIVE
@@ -84,14 +89,50 @@ def test_restored_chain_is_done_whose_waiting_link_never_started(waiting: Job, k
     assert after.status is ChainStatus.DONE
 
 
-def test_restored_chain_with_a_warning_is_paused_beside_a_waiting_link() -> None:
-    """Whether the exit with 0 followed the warning is for its owner to say."""
-    waiting = job(3, JobState.PENDING, submit=3 * HOUR - 600, start=ABSENT, end=ABSENT)
-    warned = record(link(1))
-    request = replace(warned.chain.request, warn=WarnSignal("USR1", 120))
-    warned = replace(warned, chain=replace(warned.chain, request=request))
-    after = brought(warned, snapshot(waiting), job(1), job(2, JobState.COMPLETED, end=2 * HOUR + 600))
-    assert after.status is ChainStatus.PAUSED
+WAITED = {"submit": 2 * HOUR + 30}
+
+
+@pytest.mark.parametrize(
+    ("successor", "status"),
+    [
+        (job(3, JobState.PENDING, start=ABSENT, end=ABSENT, **WAITED), ChainStatus.PAUSED),
+        (job(3, JobState.CANCELLED, start=ABSENT, end=2 * HOUR + 605, **WAITED), ChainStatus.DONE),
+        (job(3, JobState.CANCELLED, start=2 * HOUR + 605, end=2 * HOUR + 605, **WAITED), ChainStatus.DONE),
+        (job(3, JobState.CANCELLED, start=2 * HOUR + 60, end=2 * HOUR + 60, **WAITED), ChainStatus.DONE),
+        (job(3, **WAITED), ChainStatus.PAUSED),
+    ],
+    ids=["waits", "cancelled-at-the-end", "cancelled-at-the-end-with-a-start", "cancelled-before", "ran"],
+)
+def test_restored_chain_with_a_warning_is_done_only_where_its_successor_was_given_up(
+    successor: Job, status: ChainStatus
+) -> None:
+    """Whether the exit with 0 followed the warning is for its owner to say, unless nothing waits to follow it."""
+    warned = with_warning(record(link(1)))
+    queue = [] if successor.state.finished else [successor]
+    past = [successor] if successor.state.finished else []
+    after = brought(warned, snapshot(*queue), job(1), job(2, JobState.COMPLETED, end=2 * HOUR + 600), *past)
+    assert after.status is status
+
+
+@pytest.mark.parametrize(
+    ("conditions", "last", "status"),
+    [
+        ({}, {"state": JobState.CANCELLED}, ChainStatus.STOPPED),
+        ({"done": DoneCondition(exit_code=7)}, {"state": JobState.FAILED, "exit_code": 7}, ChainStatus.DONE),
+        (
+            {"failures": FailurePolicies(exit=FailurePolicy(Recovery.STOP))},
+            {"state": JobState.FAILED, "exit_code": 1},
+            ChainStatus.STOPPED,
+        ),
+    ],
+    ids=["cancelled", "exit-code", "failed"],
+)
+def test_restored_chain_that_ended_is_over_beside_a_successor_cancelled_with_it(conditions, last, status) -> None:
+    """Its owner's ``cancel`` ends the waiting link at once, and the running one after ``KillWait``."""
+    successor = job(3, JobState.CANCELLED, start=ABSENT, end=2 * HOUR + 580, **WAITED)
+    ended = job(2, end=2 * HOUR + 600, **last)
+    after = brought(with_warning(record(link(1), **conditions)), snapshot(), job(1), ended, successor)
+    assert after.status is status
 
 
 def test_restored_chain_continued_where_a_link_was_submitted_after_an_end() -> None:
