@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import ChainRecord, ChainStatus, Link, LinkState, Steering
 from mirage.domain.failurepolicy import FailureKind, Recovery
-from mirage.domain.job import ABSENT, WARNED_EARLY, JobState, Seconds
+from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,
@@ -29,6 +29,7 @@ from mirage.provisioner.events import (
 )
 from mirage.provisioner.failures import ends_at_once, fails_to_start, links_have_run, made_progress
 from mirage.provisioner.handover import before, told_to_leave
+from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.steering import steerable
@@ -44,7 +45,7 @@ _FAILURES = {
     JobState.PREEMPTED: FailureKind.NODE,
     JobState.CANCELLED: FailureKind.CANCELLED,
 }
-_CLOCK_BEHIND = 1_800  # seconds by which the clock of this machine may be behind Slurm's
+_RAN = (JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ def _(event: LinkRequeued, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
     if record.over or not link.final:
         return record
-    lasted = _was_warned(record, link) or made_progress(record, link)
+    lasted = was_warned(record, link) or made_progress(record, link)
     return _go_on(record) if lasted else _failed(record, link, FailureKind.NODE, now)
 
 
@@ -197,7 +198,7 @@ def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
     if link.requeued:  # its own run is over; its job has no business to run again
         return record.with_link(replace(link, state=LinkState.RUNNING))
-    limited = _with_limit(record, event, max(_limit_end(record, event), event.end), now)
+    limited = with_limit(record, event, max(limit_end(record, event), event.end), now)
     running = replace(limited, state=LinkState.RUNNING, end=event.end, job_state=JobState.RUNNING)
     return record.with_link(running)
 
@@ -219,9 +220,9 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
         text = f"link {link.index} ended with exit code {link.exit_code}"
         return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
     kind = _FAILURES.get(event.state)
-    if kind is None or (kind is FailureKind.EXIT and _was_warned(record, link)):
+    if kind is None or (kind is FailureKind.EXIT and was_warned(record, link)):
         record = _go_on(record)
-        why = "" if record.over else ends_at_once(record, _was_warned(record, link))
+        why = "" if record.over else ends_at_once(record, was_warned(record, link))
         return replace(record, status=ChainStatus.PAUSED, reason=why) if why else record
     policy = record.chain.failures.of(kind)
     if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:
@@ -293,8 +294,10 @@ def _ended(record: ChainRecord, event: LinkEnded) -> Link:
     link = record.links[event.index - 1]
     if link.requeued:
         return replace(link, state=LinkState.ENDED)
+    if event.start == ABSENT and link.running and event.state in _RAN:  # accounting has lost its start
+        event = replace(event, start=link.start)
     return replace(
-        _with_limit(record, event, _limit_end(record, event), event.end),
+        with_limit(record, event, limit_end(record, event), event.end),
         state=LinkState.ENDED,
         end=event.end,
         job_state=event.state,
@@ -314,53 +317,7 @@ def _completes(record: ChainRecord, link: Link) -> bool:
     """
     exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
     says_done = exited and link.exit_code == record.chain.done.exit_code
-    return says_done and (link.exit_code != 0 or not _was_warned(record, link))
-
-
-def _was_warned(record: ChainRecord, link: Link) -> bool:
-    """Whether ``--signal`` had come, by the job's own limit; Slurm sends it up to a minute early (man sbatch)."""
-    request = record.chain.request
-    if request.warn is None or not link.started:
-        return False
-    limit_end = link.start + request.limit if link.limit_end == ABSENT else link.limit_end
-    return link.end >= _warning(record, limit_end) or link.warned_from <= link.end <= link.warned_until
-
-
-def _warning(record: ChainRecord, limit_end: Seconds) -> Seconds:
-    """When Slurm warns of a limit at the earliest."""
-    warn = record.chain.request.warn
-    return limit_end - (warn.lead if warn else 0) - WARNED_EARLY
-
-
-def _limit_end(record: ChainRecord, event: LinkStarted | LinkEnded) -> Seconds:
-    """When the limit ends the job, or would have; ``ABSENT`` where it never ran or nothing is known.
-
-    A job that was suspended ends by so much later than its start and limit say: a known end is moved on.
-    """
-    link = record.links[event.index - 1]
-    if link.limit_end != ABSENT and link.start == event.start:
-        known = ABSENT not in (link.limit, event.limit)
-        return link.limit_end + (event.limit - link.limit if known else 0)
-    return event.start + event.limit if ABSENT not in (event.start, event.limit) else ABSENT
-
-
-def _with_limit(record: ChainRecord, event: LinkStarted | LinkEnded, limit_end: Seconds, at: Seconds) -> Link:
-    """The link with its limit as it is ``at`` a time; a warning by the limit of before stays known."""
-    link = record.links[event.index - 1]
-    begin, warned, former = link.warned_from, link.warned_until, link.limit_end
-    if link.start != event.start:
-        before = record.chain.request.limit if link.limit == ABSENT else link.limit
-        begin = warned = ABSENT
-        former = event.start + before if ABSENT not in (event.start, limit_end) else ABSENT
-    if former not in (ABSENT, limit_end) and at + _CLOCK_BEHIND >= _warning(record, former):
-        earliest = _warning(record, former)
-        begin = earliest if warned == ABSENT else min(begin, earliest)
-        warn = record.chain.request.warn
-        # Saving may take all of the lead, and as long again where that is why the limit was raised.
-        warned = max(warned, former + (warn.lead if warn else 0))
-    limit = link.limit if event.limit == ABSENT else event.limit
-    changed = replace(link, start=event.start, limit=limit, limit_end=limit_end)
-    return replace(changed, warned_from=begin, warned_until=warned)
+    return says_done and (link.exit_code != 0 or not was_warned(record, link))
 
 
 def _go_on(record: ChainRecord) -> ChainRecord:

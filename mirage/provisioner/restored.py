@@ -236,7 +236,9 @@ def _went_on(record: ChainRecord, event: Event, jobs: Mapping[int, Job]) -> bool
 
 def _has_run(job: Job) -> bool:
     """Accounting gives a job that was cancelled while it waited its end as its start."""
-    return job.start != ABSENT and not (job.state is JobState.CANCELLED and job.start == job.end)
+    if job.start == ABSENT:
+        return job.state is JobState.COMPLETED
+    return not (job.state is JobState.CANCELLED and job.start == job.end)
 
 
 def _without_planned(record: ChainRecord, jobs: Mapping[int, Job], highest: int, now: Seconds) -> ChainRecord:

@@ -162,6 +162,19 @@ def test_a_good_link_forgives_earlier_failures() -> None:
 WARNED = WarnSignal("USR1", 10 * MIN)
 
 
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize(("ended_at", "goes_on"), [(15 * MIN, True), (5 * MIN, False)])
+def test_link_whose_start_is_lost_may_have_been_warned(seen: bool, ended_at: int, goes_on: bool) -> None:
+    """Accounting lacks a start where slurmdbd was away as the job began: exit code 0 alone is no end of the work."""
+    request = replace(chain(limit=20 * MIN).request, warn=WARNED)
+    record = submitted(ChainRecord(replace(chain(), request=request)))
+    if seen:
+        record = after(record, LinkStarted(1, 0, 20 * MIN, 20 * MIN))
+    record = after(record, LinkEnded(1, ABSENT, ended_at, JobState.COMPLETED, 0, 20 * MIN), now=HOUR)
+    assert record.status is (ChainStatus.ACTIVE if goes_on or not seen else ChainStatus.DONE)
+    assert record.links[0].start == (0 if seen else ABSENT)
+
+
 @pytest.mark.parametrize(("code", "recovery"), [(138, Recovery.RETRY), (1, Recovery.RETRY), (143, Recovery.STOP)])
 def test_failed_exit_after_the_warning_is_no_failure(code: int, recovery: Recovery) -> None:
     policies = FailurePolicies(exit=FailurePolicy(recovery, retries=0))
