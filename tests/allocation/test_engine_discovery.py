@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from mirage.allocation.engine.discovery import Device, read_job, read_machine, visible
+from mirage.allocation.engine.run import Wishes
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.domain.errors import ClusterUnavailable, ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # As Slurm 22.05.8 prints them, shortened in the middle.
 JOB = (
@@ -139,3 +137,9 @@ def test_without_nvidia_smi_the_number_is_to_be_said(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match="--devices N"):
         read_machine(None, {})
     assert len(read_machine(3, {}).nodes[0].devices) == 3
+
+
+def test_state_folder_is_named_absolutely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """srun and the processes of a step have other working directories than the command."""
+    monkeypatch.chdir(tmp_path)
+    assert Wishes(Path("st"), "srun", None, None).state == tmp_path / "st"

@@ -338,7 +338,7 @@ def test_within_a_chain_the_state_is_where_the_chain_says(runs: Runs) -> None:
     assert "--tasks-state" not in said
     code, said = runs.finish(runs.start("--state=other", MIRAGE_CHAIN_ID="c-1", MIRAGE_TASKS_STATE=named))
     assert code == 0
-    assert f"--state is other, but the chain was submitted with --tasks-state {named}" in said
+    assert f"--state is {runs.folder}/other, but the chain was submitted with --tasks-state {named}" in said
     assert (runs.folder / "other" / "status.json").exists()
 
 

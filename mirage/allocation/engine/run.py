@@ -49,12 +49,17 @@ class Wishes:
     """What the command line says."""
 
     state: Path
+    """Absolute in any case: srun and its steps have other working directories."""
     engine: str
     """``srun``, ``processes``, or empty: srun within a Slurm job, processes elsewhere."""
     devices: int | None
     done_file: Path | None
     speeds: str = ""
     """A table of speeds to begin with, as ``read_speeds`` takes it."""
+
+    def __post_init__(self) -> None:
+        """Paths are relative to where the command was called."""
+        object.__setattr__(self, "state", self.state.absolute())
 
 
 @dataclass(frozen=True, slots=True)
