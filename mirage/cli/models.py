@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.shadows import objection, shadow_command
+from mirage.cli.shadows import models_of, objection, shadow_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +62,8 @@ def promote_command(
         raise typer.Exit(4)
     from mirage.predictors.artifacts.trial import try_model
 
+    if config and not models:
+        models = str(models_of(config))
     try_model(artifact)
     _tell(_shelf(models).promote(artifact), models, as_json=as_json)
 

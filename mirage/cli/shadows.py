@@ -69,6 +69,11 @@ def measurements(config: Config, since: str) -> tuple[Measured, ...]:
         store.database.close()
 
 
+def models_of(config: str) -> Path:
+    """Where the daemon so configured keeps its models."""
+    return Path(_loaded(config).service.state) / "models"
+
+
 def _loaded(config: str) -> Config:
     from mirage.config.loading import load_config
 

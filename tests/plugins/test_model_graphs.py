@@ -27,6 +27,7 @@ from mirage.modelgraph.external import refuse_external
 from mirage.modelgraph.wire import BadGraph
 from mirage.plugin import write_artifact
 from mirage.predictors.artifacts.predictor import Model
+from mirage.predictors.artifacts.shelf import Shelf
 from mirage.predictors.artifacts.trees import Tree, trees_graph
 from mirage.predictors.artifacts.trial import try_model
 
@@ -249,3 +250,12 @@ def test_trial_imports_nothing_from_the_folder_it_is_started_in(
     monkeypatch.chdir(tmp_path)
     try_model(good)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_promotion_for_a_configuration_is_kept_where_its_daemon_looks(tmp_path: Path) -> None:
+    good = write_artifact(tmp_path / "good", learnt(), with_vectors(learnable(0, 10), USUAL))
+    file = tmp_path / "mirage.toml"
+    file.write_text(f'[service]\nstate = "{tmp_path}/state"\n')
+    result = CliRunner().invoke(app, ["models", "promote", str(good), "--config", str(file), "--force"])
+    assert result.exit_code == 0, result.output
+    assert [each.current for each in Shelf(tmp_path / "state" / "models").versions()] == [True]
