@@ -90,8 +90,10 @@ class LinkStarted:
     """The job's own time limit now."""
 
     def __str__(self) -> str:
-        start, end = spell_instant(self.start), spell_instant(self.end)
-        return f"link {self.index} started at {start}, its limit ends it at {end}"
+        limit = "its time limit is not known"
+        if self.end != ABSENT:
+            limit = f"its limit ends it at {spell_instant(self.end)}"
+        return f"link {self.index} started at {spell_instant(self.start)}, {limit}"
 
 
 @dataclass(frozen=True, slots=True)

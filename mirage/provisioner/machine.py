@@ -233,7 +233,7 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
 @_apply.register
 def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
-    if link.running and link.end <= now:
+    if link.running and ABSENT < link.end <= now:
         ended = LinkEnded(link.index, link.start, link.end, JobState.TIMEOUT, 0)
         return apply(record, ended, now)
     end = link.end if link.requeued else now if link.started else ABSENT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -83,8 +84,8 @@ class People:
         if job is None:
             return "no link runs whose limit could be lowered"
         ran, more = self._squeue(job, "%M"), rng.randint(1, 2)
-        if not ran:
-            return f"job {job}, whose limit was to be lowered, has ended"
+        if not _RUNNING_TIME.fullmatch(ran):
+            return f"job {job}, whose limit was to be lowered, does not run: {ran!r}"
         minutes = _seconds(ran) // 60 + more
         self._scontrol("update", f"JobId={job}", f"TimeLimit={minutes}")
         return f"the limit of job {job} is set to {minutes} min"
@@ -188,6 +189,9 @@ def garbage() -> list[str]:
         "[" * 10_000,
         "\x00\ud800",
     ]
+
+
+_RUNNING_TIME = re.compile(r"(\d+-)?\d+(:\d+)+")
 
 
 def _seconds(text: str) -> int:

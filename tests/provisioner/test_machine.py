@@ -165,7 +165,7 @@ WARNED = WarnSignal("USR1", 10 * MIN)
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize(("ended_at", "goes_on"), [(15 * MIN, True), (5 * MIN, False)])
 def test_link_whose_start_is_lost_may_have_been_warned(seen: bool, ended_at: int, goes_on: bool) -> None:
-    """Accounting lacks a start where slurmdbd was away as the job began: exit code 0 alone is no end of the work."""
+    """Accounting lacks the start where slurmdbd was away then: exit code 0 alone is no end of the work."""
     request = replace(chain(limit=20 * MIN).request, warn=WARNED)
     record = submitted(ChainRecord(replace(chain(), request=request)))
     if seen:
@@ -173,6 +173,13 @@ def test_link_whose_start_is_lost_may_have_been_warned(seen: bool, ended_at: int
     record = after(record, LinkEnded(1, ABSENT, ended_at, JobState.COMPLETED, 0, 20 * MIN), now=HOUR)
     assert record.status is (ChainStatus.ACTIVE if goes_on or not seen else ChainStatus.DONE)
     assert record.links[0].start == (0 if seen else ABSENT)
+
+
+def test_lost_link_whose_limit_is_not_known_was_not_ended_by_it() -> None:
+    record = after(submitted(fresh()), LinkStarted(1, 0, ABSENT))
+    assert "-1" not in str(LinkStarted(1, 0, ABSENT))
+    record = after(record, LinkLost(1), now=LIMIT)
+    assert (record.links[0].state, record.links[0].job_state) == (LinkState.LOST, JobState.RUNNING)
 
 
 @pytest.mark.parametrize(("code", "recovery"), [(138, Recovery.RETRY), (1, Recovery.RETRY), (143, Recovery.STOP)])
