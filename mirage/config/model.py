@@ -177,7 +177,7 @@ class ReplaysSection(Section):
     """Of the traces and cluster files that may be named; empty: none but generated ones and presets."""
     most: Count = 8
     """May wait or run at once, one after the other; 0: there are no replays."""
-    memory_mb: Count = 1_536
+    memory_mb: Count = 1_280
     """MiB of data that the process of a replay may have; 0: no such limit. It is ended with "out of memory"."""
 
 
