@@ -6,13 +6,17 @@ everybody may in ``/tmp``, would have their code run by the account that starts 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multiprocessing.context import SpawnContext
+    from collections.abc import Iterator
+
+_SAFE = "PYTHONSAFEPATH"
 
 
 def own_python(*words: str) -> list[str]:
@@ -21,9 +25,35 @@ def own_python(*words: str) -> list[str]:
 
 
 def spawning() -> SpawnContext:
-    """Where worker processes come from: started afresh, as forking a process that has threads is not safe.
+    """Where worker processes come from: started afresh, as forking a process that has threads is not safe."""
+    with _safe_path():
+        resource_tracker.ensure_running()
+    return _Spawning()
 
-    Their command line is the standard library's, so the variable says from now on what ``-P`` does.
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """The command lines of ``multiprocessing`` are its own, so a variable says what ``-P`` does.
+
+    For a moment only: other programs that this process starts may import what lies beside them.
     """
-    os.environ["PYTHONSAFEPATH"] = "1"
-    return multiprocessing.get_context("spawn")
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE]
+        else:
+            os.environ[_SAFE] = before
+
+
+class _Worker(SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the standard library's name
+        with _safe_path():
+            return SpawnProcess._Popen(process_obj)
+
+
+class _Spawning(SpawnContext):
+    Process = _Worker

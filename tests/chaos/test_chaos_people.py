@@ -32,16 +32,16 @@ def limits_are_those_requested(patch: Patch) -> None:
     def as_requested(record, event):
         return ABSENT if event.start == ABSENT else event.start + record.chain.request.limit
 
-    patch.setattr(machine, "_limit_end", as_requested)
+    patch.setattr(machine, "limit_end", as_requested)
 
 
 def a_warning_is_forgotten_when_the_limit_is_raised(patch: Patch) -> None:
-    limited = machine._with_limit
+    limited = machine.with_limit
 
     def forgetful(record, event, limit_end, at):
         return replace(limited(record, event, limit_end, at), warned_from=ABSENT, warned_until=ABSENT)
 
-    patch.setattr(machine, "_with_limit", forgetful)
+    patch.setattr(machine, "with_limit", forgetful)
 
 
 def the_hold_of_an_administrator_is_not_respected(patch: Patch) -> None:

@@ -44,8 +44,8 @@ class FakeLauncher:
 
     def run(self, argv: Sequence[str], folder: Path, stopped: threading.Event) -> bool:
         del stopped
-        assert list(argv[:5]) == [sys.executable, "-m", "mirage", "train", "made-up"]
-        self.orders.append(dict(zip(argv[5::2], argv[6::2], strict=True)))
+        assert list(argv[:6]) == [sys.executable, "-P", "-m", "mirage", "train", "made-up"]
+        self.orders.append(dict(zip(argv[6::2], argv[7::2], strict=True)))
         self.jobs.append(read_trace(folder / "jobs.parquet").table)
         return self.does(Path(self.orders[-1]["--out"]))
 

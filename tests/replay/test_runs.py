@@ -284,7 +284,7 @@ def test_the_command_is_words_of_which_none_is_an_option(tmp_path: Path) -> None
     (tmp_path / "xgboost" / "current").write_text("v\n")
     wish = replace(WISH, predictors=("xgboost", "fixed:6h"), partition="-x; rm", start="2023-01-01")
     argv = replay_command(wish, "demo", tmp_path)
-    assert argv[1:5] == ["-m", "mirage", "replay", "generated:demo:1"]
+    assert argv[1:6] == ["-P", "-m", "mirage", "replay", "generated:demo:1"]
     assert f"--predictor=xgboost:{tmp_path}/xgboost,fixed:6h" in argv
     assert "--partition=-x; rm" in argv
-    assert all(word.startswith("--") and "=" in word for word in argv[5:])
+    assert all(word.startswith("--") and "=" in word for word in argv[6:])
