@@ -62,9 +62,8 @@ def promote_command(
         raise typer.Exit(4)
     from mirage.predictors.artifacts.trial import try_model
 
-    if config and not models:
-        models = str(models_of(config))
     try_model(artifact)
+    models = models or (str(models_of(config)) if config else "")
     _tell(_shelf(models).promote(artifact), models, as_json=as_json)
 
 

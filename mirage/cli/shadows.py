@@ -71,7 +71,9 @@ def measurements(config: Config, since: str) -> tuple[Measured, ...]:
 
 def models_of(config: str) -> Path:
     """Where the daemon so configured keeps its models."""
-    return Path(_loaded(config).service.state) / "models"
+    from mirage.bootstrap.predictors import MODELS
+
+    return Path(_loaded(config).service.state) / MODELS
 
 
 def _loaded(config: str) -> Config:

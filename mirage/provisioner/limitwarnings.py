@@ -21,8 +21,10 @@ def was_warned(record: ChainRecord, link: Link) -> bool:
     A job that has completed has run. Where accounting has lost its start, the signal may have come.
     """
     request = record.chain.request
-    if request.warn is None or not link.started:
-        return request.warn is not None and link.job_state is JobState.COMPLETED
+    if request.warn is None:
+        return False
+    if not link.started:
+        return link.job_state is JobState.COMPLETED
     ends = link.start + request.limit if link.limit_end == ABSENT else link.limit_end
     return link.end >= _warning(record, ends) or link.warned_from <= link.end <= link.warned_until
 
@@ -36,7 +38,7 @@ def _warning(record: ChainRecord, ends: Seconds) -> Seconds:
 def limit_end(record: ChainRecord, event: LinkStarted | LinkEnded) -> Seconds:
     """When the limit ends the job, or would have; ``ABSENT`` where it never ran or nothing is known.
 
-    A job that was suspended ends by so much later than its start and limit say: a known end is moved on.
+    A job that was suspended ends later than its start and limit say: a known end is moved on.
     """
     link = record.links[event.index - 1]
     if link.limit_end != ABSENT and link.start == event.start:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import grp
 import os
-import pwd
 import shutil
 import sqlite3
 import stat
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import StoreUnavailable
+from mirage.ownplaces import check_places
 from mirage.store.restoration import mark_copy
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ def _make_private(folder: Path, trusted: Collection[int]) -> None:
     The copy is written by its name: who renames a folder above it has the database written to another place.
     """
     around = folder.parent.resolve()
-    for place in (around, *around.parents):
-        _check_place(place, trusted)
+    check_places(around, trusted)
     try:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
@@ -118,27 +116,6 @@ def _make_private(folder: Path, trusted: Collection[int]) -> None:
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:
         raise PermissionError(f"{folder} is not this user's alone; remove it, or name another folder")
-
-
-def _check_place(place: Path, trusted: Collection[int]) -> None:
-    """Raises ``PermissionError`` where others may rename what lies in ``place``."""
-    there = place.stat()
-    if there.st_uid not in trusted:
-        raise PermissionError(f"{place} belongs to another user, who could take the copy; name another folder")
-    if there.st_mode & stat.S_ISVTX:
-        return
-    shared = there.st_mode & stat.S_IWGRP and not _has_no_other_member(there.st_gid, there.st_uid)
-    if shared or there.st_mode & stat.S_IWOTH:
-        raise PermissionError(f"other users may write to {place} and could take the copy; name another folder")
-
-
-def _has_no_other_member(gid: int, uid: int) -> bool:
-    """Whether a group is its user's private one, as most systems make it for each account."""
-    try:
-        name, group = pwd.getpwuid(uid).pw_name, grp.getgrgid(gid)
-    except KeyError:
-        return False
-    return group.gr_name == name and set(group.gr_mem) <= {name}
 
 
 def _copy_file(file: Path, part: Path) -> None:

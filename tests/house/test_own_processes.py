@@ -90,3 +90,17 @@ def test_code_compiled_by_others_is_not_loaded(
     place = tmp_path / shared if shared else folder
     place.chmod(0o777 if shared else 0o777 | stat.S_ISVTX)
     assert cache_folder(ROOT / "mirage" / "simulator" / "kernel") is None
+
+
+def test_code_compiled_below_a_directory_of_another_user_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns a directory of the path can replace what root has made in it."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    assert cache_folder(ROOT / "mirage" / "simulator" / "kernel") is not None
+    os.chown(home, 4711, 4711)
+    assert cache_folder(ROOT / "mirage" / "simulator" / "kernel") is None

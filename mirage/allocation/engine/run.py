@@ -49,7 +49,7 @@ class Wishes:
     """What the command line says."""
 
     state: Path
-    """Absolute in any case: srun and its steps have other working directories."""
+    """Made absolute: srun and its steps have other working directories."""
     engine: str
     """``srun``, ``processes``, or empty: srun within a Slurm job, processes elsewhere."""
     devices: int | None

@@ -17,6 +17,8 @@ import numba
 from numba import njit
 from numba.core import config
 
+from mirage.ownplaces import check_places
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -68,21 +70,13 @@ def cache_folder(kernel: Path) -> Path | None:
     folder = base / "mirage" / f"kernel-{digest.hexdigest()[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # $HOME may be another user's, and what lies in the cache is run.
+        folder = folder.resolve(strict=True)
+        check_places(folder, {0, os.geteuid()})
     except OSError:
         return None
-    own = _is_own(folder) and _is_own(folder.parent, among=True) and _is_own(base, among=True)
-    return folder if own and os.access(folder, os.W_OK | os.X_OK) else None
-
-
-def _is_own(folder: Path, *, among: bool = False) -> bool:
-    """Whether nobody else can put code there that this process would load: $HOME may be another user's.
-
-    ``among``: what matters is a folder of one's own in it, which a sticky bit protects as well.
-    """
-    about = folder.stat()
-    others = stat.S_IWOTH | (0 if about.st_gid == os.getegid() else stat.S_IWGRP)
-    shared = about.st_mode & others and not (among and about.st_mode & stat.S_ISVTX)
-    return about.st_uid in {0, os.geteuid()} and not shared
+    shared = folder.stat().st_mode & stat.S_ISVTX  # which keeps others from renaming, not from adding
+    return folder if not shared and os.access(folder, os.W_OK | os.X_OK) else None
 
 
 _SIMULATOR = Compiler(Path(__file__).parent)
