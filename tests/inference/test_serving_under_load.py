@@ -85,7 +85,7 @@ def worker(site: Site, unit: str) -> int:
             continue
         if (
             all(each in environment for each in wanted)
-            and b"mirage.allocation.inference.serving.worker" in program[2:3]
+            and b"mirage.allocation.inference.serving.worker" in program
         ):
             return int(process.name)
     raise AssertionError(f"no worker on {unit}")
