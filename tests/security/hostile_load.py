@@ -2,8 +2,10 @@
 
     python tests/security/hostile_load.py --minutes 5
 
-Run as root: the callers are the accounts ``nobody`` (hostile, several processes) and ``daemon``. The daemon is a
-process of its own on a simulated cluster. Each phase prints what became of the callers' requests and three times:
+Run as root: the callers are the accounts ``bob`` (hostile, several processes) and ``alice``. The daemon is a
+process of its own, on a simulated cluster or, with ``--slurm``, on a real one, where it acts by sudo. A look at
+the simulated queue takes a few milliseconds, one at a real queue some tens, so the same work of the loop is
+another share of the cycle. Each phase prints what became of the callers' requests and three times:
 
 - ``mean_cycle_s``: the whole cycle. It contains the decisions on the hostile user's own chains (at most a
   hundred), so it grows with what that user may have stored; quotas and half of the interval bound it.
@@ -24,15 +26,23 @@ import json
 import os
 import pwd
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-HOSTILE, MODEST = "nobody", "daemon"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGES = sysconfig.get_path("purelib")
+TESTS = Path(__file__).resolve().parents[1]
+HOSTILE, MODEST = "bob", "alice"
 PROCESSES = 8
 MAIN = "from mirage.cli.main import main; main()"
 CPU = """
@@ -40,9 +50,12 @@ import time
 from mirage.control.turns import Turns
 Turns.__init__.__defaults__ = (None, time.thread_time)
 """
+SIMULATED = (
+    'cluster = {backend = "simulated", simulated = {cluster = "demo", trace = "generated:demo:1", rate = 60}}'
+)
 CONFIG = """
 service = {{state = "{0}/state", runtime = "{0}/run"}}
-cluster = {{backend = "simulated", simulated = {{cluster = "demo", trace = "generated:demo:1", rate = 60}}}}
+{1}
 loop = {{interval = 60, predictor = "quantile"}}
 log = {{level = "debug", format = "json"}}
 """
@@ -70,7 +83,7 @@ def ask(path: Path, method: str, target: str, document: object = None) -> tuple[
 
 
 def chain(chain_id: str, **more: object) -> dict[str, object]:
-    batch = {"text": "#!/bin/sh\nsleep 1\n", "directory": "/tmp"}
+    batch = {"text": "#!/bin/sh\nsleep 100000\n", "directory": "/tmp"}
     request: dict[str, object] = {"name": "svc", "nodes": 1, "limit": 7_200, "batch": batch}
     size = more.pop("size", 0)
     batch["text"] += "#" * int(str(size))
@@ -193,38 +206,76 @@ def rss_mb(pid: int) -> int:
     return int(found[1]) >> 10 if found else 0
 
 
+def write_config(folder: Path, cluster: str, owner: str) -> Path:
+    """The daemon's configuration, beside the directories that it needs."""
+    folder.chmod(0o777)
+    for name, mode in (("state", 0o700), ("run", 0o755)):
+        (folder / name).mkdir(mode=mode)
+        shutil.chown(folder / name, owner)
+    config = folder / "mirage.toml"
+    config.write_text(CONFIG.format(folder, cluster))
+    return config
+
+
+@contextlib.contextmanager
+def simulated(folder: Path, *, cpu: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon of root, on the simulated cluster."""
+    config = write_config(folder, SIMULATED, "root")
+    argv = [sys.executable, "-c", (CPU if cpu else "") + MAIN, "daemon", "--config", str(config)]
+    with (folder / "log").open("wb") as log, subprocess.Popen(argv, stderr=log) as daemon:
+        yield daemon
+
+
+@contextlib.contextmanager
+def real(folder: Path, *, cpu: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon of a plain account, on a real Slurm."""
+    sys.path[:0] = [str(TESTS), str(TESTS / "live")]
+    from acting_modes import DAEMON, as_user, interpreter, sudo_program
+    from slurm_testbed import Testbed, state_directory
+
+    with Testbed.start(state_directory("load"), nodes="cpu=4").stopped_after() as testbed:
+        sudo_program(testbed, folder)
+        acting = f'mode = "sudo", helper = "{folder}/mirage-act"'
+        cluster = f'cluster = {{slurm_conf = "{testbed.conf}", clock = "{testbed.clock}"}}\nacting = {{{acting}}}'
+        config = write_config(folder, cluster, DAEMON)
+        inside = f'mount --bind {folder}/sudoers.d /etc/sudoers.d && exec "$@"'
+        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside, "sh", *as_user(DAEMON)]
+        argv += [interpreter(DAEMON), "-c", (CPU if cpu else "") + MAIN, "daemon", "--config", str(config)]
+        environment = testbed.plain_environment(DAEMON) | {
+            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), PACKAGES])
+        }
+        with (
+            (folder / "log").open("wb") as log,
+            subprocess.Popen(argv, stderr=log, cwd="/", env=environment) as daemon,
+        ):
+            yield daemon
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--cpu", action="store_true", help="Count CPU time of the loop's thread for others_s.")
+    parser.add_argument("--slurm", action="store_true", help="Start a real Slurm for the daemon.")
     given = parser.parse_args()
-    minutes = given.minutes
-    with tempfile.TemporaryDirectory() as name:
+    seconds = given.minutes * 60
+    with (
+        tempfile.TemporaryDirectory() as name,
+        (real if given.slurm else simulated)(Path(name), cpu=given.cpu) as daemon,
+    ):
         folder = Path(name)
-        folder.chmod(0o777)
-        (folder / "mirage.toml").write_text(CONFIG.format(folder))
-        (folder / "state").mkdir(mode=0o700)
-        (folder / "run").mkdir(mode=0o755)
         path = folder / "run" / "api.sock"
-        argv = [
-            sys.executable,
-            "-c",
-            (CPU if given.cpu else "") + MAIN,
-            "daemon",
-            "--config",
-            str(folder / "mirage.toml"),
-        ]
-        with (folder / "log").open("wb") as log, subprocess.Popen(argv, stderr=log) as daemon:
-            try:
-                while not path.exists():
-                    time.sleep(0.2)
-                time.sleep(3)
-                calm = phase(daemon.pid, path, folder, min(60.0, minutes * 60), attacked=False)
-                hot = phase(daemon.pid, path, folder, minutes * 60, attacked=True)
-                ratios = {name: round(hot[name] / calm[name], 2) for name in calm if calm[name]}
-                sys.stdout.write(json.dumps({"ratios": ratios}) + "\n")
-            finally:
-                daemon.terminate()
+        try:
+            while not path.exists():
+                if daemon.poll() is not None:
+                    sys.exit((folder / "log").read_text())
+                time.sleep(0.2)
+            time.sleep(3)
+            calm = phase(daemon.pid, path, folder, min(60.0, seconds), attacked=False)
+            hot = phase(daemon.pid, path, folder, seconds, attacked=True)
+            ratios = {name: round(hot[name] / calm[name], 2) for name in calm if calm[name]}
+            sys.stdout.write(json.dumps({"ratios": ratios}) + "\n")
+        finally:
+            daemon.terminate()
 
 
 if __name__ == "__main__":
