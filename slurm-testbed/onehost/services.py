@@ -113,10 +113,23 @@ def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> N
         wait_until(
             lambda: node_states(layout).get(node, "unknown") != "unknown", START_TIMEOUT_S, f"{node} to register"
         )
-        if node not in usable_nodes(layout):
-            set_node_state(layout, node, "RESUME")
+        wait_until(lambda: _is_back(node, layout), START_TIMEOUT_S, f"{node} to come back into service")
     else:
         raise TestbedError(f"node {action!r}: expected down or resume")
+
+
+def _is_back(node: str, layout: Layout) -> bool:
+    """Whether the node is in service, or is put there now.
+
+    A controller that has just started rejects the change of an idle node that has not answered it yet.
+    """
+    if node in usable_nodes(layout):
+        return True
+    try:
+        set_node_state(layout, node, "RESUME")
+    except TestbedError:
+        return False
+    return True
 
 
 def wake(names: Sequence[str], layout: Layout) -> None:
