@@ -14,6 +14,7 @@ from mirage.client.client import chain_path
 from mirage.domain.chain import NO_JOB, Chain, ChainId, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
 from mirage.domain.job import JobChange, job_id_of
+from mirage.domain.script import script_digests
 from mirage.provisioner.heldlinks import MOST_AWAITED, awaited
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _OVER = ("done", "stopped")
 _GONE = ("ended", "lost")
+_DIGESTS = {
+    "script": "the script is not the chain's",
+    "arguments": "the arguments of the script are not the chain's",
+}
 
 
 @contextmanager
@@ -120,19 +125,24 @@ def _check(chain: Mapping[str, Any], plan: Plan) -> None:
     if chain["held_links"] is None:
         raise ConfigError(where, "the daemon submits its links and releases none (acting.mode); omit --held-links")
     asked = _asked(plan)
-    if other := [name for name, value in chain["request"].items() if asked.get(name, value) != value]:
+    if other := [name for name, value in chain["request"].items() if _differs(name, value, asked)]:
         name = other[0]
-        raise ConfigError(
-            where,
-            f"{name} is {chain['request'][name]!r} there and {asked[name]!r} here; "
-            "submit from the same directory with the same options",
-        )
+        there = f"{name} is {chain['request'][name]!r} there and {asked[name]!r} here"
+        differs = _DIGESTS.get(name, there)
+        raise ConfigError(where, f"{differs}; submit from the same directory with the same script and options")
+
+
+def _differs(name: str, there: Any, asked: Mapping[str, Any]) -> bool:
+    """A digest that an older daemon does not tell says nothing, nor does what only a newer one tells."""
+    known = name in asked and (there or name not in _DIGESTS)
+    return bool(known and asked[name] != there)
 
 
 def _asked(plan: Plan) -> dict[str, Any]:
     """What each link asks of Slurm, as the daemon shows it."""
     request = plan.request
     assert request.batch is not None
+    digests = script_digests(request.batch)
     return {
         "job_name": request.name,
         "partition": request.partition,
@@ -143,6 +153,8 @@ def _asked(plan: Plan) -> dict[str, Any]:
         "gres_per_node": dict(request.gres_per_node),
         "options": list(request.batch.options),
         "directory": request.batch.directory,
+        "script": digests.text,
+        "arguments": digests.arguments,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from mirage.domain.job import BatchScript
@@ -23,6 +24,8 @@ class ScriptReference:
     """Bytes of all three."""
     plan_settings: str
     """Digest of what ``sbatch`` reads of them (``mirage.slurm.plansettings``)."""
+    arguments: str = ""
+    """Digest of the arguments alone; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,23 @@ class StoredScript(BatchScript):
         return BatchScript(**rest | {"text": text, "environment": environment, "arguments": arguments})
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptDigests:
+    """SHA-256 in hexadecimal of what a link runs: by them its owner sees whether another script is the same."""
+
+    text: str
+    arguments: str
+    """Empty: not known."""
+
+
+def script_digests(batch: BatchScript) -> ScriptDigests:
+    """Those of a script that is there or stored."""
+    if isinstance(batch, StoredScript):
+        return ScriptDigests(batch.reference.text, batch.reference.arguments)
+    arguments = "".join(f"{_bytes(argument)}:{argument}" for argument in batch.arguments)
+    return ScriptDigests(_digest(batch.text), _digest(arguments))
+
+
 def script_size(batch: BatchScript) -> int:
     """Bytes of the text, the environment and the arguments."""
     if isinstance(batch, StoredScript):
@@ -69,4 +89,12 @@ def without_text(request: JobRequest) -> JobRequest:
 
 
 def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+    return len(_encoded(text))
+
+
+def _digest(text: str) -> str:
+    return sha256(_encoded(text)).hexdigest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select, union
 
 from mirage.documentfaults import reader_of
 from mirage.domain.errors import ConfigError
-from mirage.domain.script import ScriptReference, StoredScript, script_size
+from mirage.domain.script import ScriptReference, StoredScript, script_digests, script_size
 from mirage.slurm.plansettings import plan_settings
 from mirage.store.codec import from_text, plain_values, to_text
 from mirage.store.tables import chains, scripts
@@ -50,7 +50,8 @@ def detach_script(record: ChainRecord) -> tuple[ChainRecord, Contents]:
         return record, {}
     text, surroundings = batch.text.encode("utf-8", "surrogatepass"), _surroundings(batch)
     digests = _digest(text), _digest(surroundings)
-    reference = ScriptReference(*digests, script_size(batch), plan_settings(batch))
+    arguments = script_digests(batch).arguments
+    reference = ScriptReference(*digests, script_size(batch), plan_settings(batch), arguments)
     request = replace(request, batch=StoredScript.of(batch, reference))
     slim = replace(record, chain=replace(record.chain, request=request))
     return slim, dict(zip(digests, (text, surroundings), strict=True))

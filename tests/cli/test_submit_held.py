@@ -262,6 +262,25 @@ def test_held_links_of_another_make_are_not_added(folder: Path, slurm: Path, wor
     assert slurm.read_text() == before
 
 
+@pytest.mark.parametrize("change", ["text", "arguments", "no arguments"])
+def test_held_links_of_another_script_are_not_added(folder: Path, slurm: Path, world: World, change: str) -> None:
+    """Its own text and arguments are those of the chain, whatever else the environment holds by now."""
+    settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
+    words = ["train.sh", "a b", "c"]
+    assert submit(folder, "--held-links=2", *words, **settings).returncode == 0
+    polled(world)
+    before = slurm.read_text()
+    chain = f"--chain={world.loop.records[0].chain.chain_id}"
+    other = {"text": words, "arguments": ["train.sh", "a", "b c"], "no arguments": ["train.sh"]}[change]
+    script, text = folder / "train.sh", (folder / "train.sh").read_text()
+    script.write_text(f"{text}# more\n" if change == "text" else text)
+    done = submit(folder, "--held-links=1", chain, *other, **settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert slurm.read_text() == before
+    script.write_text(text)
+    assert submit(folder, "--held-links=1", chain, *words, **settings, NEW="1").returncode == 0
+
+
 def test_chains_that_need_no_held_links_get_none(folder: Path, slurm: Path, world: World) -> None:
     submit_held(folder, world.socket)
     before = slurm.read_text()

@@ -15,7 +15,7 @@ from test_store_upgrading import EARLIER, thaw
 from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, Link
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import BatchScript
-from mirage.domain.script import StoredScript
+from mirage.domain.script import StoredScript, script_digests
 from mirage.provisioner.quotas import stored_bytes, without_script
 from mirage.slurm.plansettings import plan_settings
 from mirage.store.opening import open_store
@@ -59,6 +59,7 @@ def test_records_in_memory_hold_no_text(store: Store) -> None:
         assert SECRET not in repr(found)
         assert (batch.options, batch.directory, batch.umask) == (SCRIPT.options, SCRIPT.directory, SCRIPT.umask)
         assert with_script(view, found) == scripted()
+        assert script_digests(batch) == script_digests(SCRIPT)
 
 
 def test_memory_does_not_grow_with_scripts(store: Store) -> None:

@@ -8,6 +8,7 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB
+from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
 from mirage.provisioner.requeues import end_name
@@ -47,7 +48,7 @@ class LinkDocument(Described):
 
 
 class RequestDocument(Described):
-    """What each link asks of Slurm; the script and its environment are not shown."""
+    """What each link asks of Slurm; of the script and its arguments only digests are shown."""
 
     job_name: str
     """What its jobs are called."""
@@ -67,6 +68,10 @@ class RequestDocument(Described):
     """Further options of sbatch, as they were given."""
     directory: str
     """In which it runs."""
+    script: str
+    """SHA-256 of the script's text; empty: it has none."""
+    arguments: str
+    """SHA-256 of each of the script's arguments after its length in bytes and a colon; empty: not known."""
 
 
 class ChainDocument(Described):
@@ -223,6 +228,7 @@ def entry_document(entry: Entry) -> EntryDocument:
 def _request(record: ChainRecord) -> RequestDocument:
     request = record.chain.request
     batch = request.batch
+    digests = script_digests(batch) if batch else None
     return RequestDocument(
         job_name=request.name,
         partition=request.partition,
@@ -233,6 +239,8 @@ def _request(record: ChainRecord) -> RequestDocument:
         gres_per_node=dict(request.gres_per_node),
         options=list(batch.options) if batch else [],
         directory=batch.directory if batch else "",
+        script=digests.text if digests else "",
+        arguments=digests.arguments if digests else "",
     )
 
 
