@@ -11,6 +11,7 @@ import typer
 from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Strict, Trace
 from mirage.domain.bounds import HIGHEST_COUNT
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig, Scheduling
@@ -95,11 +96,13 @@ def _document(schedule: Schedule, config: ClusterConfig, scheduling: Scheduling)
 def _show(document: dict[str, object]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(show_header=False, box=None, pad_edge=False)
     for key, value in document.items():
         if key != "notes":
-            table.add_row(key.replace("_", " "), f"{value:,.4f}" if isinstance(value, float) else str(value))
+            text = f"{value:,.4f}" if isinstance(value, float) else printable(str(value))
+            table.add_row(key.replace("_", " "), Text(text))
     console = Console()
     console.print(table)
     notes = document["notes"]

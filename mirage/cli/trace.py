@@ -11,6 +11,7 @@ import typer
 from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, HIGHEST_SEED
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -172,5 +173,5 @@ def _notes(console: Console, table: JobTable) -> None:
 
 
 def _plain(console: Console, text: str) -> None:
-    """Names in a trace are not markup."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Names in a trace are neither markup nor commands for the terminal."""
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from mirage.domain.texts import printable
 from mirage.trace.stats import limit_label, size_label
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def _shares(name: str, shares: tuple[Share, ...], unit: str) -> Table:
     table = _titled(Text(f"By {name}"), (name, "jobs", "of all jobs", f"of {unit[:-1]}-hours"))
     for share in shares:
         table.add_row(
-            share.label, f"{share.jobs:,}", _percent(share.share_of_jobs), _percent(share.share_of_hours)
+            Text(printable(share.label)),
+            f"{share.jobs:,}",
+            _percent(share.share_of_jobs),
+            _percent(share.share_of_hours),
         )
     return table
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT
+from mirage.domain.texts import printable
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -94,6 +95,11 @@ class JobTable:
     """Unix time of the trace's second 0 where instants are relative; 0 where they are epoch seconds."""
     notes: tuple[str, ...] = field(default=())
     """What the importer changed or could not know, in sentences."""
+
+    def __post_init__(self) -> None:
+        """Source and notes are shown to people, and come from files of others."""
+        object.__setattr__(self, "source", printable(self.source))
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
 
     def __len__(self) -> int:
         return len(self.submit)

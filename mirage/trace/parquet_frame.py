@@ -34,6 +34,8 @@ class Frame:
             # By this thread alone: a worker of Arrow's that holds ``data`` as Python ends aborts the process.
             file = files.ParquetFile(self._arrow.BufferReader(data), pre_buffer=False)
             self._table = file.read(use_threads=False)
+        except MemoryError:
+            raise
         except (self._arrow.ArrowException, OSError, ValueError) as error:
             raise TraceError(path, 0, "", f"not a readable parquet file: {str(error).splitlines()[0]}") from error
         self._path = path
@@ -85,6 +87,8 @@ class Frame:
         try:
             for kind in kinds:
                 column = column.cast(kind, safe=kind != "timestamp[s]")
+        except MemoryError:
+            raise
         except self._arrow.ArrowException as error:
             problem = f"cannot be read as {kinds[-1]}: {str(error).splitlines()[0]}"
             raise TraceError(self._path, 0, name, problem) from error

@@ -12,6 +12,7 @@ from mirage.trace.authors import ZONE, import_authors_log, looks_like_authors_lo
 from mirage.trace.faults import Strictness
 from mirage.trace.lines import split_lines, unpack
 from mirage.trace.parquet import MAGIC, import_parquet
+from mirage.trace.room import within_free_memory
 from mirage.trace.sacct import import_sacct
 from mirage.trace.sacct_dump import looks_like_sacct
 from mirage.trace.swf import import_swf, looks_like_swf
@@ -48,7 +49,8 @@ def read_trace(
     pyarrow.
     """
     try:
-        data = Path(path).read_bytes()
+        with within_free_memory(str(path)):
+            data = Path(path).read_bytes()
     except OSError as error:
         raise TraceError(str(path), 0, "", f"cannot be read: {error.strerror or error}") from error
     return import_bytes(data, str(path), format, strictness, tz)
@@ -62,8 +64,15 @@ def import_bytes(
     tz: str | None = None,
 ) -> ImportResult:
     """As ``read_trace`` for a file's content; ``path`` is for messages."""
+    with within_free_memory(path):
+        return _import(data, path, format, strictness, tz)
+
+
+def _import(
+    data: bytes, path: str, kind: TraceFormat | str | None, strictness: Strictness, tz: str | None
+) -> ImportResult:
     data = unpack(data, path)
-    chosen = _named(format, path)
+    chosen = _named(kind, path)
     if chosen is TraceFormat.PARQUET or (chosen is None and data.startswith(MAGIC)):
         return import_parquet(data, path, strictness)
     lines, notes = split_lines(data)
