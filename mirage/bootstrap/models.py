@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import LOOKAHEAD, MODELS
 from mirage.domain.errors import ConfigError
-from mirage.predictors.artifacts.shelf import Shelf
-from mirage.predictors.artifacts.trial import try_model
+from mirage.predictors.artifacts.manifest import MODEL
+from mirage.predictors.artifacts.shelf import Shelf, read_package
+from mirage.predictors.artifacts.trial import try_content
 from mirage.predictors.registry import predictor_names
 from mirage.replay.promotion import objection_to
 
@@ -46,10 +47,11 @@ class ModelDesk:
         """Put a version in use that is kept. Raises ``ConfigError`` where it has done worse in shadow, unless
         ``force``, and ``ArtifactMismatch``."""
         artifact = self._folder / name / version
-        if not force and (problem := objection_to(artifact, self._measurements.comparison())):
+        package = read_package(artifact)
+        if not force and (problem := objection_to(package.manifest, self._measurements.comparison())):
             raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
-        try_model(artifact)
-        found = Shelf(self._folder).promote(artifact)
+        try_content(package.files[MODEL], package.manifest, artifact)
+        found = Shelf(self._folder).put_in_use(package)
         self._service.reload()
         return found
 

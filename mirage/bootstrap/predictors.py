@@ -90,9 +90,14 @@ def shelved(text: str, models: Path) -> str:
     if not _PLUGIN.fullmatch(name):
         return text
     shelf = models / name
-    if not parameter:
-        return f"{name}:{shelf}" if (shelf / "current").is_file() else text
-    kept = _VERSION.fullmatch(parameter) and (shelf / parameter).is_dir()
+    try:
+        if not parameter:
+            return f"{name}:{shelf}" if (shelf / "current").is_file() else text
+        kept = _VERSION.fullmatch(parameter) and (shelf / parameter).is_dir()
+    except OSError as error:
+        if is_built_in(name):
+            return text
+        raise ConfigError(str(shelf), f"cannot be read: {error.strerror}; it must be the daemon's") from error
     return f"{name}:{shelf / parameter}" if kept else text
 
 

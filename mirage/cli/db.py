@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.daemonaccount import configured
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mirage.config.model import Config
     from mirage.store.schema import Schema
 
@@ -42,7 +41,7 @@ def status_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     from mirage.store.location import locate
     from mirage.store.upgrading import inspect_store
 
-    loaded = _configured(config)
+    loaded = configured(config)
     url = loaded.store.url
     schema, shown = inspect_store(url), locate(url).shown
     state = "missing" if schema.found is None and _has_run(loaded) else _state(schema)
@@ -67,7 +66,7 @@ def upgrade_command(config: ConfigFile = "", no_backup: NoBackup = False, as_jso
     from mirage.store.location import locate
     from mirage.store.upgrading import upgrade_store
 
-    loaded = _configured(config)
+    loaded = configured(config)
     state = make_private_folder(Path(loaded.service.state), "service.state")
     keep_files_private()
     with single_instance(state / "daemon.lock"):
@@ -93,7 +92,7 @@ def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False
     from mirage.store.location import locate
     from mirage.store.upgrading import inspect_store
 
-    loaded = _configured(config)
+    loaded = configured(config)
     location, schema = locate(loaded.store.url), inspect_store(loaded.store.url)
     if schema.found is None:
         lost = f"there is nothing to copy: {_SAID['missing']}"
@@ -125,7 +124,7 @@ def cluster_command(
     from mirage.store.location import locate
     from mirage.store.upgrading import inspect_store, upgrade_store
 
-    loaded = _configured(config)
+    loaded = configured(config)
     url, shown = loaded.store.url, locate(loaded.store.url).shown
     if name and not _CLUSTER_NAME.fullmatch(name):
         raise ConfigError("NAME", f"{name!r} is no ClusterName: letters, digits, '_', '-' and '.', at most 64")
@@ -171,7 +170,7 @@ def restored_command(
     from mirage.store.restoration import declare_restored
     from mirage.store.upgrading import inspect_store, upgrade_store
 
-    loaded = _configured(config)
+    loaded = configured(config)
     ends = parse_instant(since, "--since") if since else None
     shown = locate(loaded.store.url).shown
     if inspect_store(loaded.store.url).found is None:
@@ -218,31 +217,3 @@ def _has_run(loaded: Config) -> bool:
 
 def _from(before: str | None) -> str:
     return f"from schema {before}" if before else "from nothing"
-
-
-def _configured(config: str) -> Config:
-    """The daemon's configuration. Root goes on as the daemon's user: it could not use files of root's."""
-    from pathlib import Path
-
-    from mirage.config.loading import load_config
-
-    loaded = load_config(Path(config) if config else None).config
-    state = Path(loaded.service.state)
-    if state.exists():
-        _become_owner(state)
-    return loaded
-
-
-def _become_owner(folder: Path) -> None:
-    import os
-    import pwd
-
-    about = folder.stat()
-    if os.geteuid() != 0 or about.st_uid == 0:
-        return
-    try:
-        os.initgroups(pwd.getpwuid(about.st_uid).pw_name, about.st_gid)
-    except KeyError:  # an account of another machine's
-        os.setgroups([])
-    os.setgid(about.st_gid)
-    os.setuid(about.st_uid)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.shadows import models_of, objection, shadow_command
+from mirage.cli.daemonaccount import become_owner, read_config
+from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mirage.predictors.artifacts.shelf import Shelf, Version
+    from mirage.predictors.artifacts.shelf import Version
 
 models_app = typer.Typer(help="Trained models: list them, put one in use, go back to the one before.")
 
@@ -31,17 +32,20 @@ models_app.command("shadow")(shadow_command)
 
 
 @models_app.command("list")
-def list_command(*, models: Models = "", as_json: AsJson = False) -> None:
+def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJson = False) -> None:
     """Every version that is kept, and what it was trained on."""
     from rich.console import Console
 
-    versions = _shelf(models).versions()
+    from mirage.predictors.artifacts.shelf import Shelf
+
+    folder = models_folder(models, config)
+    versions = Shelf(folder).versions()
     if as_json:
         typer.echo(json.dumps({"models": [_document(version) for version in versions]}, indent=1))
     elif versions:
         Console().print(_table(versions))
     else:
-        typer.echo(f"no models in {models_folder(models)}; mirage train makes one, mirage models promote keeps it")
+        typer.echo(f"no models in {folder}; mirage train makes one, mirage models promote keeps it")
 
 
 @models_app.command("promote")
@@ -57,14 +61,17 @@ def promote_command(
 
     Refused (exit 4) where the daemon has measured in shadow that it costs more than the predictor in charge.
     """
-    if not force and (problem := objection(artifact, config)):
+    from mirage.predictors.artifacts.manifest import MODEL
+    from mirage.predictors.artifacts.shelf import Shelf, read_package
+    from mirage.predictors.artifacts.trial import try_content
+
+    package, folder = read_package(artifact), models_folder(models, config)
+    become_owner(folder)  # the artifact may be one that only root reads
+    if not force and (problem := objection(package.manifest, config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)
-    from mirage.predictors.artifacts.trial import try_model
-
-    try_model(artifact)
-    models = models or (str(models_of(config)) if config else "")
-    _tell(_shelf(models).promote(artifact), models, as_json=as_json)
+    try_content(package.files[MODEL], package.manifest, artifact)
+    _tell(Shelf(folder).put_in_use(package), folder, as_json=as_json)
 
 
 @models_app.command("rollback")
@@ -72,32 +79,34 @@ def rollback_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The predictor, such as xgboost.")],
     *,
     models: Models = "",
+    config: ConfigFile = "",
     as_json: AsJson = False,
 ) -> None:
     """Put the version in use again that was before."""
-    _tell(_shelf(models).rollback(name), models, as_json=as_json)
-
-
-def models_folder(models: str) -> Path:
-    """The folder so named; by default that in the daemon's state folder."""
-    from mirage.config.places import default_places
-
-    return Path(models) if models else default_places(os.environ, os.getuid()).state / "models"
-
-
-def _shelf(models: str) -> Shelf:
     from mirage.predictors.artifacts.shelf import Shelf
 
-    return Shelf(models_folder(models))
+    folder = models_folder(models, config)
+    become_owner(folder)
+    _tell(Shelf(folder).rollback(name), folder, as_json=as_json)
 
 
-def _tell(version: Version, models: str, *, as_json: bool) -> None:
+def models_folder(models: str, config: str = "") -> Path:
+    """The folder so named; by default that in the daemon's state folder, as the configuration names it."""
+    from mirage.bootstrap.predictors import MODELS
+    from mirage.config.places import default_places
+
+    if models:
+        return Path(models)
+    if config:
+        return Path(read_config(config).service.state) / MODELS
+    return default_places(os.environ, os.getuid()).state / MODELS
+
+
+def _tell(version: Version, models: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_document(version), indent=1))
         return
-    typer.echo(
-        f"{version.name} {version.version} is in use: {version.name}:{models_folder(models) / version.name}"
-    )
+    typer.echo(f"{version.name} {version.version} is in use: {version.name}:{models / version.name}")
 
 
 def _document(version: Version) -> dict[str, Any]:
@@ -107,8 +116,10 @@ def _document(version: Version) -> dict[str, Any]:
 
 def _table(versions: tuple[Version, ...]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     from mirage.domain.instants import spell_instant
+    from mirage.domain.texts import printable
 
     table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
     for version in versions:
@@ -119,7 +130,7 @@ def _table(versions: tuple[Version, ...]) -> Table:
             version.name,
             version.version,
             "yes" if version.current else "",
-            manifest.cluster.name,
+            Text(printable(manifest.cluster.name)),
             span,
             str(manifest.training.handovers),
             f"{gap:.2f}" if gap is not None else "",

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.daemonaccount import configured, read_config
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from mirage.config.model import Config
+    from mirage.predictors.artifacts.manifest import Manifest
     from mirage.replay.shadows import Measured
 
 Since = Annotated[str, typer.Option(help="How far back hand-overs count, such as 30d.")]
@@ -32,7 +34,7 @@ def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: As
     """Compare the predictors in shadow with the one in charge, on the daemon's own hand-overs."""
     from rich.console import Console
 
-    found = measurements(_loaded(config), since)
+    found = measurements(configured(config), since)
     if as_json:
         typer.echo(json.dumps({"predictors": [_document(each) for each in found]}, indent=1))
     elif found:
@@ -42,11 +44,11 @@ def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: As
         typer.echo(f"no hand-over of the last {since} was foreseen; loop.shadows names predictors to compare")
 
 
-def objection(artifact: Path, config: str) -> str:
+def objection(manifest: Manifest, config: str) -> str:
     """Why this model had better not be put in use, as measured in shadow; empty: nothing speaks against it."""
     from mirage.replay.promotion import objection_to
 
-    return objection_to(artifact, measurements(_loaded(config), _SPAN))
+    return objection_to(manifest, measurements(read_config(config), _SPAN))
 
 
 def measurements(config: Config, since: str) -> tuple[Measured, ...]:
@@ -67,19 +69,6 @@ def measurements(config: Config, since: str) -> tuple[Measured, ...]:
         return shadow_results(store, weights, clock.now() - span)
     finally:
         store.database.close()
-
-
-def models_of(config: str) -> Path:
-    """Where the daemon so configured keeps its models."""
-    from mirage.bootstrap.predictors import MODELS
-
-    return Path(_loaded(config).service.state) / MODELS
-
-
-def _loaded(config: str) -> Config:
-    from mirage.config.loading import load_config
-
-    return load_config(Path(config) if config else None).config
 
 
 def _document(each: Measured) -> dict[str, object]:

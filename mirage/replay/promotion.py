@@ -11,18 +11,15 @@ from mirage.predictors.artifacts.manifest import read_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mirage.predictors.artifacts.manifest import Manifest
     from mirage.replay.shadows import Measured
 
 FEWEST = 5
 """Hand-overs below which a comparison says nothing."""
 
 
-def objection_to(artifact: Path, measured: Iterable[Measured]) -> str:
-    """Why this model had better not be put in use; empty: nothing speaks against it.
-
-    Raises ``ArtifactMismatch``.
-    """
-    manifest = read_manifest(artifact)
+def objection_to(manifest: Manifest, measured: Iterable[Measured]) -> str:
+    """Why this model had better not be put in use; empty: nothing speaks against it."""
     for each in measured:
         name, _, folder = each.predictor.partition(":")
         if name != manifest.plugin or not (Path(folder) / MANIFEST).is_file():

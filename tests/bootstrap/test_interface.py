@@ -25,7 +25,7 @@ from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.predictors.artifacts.answers import Scores
-from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
+from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark, read_manifest
 from mirage.predictors.artifacts.shelf import Shelf
 from mirage.replay.promotion import objection_to
 from mirage.replay.shadows import Measured
@@ -174,10 +174,10 @@ def test_what_did_worse_in_shadow_is_objected_to(tmp_path: Path) -> None:
     folder = artifact(tmp_path / "model")
     nan = float("nan")
     worse = Measured(f"xgboost:{folder}", False, 9, nan, nan, nan, nan, 9, nan, nan, nan, -0.5, 0.1)
-    assert "0.50 h more a hand-over" in objection_to(folder, [worse])
-    assert objection_to(folder, [replace(worse, gain=0.5)]) == ""
-    assert objection_to(folder, [replace(worse, handovers=4)]) == ""
-    assert objection_to(artifact(tmp_path / "other", seed=9), [worse]) == ""
+    assert "0.50 h more a hand-over" in objection_to(read_manifest(folder), [worse])
+    assert objection_to(read_manifest(folder), [replace(worse, gain=0.5)]) == ""
+    assert objection_to(read_manifest(folder), [replace(worse, handovers=4)]) == ""
+    assert objection_to(read_manifest(artifact(tmp_path / "other", seed=9)), [worse]) == ""
 
 
 def test_measuring_is_done_once_for_all_who_ask_at_once(service: Service) -> None:

@@ -6,11 +6,11 @@ import json
 import os
 import sqlite3
 import subprocess
-import sysconfig
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from anyone import ANYONE, for_all_users
 from typer.testing import CliRunner
 
 from mirage.cli.main import app
@@ -24,7 +24,6 @@ from mirage.store.tokens import StoredToken
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = ROOT / "tests" / "store" / "frozen" / "0001.sql"
 WANTED = no_schema().wanted
-ANYONE = ("/usr/bin/python3", "-c", "from mirage.cli.main import main; main()")
 
 
 @pytest.fixture
@@ -85,18 +84,6 @@ def test_a_copy_on_request_is_a_store(file: Path, tmp_path: Path) -> None:
     copied.close()
     with pytest.raises(MirageError, match="is there already"):
         db("backup", "--config", str(file), "--to", str(tmp_path / "copy.db"))
-
-
-def for_all_users(folder: Path) -> dict[str, str]:
-    """The environment in which every user may run Mirage, with ``folder`` open to them; skips without one."""
-    for place in (folder, *folder.parents):
-        if place.is_relative_to("/tmp") and place != Path("/tmp"):
-            place.chmod(0o755)
-    packages = {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}"}
-    tried = [*ANYONE[:2], "import mirage.cli.db, sqlalchemy"]
-    if subprocess.run(tried, env=packages, check=False, user=65_534).returncode:
-        pytest.skip("no /usr/bin/python3 of this version, which every user may run")
-    return packages
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")

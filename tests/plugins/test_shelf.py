@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
+from anyone import ANYONE, for_all_users
 from learnable import USUAL, learnable, learnt, with_vectors
 
+from mirage.bootstrap.predictors import shelved
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.plugin import load_artifact, write_artifact
+from mirage.predictors.artifacts.manifest import read_manifest
 from mirage.predictors.artifacts.shelf import Shelf
 
 
@@ -122,3 +127,66 @@ def test_an_empty_shelf_has_nothing(tmp_path) -> None:
     assert Shelf(tmp_path / "none").versions() == ()
     with pytest.raises(ConfigError, match="not on the shelf"):
         Shelf(tmp_path).rollback("xgboost")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
+@pytest.mark.parametrize("command", ["promote", "rollback"])
+def test_root_leaves_the_shelf_to_the_account_of_the_daemon(tmp_path, artifacts, command: str) -> None:
+    """Whatever root's umask is: the daemon reads it, and promotes by itself."""
+    state, private = tmp_path / "state", tmp_path / "root"
+    state.mkdir()
+    shutil.copytree(artifacts[0], private)
+    private.chmod(0o700)
+    packages = for_all_users(tmp_path)
+    if command == "rollback":
+        shelf = Shelf(state / "models")
+        shelf.promote(artifacts[1])
+        shelf.promote(private)
+    for path in (state, *state.rglob("*")):
+        os.chown(path, 65_534, 65_534)
+    config = tmp_path / "mirage.toml"
+    config.write_text(f'[service]\nstate = "{state}"\n')
+    words = [command, "made-up" if command == "rollback" else str(private), "--config", str(config)]
+    ran = subprocess.run([*ANYONE, "models", *words], env=packages, umask=0o077, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert {path.stat().st_uid for path in state.rglob("*")} == {65_534}
+    assert current(Shelf(state / "models")) == ([(1,)] if command == "rollback" else [(0,)])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
+def test_a_shelf_that_cannot_be_read_is_named_and_concerns_trained_models_alone(tmp_path, artifacts) -> None:
+    shelf = Shelf(tmp_path / "models")
+    shelf.promote(artifacts[0])
+    for_all_users(tmp_path)
+    (tmp_path / "models").chmod(0o700)
+    child = os.fork()
+    if child == 0:
+        os.setuid(65_534)
+        told = [error_of(shelf.versions), error_of(lambda: shelved("xgboost", tmp_path / "models"))]
+        named = all(str(tmp_path / "models") in each for each in told)
+        os._exit(0 if named and shelved("quantile", tmp_path / "models") == "quantile" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def error_of(act) -> str:
+    try:
+        act()
+    except (ArtifactMismatch, ConfigError) as error:
+        return str(error)
+    return ""
+
+
+def test_an_artifact_that_changes_while_it_is_read_is_not_promoted(tmp_path, artifacts, monkeypatch) -> None:
+    """What was tried is what is put on the shelf."""
+    folder, other = tmp_path / "made", json.loads((artifacts[1] / "manifest.json").read_text())
+    shutil.copytree(artifacts[0], folder)
+
+    def swapped(*arguments):
+        found = read_manifest(*arguments)
+        (folder / "manifest.json").write_text(json.dumps(other))
+        return found
+
+    monkeypatch.setattr("mirage.predictors.artifacts.shelf.read_manifest", swapped)
+    with pytest.raises(ArtifactMismatch, match="while it was read"):
+        Shelf(tmp_path / "models").promote(folder)
+    assert not (tmp_path / "models").exists()

@@ -18,6 +18,7 @@ from mirage.predictors.naming import PLUGIN
 from mirage.wholefile import draft_of, read_regular
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 CURRENT = "current"
@@ -52,6 +53,26 @@ def promoted(folder: Path) -> Path:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A model as it was read: what is done with it concerns these bytes, whatever becomes of its folder."""
+
+    folder: Path
+    version: str
+    manifest: Manifest
+    files: Mapping[str, bytes]
+    """The manifest and all that it lists, by name."""
+
+
+def read_package(folder: Path) -> Package:
+    """Read an artifact. Raises ``ArtifactMismatch`` where it is damaged."""
+    version, manifest = version_of(folder), read_manifest(folder)
+    files = {MANIFEST: _manifest_bytes(folder), **verify_files(folder, manifest)}
+    if _version(files[MANIFEST]) != version:
+        raise ArtifactMismatch(str(folder / MANIFEST), "was changed while it was read: try again")
+    return Package(folder, version, manifest, files)
+
+
 class Shelf:
     """A folder of models."""
 
@@ -60,6 +81,14 @@ class Shelf:
 
     def versions(self) -> tuple[Version, ...]:
         """All that are kept, by name, in the order of their last promotion. Raises ``ArtifactMismatch``."""
+        try:
+            return self._versions()
+        except OSError as error:
+            raise ArtifactMismatch(
+                str(error.filename or self._root), f"cannot be read ({error.strerror})"
+            ) from error
+
+    def _versions(self) -> tuple[Version, ...]:
         if not self._root.is_dir():
             return ()
         found = []
@@ -78,7 +107,11 @@ class Shelf:
 
         Raises ``ArtifactMismatch`` where it is damaged; then nothing changes.
         """
-        kept = self.keep(artifact)
+        return self.put_in_use(read_package(artifact))
+
+    def put_in_use(self, package: Package) -> Version:
+        """As ``promote``, of an artifact that was read before."""
+        kept = self._put(package)
         if not kept.current:
             folder = self._root / kept.name
             _point(folder, [*_history(folder), kept.version])
@@ -89,13 +122,15 @@ class Shelf:
 
         Raises ``ArtifactMismatch`` where it is damaged.
         """
-        manifest = read_manifest(artifact)
-        contents = verify_files(artifact, manifest)
-        version, folder = version_of(artifact), self._root / manifest.plugin
+        return self._put(read_package(artifact))
+
+    def _put(self, package: Package) -> Version:
+        name, version = package.manifest.plugin, package.version
+        folder = self._root / name
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / version).exists():
-            write_folder(folder / version, {MANIFEST: _manifest_bytes(artifact), **contents})
-        return Version(manifest.plugin, version, _history(folder)[-1:] == [version], manifest)
+            write_folder(folder / version, package.files)
+        return Version(name, version, _history(folder)[-1:] == [version], package.manifest)
 
     def rollback(self, name: str) -> Version:
         """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
@@ -126,14 +161,18 @@ def _history(folder: Path) -> list[str]:
 
 def version_of(artifact: Path) -> str:
     """How an artifact's version is called, wherever it lies. Raises ``ArtifactMismatch``."""
-    try:
-        return sha256(_manifest_bytes(artifact)).hexdigest()[:_DIGITS]
-    except OSError as error:
-        raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
+    return _version(_manifest_bytes(artifact))
+
+
+def _version(manifest: bytes) -> str:
+    return sha256(manifest).hexdigest()[:_DIGITS]
 
 
 def _manifest_bytes(artifact: Path) -> bytes:
-    return read_regular(artifact / MANIFEST, LARGEST_MANIFEST, follow_links=False)
+    try:
+        return read_regular(artifact / MANIFEST, LARGEST_MANIFEST, follow_links=False)
+    except OSError as error:
+        raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
 
 
 def _point(folder: Path, history: list[str]) -> None:

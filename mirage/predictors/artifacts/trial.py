@@ -20,6 +20,8 @@ from mirage.predictors.artifacts.manifest import MODEL, read_manifest, verify_fi
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirage.predictors.artifacts.manifest import Manifest
+
 MEMORY, SECONDS = 1 << 30, 30
 """Bytes beside the libraries and four times the file, and seconds of CPU time, that a model may take."""
 _PATIENCE = 120
@@ -32,7 +34,11 @@ def try_model(folder: Path) -> None:
     Raises ``ArtifactMismatch`` where it does not end within its bounds, or is none.
     """
     manifest = read_manifest(folder)
-    content = verify_files(folder, manifest)[MODEL]
+    try_content(verify_files(folder, manifest)[MODEL], manifest, folder)
+
+
+def try_content(content: bytes, manifest: Manifest, folder: Path) -> None:
+    """As ``try_model``, of a model that was read before from ``folder``."""
     if manifest.schema not in schema_names():
         return  # whoever loads it says so
     sizes = (str(schema(manifest.schema).size), str(manifest.answers.width))
