@@ -34,6 +34,7 @@ ELSEWHERE = {
     "mirage.simulator.configuration.clusterfile": "a preset that comes with Mirage",
     "mirage.simulator.kernel.compile": "its own source",
     "mirage.store.mounts": "the kernel's table of mounts",
+    "mirage.trace.room": "the kernel's own files about memory",
     "mirage.trace.readers": "read by commands of a user, who may pipe; the daemon offers regular files alone",
 }
 """Modules that read files in another way, and why they may. A reason that is not needed any more fails, too."""

@@ -131,7 +131,7 @@ def test_an_empty_shelf_has_nothing(tmp_path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
 @pytest.mark.parametrize("command", ["promote", "rollback"])
-def test_root_leaves_the_shelf_to_the_account_of_the_daemon(tmp_path, artifacts, command: str) -> None:
+def test_root_leaves_the_model_registry_to_the_account_of_the_daemon(tmp_path, artifacts, command: str) -> None:
     """Whatever root's umask is: the daemon reads it, and promotes by itself."""
     state, private = tmp_path / "state", tmp_path / "root"
     state.mkdir()
@@ -154,7 +154,9 @@ def test_root_leaves_the_shelf_to_the_account_of_the_daemon(tmp_path, artifacts,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
-def test_a_shelf_that_cannot_be_read_is_named_and_concerns_trained_models_alone(tmp_path, artifacts) -> None:
+def test_a_model_registry_that_cannot_be_read_is_named_and_concerns_trained_models_alone(
+    tmp_path, artifacts
+) -> None:
     shelf = Shelf(tmp_path / "models")
     shelf.promote(artifacts[0])
     for_all_users(tmp_path)
@@ -177,7 +179,7 @@ def error_of(act) -> str:
 
 
 def test_an_artifact_that_changes_while_it_is_read_is_not_promoted(tmp_path, artifacts, monkeypatch) -> None:
-    """What was tried is what is put on the shelf."""
+    """What was tried is what is put in use."""
     folder, other = tmp_path / "made", json.loads((artifacts[1] / "manifest.json").read_text())
     shutil.copytree(artifacts[0], folder)
 

@@ -55,9 +55,9 @@ def promoted(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A model as it was read: what is done with it concerns these bytes, whatever becomes of its folder."""
+    """A model as it was read: what is done with it concerns these bytes, whatever becomes of its directory."""
 
-    folder: Path
+    directory: Path
     version: str
     manifest: Manifest
     files: Mapping[str, bytes]
