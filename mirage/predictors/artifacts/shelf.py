@@ -57,7 +57,6 @@ def promoted(folder: Path) -> Path:
 class Package:
     """A model as it was read: what is done with it concerns these bytes, whatever becomes of its directory."""
 
-    directory: Path
     version: str
     manifest: Manifest
     files: Mapping[str, bytes]
@@ -70,7 +69,7 @@ def read_package(folder: Path) -> Package:
     files = {MANIFEST: _manifest_bytes(folder), **verify_files(folder, manifest)}
     if _version(files[MANIFEST]) != version:
         raise ArtifactMismatch(str(folder / MANIFEST), "was changed while it was read: try again")
-    return Package(folder, version, manifest, files)
+    return Package(version, manifest, files)
 
 
 class Shelf:
