@@ -24,10 +24,11 @@ plugins: $(V)/.ready
 
 # The tests start hundreds of processes: where Python is told to keep nothing, each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
-# Each process of the tests would compile all modules for itself: one does so before, beside the check of types.
+# Each process of the tests would compile all modules and kernels for itself: one does so before, beside the check of
+# types.
 # Many tests wait for clocks, Slurm's or their own: eight at a time keep two processors busy.
 test: lint contract
-	@$(V)/mypy & types=$$!; $(V)/pytest --collect-only -n 0 >/dev/null; wait $$types
+	@$(V)/mypy & types=$$!; $(V)/python tests/compiled.py; $(V)/pytest --collect-only -n 0 >/dev/null; wait $$types
 	$(V)/pytest -n 8
 
 lint: $(V)/.ready
