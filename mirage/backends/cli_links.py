@@ -294,7 +294,10 @@ def _with_past_runs(links: Iterable[Job], known: Mapping[str, LinkIdentity], ask
 def _with_runs(job: Job, link: LinkIdentity, fates: Fates) -> Job:
     if not fates.answered or job.job_id in fates.unanswered:
         return replace(job, runs_untold=True)
-    runs = [run for run in fates.runs() if run.job_id == job.job_id and run.submit < job.submit]
+    every = [run for run in fates.runs() if run.job_id == job.job_id]
+    if same := [run.submit for run in every if run.start == job.start != ABSENT]:
+        job = replace(job, submit=min(job.submit, *same))  # of a run that was resized the last row alone is known
+    runs = [run for run in every if run.submit < job.submit]
     ended = [
         run for run in runs if run.state.finished and ABSENT not in (run.start, run.end) and is_link(run, link)
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mirage.backends.seldom import Seldom
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.linkidentity import is_link
+from mirage.domain.pastlinks import whole_runs
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Fates:
     def of_runs(cls, runs: Sequence[Job], unreadable: Sequence[str]) -> Fates:
         """Of an answer that has every run; of an ID with a run that cannot be read nothing is known."""
         without = {row.partition(CELL)[0] for row in unreadable}
-        known = sorted((job for job in runs if str(job.job_id) not in without), key=lambda job: job.submit)
+        known = whole_runs(job for job in runs if str(job.job_id) not in without)
         last = {job.job_id: job for job in known}
         return cls(last, unreadable=unreadable, earlier=[job for job in known if last[job.job_id] is not job])
 

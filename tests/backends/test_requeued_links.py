@@ -35,6 +35,34 @@ def test_requeued_link_has_the_runs_that_accounting_tells(state: JobState) -> No
     assert (last.asked, every.asked) == ([], [{ID}])
 
 
+@pytest.mark.parametrize("resized", [1, 2])
+@pytest.mark.parametrize("lasts", [True, False])
+def test_resized_link_has_had_one_run(resized: int, lasts: bool) -> None:
+    """As Slurm 22.05 prints it: each row bears the time of its size as submit time, all the start of the run."""
+    sizes = [replace(RUNS, nodes=4, state=JobState.RUNNING, end=RUNS.start + 10, tag="")]
+    sizes += [replace(sizes[0], nodes=4 - k, submit=RUNS.start + 10 * k) for k in range(1, resized + 1)]
+    state, end = (JobState.RUNNING, ABSENT) if lasts else (JobState.COMPLETED, NOW - 1)
+    sizes[-1] = replace(sizes[-1], state=state, end=end)
+    last, every = Accounting(), Accounting()
+    last.fates, every.fates = Fates.of_runs(sizes[-1:], ()), Fates.of_runs(sizes, ())
+    found = LinkMemory().account(queue(), {TAG: ID}, last, NOW, KNOWN, every)
+    if not lasts:
+        assert found[TAG] == replace(sizes[-1], submit=RUNS.submit, tag=TAG)
+    assert not any(job.past_runs for job in found.values())
+    (run,) = Fates.of_runs(sizes, ()).runs()
+    assert run == replace(sizes[-1], submit=RUNS.submit)
+
+
+def test_resized_link_that_is_requeued_has_had_two_runs() -> None:
+    first = replace(RUNS, state=JobState.RUNNING, end=NOW - 30, tag="")
+    smaller = replace(first, state=JobState.PREEMPTED, nodes=1, submit=NOW - 30, end=NOW - 20)
+    again = replace(RUNS, state=JobState.RUNNING, nodes=1, submit=NOW - 20, start=NOW - 10)
+    every = Accounting()
+    every.fates = Fates.of_runs([again, smaller, first], ())
+    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, KNOWN, every)
+    assert found[TAG].past_runs == (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
+
+
 def test_requeued_link_is_asked_about_once() -> None:
     again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
     known = {TAG: replace(KNOWN[TAG], submit=again.submit)}

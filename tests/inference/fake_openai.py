@@ -1,14 +1,16 @@
 """A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
 
 ``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
-in the middle of a stream), ``refuse``. ``flood``: the stream begins with 96 MiB. Who does not bring the key of
-the environment is refused, as by vLLM.
+in the middle of a stream), ``refuse``, ``slow`` (takes 10 s), ``odd`` (a status that is none), ``freeze`` (it all
+stops). ``flood``: the stream begins with 96 MiB; ``trickle``: it takes 6 s. Who does not bring the key of the
+environment is refused, as by vLLM.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +19,7 @@ from pathlib import Path
 PARTS = 5
 PAUSE = 0.1
 FLOOD_MIB = 96
+SLOW, TRICKLES = 10.0, 60
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,7 +39,13 @@ class Handler(BaseHTTPRequestHandler):
         if prompt == "die" and not marker.exists():
             marker.touch()
             os._exit(3)
-        if prompt == "refuse" or body["model"] != "counter":
+        if prompt == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if prompt == "slow":
+            time.sleep(SLOW)
+        if prompt == "odd":
+            self.reply(999, {})
+        elif prompt == "refuse" or body["model"] != "counter":
             self.reply(400, {"error": {"message": f"{body['model']} does not like it"}})
         elif body.get("stream"):
             self.stream(prompt)
@@ -58,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         if prompt == "flood":
             for _ in range(FLOOD_MIB):
                 self.chunk(bytes(1 << 20))
-        for number in range(PARTS):
+        for number in range(TRICKLES if prompt == "trickle" else PARTS):
             self.chunk(f"data: {number}\n\n".encode())
             time.sleep(PAUSE)
             if prompt == "break" and number == 2:

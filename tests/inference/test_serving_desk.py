@@ -133,7 +133,7 @@ class DeskMachine(RuleBasedStateMachine):
         here = sorted(self.admitted - set(self.doors) - self.gone)
         if here:
             request = data.draw(st.sampled_from(here))
-            unit = self.desk.withdraw(request)
+            unit = self.desk.withdraw(request, self.now)
             if unit is None:
                 self.leave(request, "withdrawn")
             else:

@@ -204,6 +204,10 @@ class Desk:
         run = self._runs[self._places[request]]
         run.repeatable, run.heard = False, now
 
+    def request_on(self, unit: int) -> int:
+        """What runs there."""
+        return self._runs[unit].waiter.request
+
     def unit_of(self, request: int) -> int | None:
         """Where it runs; ``None`` where it does not."""
         return self._places.get(request)
@@ -233,11 +237,11 @@ class Desk:
         self._waiting.put(run.waiter._replace(ready_since=now, served=run.waiter.served + now - run.since))
         return None
 
-    def withdraw(self, request: int) -> int | None:
-        """Its sender has gone; the unit that still works on it."""
+    def withdraw(self, request: int, now: float) -> int | None:
+        """Its sender has gone; the unit that still works on it, and has time from now to end that."""
         if request in self._places:
             unit = self._places[request]
-            self._runs[unit].wanted = False
+            self._runs[unit].wanted, self._runs[unit].heard = False, now
             return unit
         row = self._waiting.find(request)
         if row is not None:

@@ -43,6 +43,10 @@ class Gateway:
         self._exchanges = dict[int, Exchange]()
         self._links: dict[int, Link] = {}
         """By unit."""
+        self._heard: dict[Link, float] = {}
+        """When a worker said anything last."""
+        self._living = set[int]()
+        """Units whose workers say now and then that they live."""
         self.signatures = dict[str, tuple[tuple[Signature, ...], tuple[Signature, ...]]]()
         """Inputs and outputs of the models that some unit has loaded."""
         self._loop = asyncio.get_running_loop()
@@ -92,7 +96,7 @@ class Gateway:
     def _drop(self, exchange: Exchange, result: str) -> None:
         """The worker need not go on with it."""
         del self._exchanges[exchange.number]
-        unit = self._desk.withdraw(exchange.number)
+        unit = self._desk.withdraw(exchange.number, monotonic())
         if unit is not None and unit in self._links:
             self._links[unit].send({"drop": exchange.number})
         self._count(exchange, result)
@@ -105,7 +109,8 @@ class Gateway:
             if loaded.seconds is not None:
                 kind = int(self._desk.system.kind[seat.units[0]])
                 self._desk.estimates.begin_with(names.index(loaded.name), kind, loaded.seconds)
-        link.hear = lambda header, data: self._hear(seat, header, data)
+        link.hear = lambda header, data: self._hear(seat, link, header, data)
+        self._heard[link] = monotonic()
         for unit in seat.units:
             self._links[unit] = link
             self._desk.raise_unit(unit)
@@ -118,7 +123,9 @@ class Gateway:
             self.meters.restarts.labels(seat.name).inc()
         self.meters.up.labels(seat.name).set(0)
         for unit in seat.units:
-            self._links.pop(unit, None)
+            self._living.discard(unit)
+            if (link := self._links.pop(unit, None)) is not None:
+                self._heard.pop(link, None)
             request = self._desk.lower_unit(unit, monotonic(), coming=coming)
             if request is not None:
                 self._give_up(request, GivenUp(502, "the worker ended while it worked on this request"))
@@ -126,18 +133,38 @@ class Gateway:
 
     async def watch(self, kill: Callable[[int], None]) -> None:
         """Look after requests that wait, or run, for too long; until it is cancelled."""
-        longest = self._plan.queue.longest_wait
+        longest, within = self._plan.queue.longest_wait, self._plan.workers.answer_within
         while True:
             now = monotonic()
             for request in self._desk.overdue(now):
                 self._give_up(
                     request, GivenUp(504, f"no unit was free within {longest:g} s", self._desk.backlog())
                 )
-            for unit in self._desk.hanging(now, self._plan.workers.answer_within):
+            for unit in self._desk.hanging(now, within):
+                if not self._abandon(unit, now - within):
+                    kill(unit)
+            for unit in self._silent(now - within):
                 kill(unit)
             self.meters.waiting.set(self._desk.waiting)
             self.meters.running.set(self._desk.running)
             await asyncio.sleep(_TICK)
+
+    def _silent(self, since: float) -> list[int]:
+        """Units that have not said since then that they live, though nobody may ask anything of them."""
+        return [unit for unit in self._living if self._heard[self._links[unit]] <= since]
+
+    def _abandon(self, unit: int, since: float) -> bool:
+        """Give up a request of a worker that has answered others, or said that it lives, since then.
+
+        ``False``: the worker is silent, or goes on with what it was told to drop.
+        """
+        exchange = self._exchanges.get(self._desk.request_on(unit))
+        if exchange is None or self._heard[self._links[unit]] <= since:
+            return False
+        self._drop(exchange, "failed")
+        within = self._plan.workers.answer_within
+        exchange.fail(GivenUp(504, f"the model said nothing about this request within {within:g} s"))
+        return True
 
     def _wake(self) -> None:
         """Decide once all that has happened at this instant is known."""
@@ -178,9 +205,14 @@ class Gateway:
         exchange.unit = self._desk.system.names[start.unit]
         link.send({**exchange.header, "number": start.request}, *exchange.content)
 
-    def _hear(self, seat: Seat, header: dict[str, Any], data: memoryview) -> None:
-        """A worker speaks about one of its requests. Raises ``BadFrame``, before anything has changed."""
+    def _hear(self, seat: Seat, link: Link, header: dict[str, Any], data: memoryview) -> None:
+        """A worker speaks, mostly about one of its requests. Raises ``BadFrame``, before anything has changed."""
+        if header.get("say") == "alive":
+            self._heard[link] = monotonic()
+            self._living.add(seat.units[0])
+            return
         _check(header)
+        self._heard[link] = monotonic()
         number = header["number"]
         unit = self._desk.unit_of(number)
         if unit not in seat.units:

@@ -111,7 +111,7 @@ class WorkersPlan:
 
     ready_within: float
     answer_within: float
-    """A worker that says nothing about a request for so long hangs."""
+    """Seconds: a worker that says nothing for so long about a request hangs, one that answers others drops it."""
 
 
 @dataclass(frozen=True, slots=True)

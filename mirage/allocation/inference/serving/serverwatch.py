@@ -28,6 +28,9 @@ _KEY, _KEY_OF_VLLM = "MIRAGE_BACKEND_KEY", "VLLM_API_KEY"
 """The server's environment: the key that each request brings. vLLM demands its own where it is set."""
 _LOOK = 0.2
 _ASK = 5.0
+_ALIVE_EVERY = 1.0
+"""Seconds between two questions whether the server still answers."""
+_STATUSES = range(200, 600)
 _CHUNK = 1 << 16
 _DYING = 1.0
 """Seconds in which a server that has broken off an answer turns out to have ended."""
@@ -45,13 +48,20 @@ class PortTaken(ConnectionError):
 class _Asked:
     """A request that the server works on, and how many bytes of its answer the client has not taken yet."""
 
-    def __init__(self, connection: http.client.HTTPConnection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
         self._changed = threading.Condition()
         self._under_way = 0
         self._dropped = False
         self.waited = 0.0
         """Seconds for which the client took nothing."""
+
+    def connected(self, to: socket.socket | None) -> None:
+        """Raises ``ConnectionAbortedError`` where the client has left meanwhile."""
+        with self._changed:
+            self._socket = to
+            if self._dropped:
+                raise ConnectionAbortedError("the client has left")
 
     def wait_for_room(self) -> None:
         """While the client does not take what it was sent. Raises ``ConnectionAbortedError`` once it has left."""
@@ -78,9 +88,9 @@ class _Asked:
         with self._changed:
             self._dropped = True
             self._changed.notify_all()
-        if self._connection.sock is not None:
-            with suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class ServerWatch:
@@ -126,6 +136,7 @@ class ServerWatch:
                 raise ServerEnded(f"{self._model['backend'][0]} ended with exit code {self._process.returncode}")
             time.sleep(_LOOK)
         threading.Thread(target=self._end_with_it, daemon=True).start()
+        threading.Thread(target=self._tell_that_it_lives, daemon=True).start()
 
     def _start(self) -> tuple[int, subprocess.Popen[bytes]]:
         port = _free_port()
@@ -184,12 +195,15 @@ class ServerWatch:
     def _ask(self, header: dict[str, Any], body: bytes) -> None:
         number, began = int(header["number"]), time.perf_counter()
         connection = http.client.HTTPConnection(_HOST, self._port)
-        self._open[number] = asked = _Asked(connection)
+        self._open[number] = asked = _Asked()
         end: dict[str, Any] = {"say": "end", "number": number}
         try:
             self._connect(connection)
+            asked.connected(connection.sock)
             connection.request("POST", header["path"], body, self._head() | {"Content-Type": "application/json"})
             response = connection.getresponse()
+            if response.status not in _STATUSES:
+                raise http.client.HTTPException(f"status {response.status}")
             told = {"http": response.status, "type": response.headers.get("Content-Type", "application/json")}
             if header["stream"] and response.status == 200:
                 self._pass_on(asked, {"say": "part", "number": number} | told, response)
@@ -234,6 +248,13 @@ class ServerWatch:
             return False
         finally:
             connection.close()
+
+    def _tell_that_it_lives(self) -> None:
+        """As long as it lists its models: a request that takes long is not a server that hangs."""
+        while self._process.poll() is None:
+            if self._answers():
+                self._say({"say": "alive"})
+            time.sleep(_ALIVE_EVERY)
 
     def _end_with_it(self) -> None:
         self._process.wait()
