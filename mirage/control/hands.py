@@ -110,9 +110,9 @@ class Hands:
             self._cancel_job(record, job, now, "the held job", "the chain is over")
 
     def cancel_returned(self, record: ChainRecord, jobs: Iterable[Job], now: Seconds) -> None:
-        """Cancel jobs of ended links that were requeued: each would run beside a link, or after the chain."""
+        """Cancel jobs of ended links that are there again: each would run beside a link, or after the chain."""
         for job in jobs:
-            self._cancel_job(record, job, now, "job", "it was requeued after its link had ended")
+            self._cancel_job(record, job, now, "job", "it is in the queue again after its link had ended")
 
     def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds, *, released: bool) -> ChainRecord:
         """What becomes of a chain some of whose jobs its record does not know.

@@ -32,7 +32,7 @@ from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.snapshot import Snapshot
 from mirage.features.window import QueueWindows
-from mirage.provisioner import heldlinks, machine, pending, rejections, steering
+from mirage.provisioner import heldlinks, machine, pending, rejections, rivals, steering
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.due import next_due
 from mirage.provisioner.events import sightings
@@ -253,11 +253,10 @@ class ControlLoop:
             return self._explain(record, now, f"hold: {waits}", deciding=True)
         record = self._catch_up(record, snapshot, now)
         self._hands.cancel_leftovers(record, now)
-        self._hands.cancel_returned(record, tagged.returned_to(record), now)
+        self._hands.cancel_returned(record, returned := tagged.returned_to(record), now)
         record = self._hands.face(record, tagged.unknown_to(record), now, released=self._held is not None)
-        if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
-            text = f"hold: link {unknown[0]} is not in the queue, and its end is not known; see mirage doctor"
-            return self._explain(record, now, text, deciding=True)
+        if text := rivals.unsettled(record, snapshot, returned):
+            return self._explain(record, now, f"hold: {text}", deciding=True)
         if not record.over:
             record = self._hands.make_way(record, _job(record, record.waiting, snapshot), now)
         cycle = self._supply(record, snapshot, now)

@@ -33,7 +33,7 @@ class TaggedJobs:
         return tuple(job for job in jobs if job.job_id not in known)
 
     def returned_to(self, record: ChainRecord) -> tuple[Job, ...]:
-        """The owner's jobs of links that had ended, and that somebody has requeued since."""
+        """The owner's jobs of links that had ended: requeued since, or a controller forgot that they had ended."""
         if not (jobs := self._of(record)):
             return ()
         last = {link.job_id: link for link in record.links}
@@ -45,8 +45,21 @@ class TaggedJobs:
 
 
 def _is_back(link: Link, job: Job) -> bool:
-    """Whether the job is in the queue anew; one whose nodes are still cleaned up was not submitted again."""
-    return link.final and ABSENT < link.job_submit < job.submit
+    """Whether the job waits or runs anew; one whose nodes are still cleaned up shows the run that is known.
+
+    A controller that starts with an older state has the job as it was then, with the same submit time.
+    """
+    anew = ABSENT < link.job_submit < job.submit or job.state is JobState.PENDING
+    return link.final and (anew or (job.start != ABSENT and job.start > link.start))
+
+
+def unsettled(record: ChainRecord, snapshot: Snapshot, returned: Sequence[Job]) -> str:
+    """Why nothing is decided about the chain in this cycle; empty: nothing is against it."""
+    if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
+        return f"link {unknown[0]} is not in the queue, and its end is not known; see mirage doctor"
+    if returned and record.chain.one_writer:
+        return f"job {returned[0].job_id} of a link that had ended is there again; it is being cancelled"
+    return ""
 
 
 def sent_twice(record: ChainRecord, job: Job) -> bool:

@@ -115,6 +115,34 @@ def test_job_that_is_requeued_after_its_link_ended_is_cancelled(over: bool) -> N
     assert not any(link.state is LinkState.PENDING and link.index == 1 for link in service.record.links)
 
 
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING])
+@pytest.mark.parametrize("over", [True, False])
+def test_job_of_an_ended_link_that_a_controller_with_an_older_state_has_is_cancelled(
+    over: bool, state: JobState
+) -> None:
+    """slurmctld started from an older copy of its state: the job waits or runs again, with its old submit time."""
+    cluster = FakeCluster(lambda request: Fate(wait=MIN, runtime=HOUR))
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(exit_code=None, links=2 if over else 9)))
+    for time in range(0, 2 * HOUR + 30 * MIN, MIN):
+        cluster.advance(time)
+        service.cycle(time)
+    first, live = cluster.jobs[service.record.links[0].job_id], service.record.links[-1]
+    again = 2 * HOUR + 30 * MIN
+    start = ABSENT if state is JobState.PENDING else again
+    cluster.jobs[first.job_id] = replace(first, state=state, start=start, end=ABSENT)
+    cluster._fates[first.job_id] = Fate(wait=HOUR)
+    for job_id in [link.job_id for link in service.record.live]:
+        del cluster.jobs[job_id]
+    submitted = len(cluster.jobs)
+    service.cycle(again + MIN)
+    assert cluster.jobs[first.job_id].state is JobState.CANCELLED
+    assert len(cluster.jobs) == submitted, "no link is submitted while the job may still write"
+    for time in range(again + 2 * MIN, again + HOUR, MIN):
+        cluster.advance(time)
+        service.cycle(time)
+    assert live.job_id != service.record.links[-1].job_id or service.record.over
+
+
 def test_job_whose_nodes_are_cleaned_up_after_its_end_is_left_alone() -> None:
     cluster = FakeCluster(lambda request: Fate(wait=MIN, runtime=HOUR))
     service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(exit_code=None, links=9)))

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -116,10 +116,18 @@ def watched(place: Path, first: str) -> Iterator[tuple[ServerWatch, socket.socke
         yield watch, far
 
 
+def told(far: socket.socket) -> tuple[dict[str, Any], memoryview]:
+    """The next word about a request."""
+    while True:
+        header, content = receive(far)
+        if header["say"] != "alive":
+            return header, content
+
+
 def test_server_on_its_own_port_is_asked(place: Path) -> None:
     with watched(place, "pass") as (watch, far):
         watch.take(ASKED, memoryview(BODY))
-        header, content = receive(far)
+        header, content = told(far)
     assert (header["http"], b"01234" in bytes(content)) == (200, True)
     assert len((place / "ports").read_text().split()) == 1
 
@@ -164,7 +172,7 @@ def test_port_taken_by_another_user_is_not_used(place: Path, capfd: pytest.Captu
     """The thief listens while the server still loads; the next start has another port."""
     with watched(place, "steal(); time.sleep(60)") as (watch, far):
         watch.take(ASKED, memoryview(BODY))
-        header, _ = receive(far)
+        header, _ = told(far)
     first, second = (place / "ports").read_text().split()
     assert (header["http"], first != second) == (200, True)
     assert f"event=backend_port_taken port={first} uid={NOBODY}" in capfd.readouterr().err
@@ -184,6 +192,6 @@ def test_port_taken_after_the_start_ends_the_worker(place: Path, capfd: pytest.C
             time.sleep(0.05)
         watch.take(ASKED, memoryview(BODY))
         with pytest.raises(EOFError):
-            receive(far)
+            told(far)
     assert f"event=backend_port_taken port={port} uid={NOBODY}" in capfd.readouterr().err
     assert not (place / "heard").read_text()

@@ -61,20 +61,28 @@ class _Turns:
     unanswered: int = 0
     """In a row."""
     not_before: float = float("-inf")
-    late: dict[_Key, _Turn] = field(default_factory=dict)
+    late: dict[_Key, _Late] = field(default_factory=dict)
     """What became of acts that the caller did not wait for to the end."""
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One act and how it ended."""
+    """How an act ended."""
 
-    act: Act
     answer: Answer | None = None
     error: Exception | None = None
     over: bool = False
     awaited: bool = True
-    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """The result of an act that nobody waited for, without its script: those of many users fill the memory."""
+
+    turn: _Turn
+    act: Act | None
+    """``None``: a link that is submitted is the same whatever it waits for."""
+    at: float
     """When it ended."""
 
 
@@ -118,12 +126,12 @@ class OwnerTurns:
         Raises ``NotPermitted`` where nothing was begun, ``ClusterUnavailable`` where the act is still under way,
         and what ``ask`` raises.
         """
-        turn = _Turn(act)
+        turn = _Turn()
         with self._changed:
             turns = self._owners[owner]
             began = self._stopwatch()
             if (late := _result_of(turns, act, began)) is not None:
-                return _outcome(owner, late)
+                return _outcome(owner, act, late)
             left = self._begin(owner, turns, act, began)
             try:
                 Thread(target=self._run, args=(owner, act, turn), name=f"act-{owner}", daemon=True).start()
@@ -135,7 +143,7 @@ class OwnerTurns:
             turns.used += waited
             self._used += waited
             turn.awaited = turn.over
-        return _outcome(owner, turn)
+        return _outcome(owner, act, turn)
 
     def _wait(self, owner: str, turn: _Turn, seconds: float, whole: bool) -> None:
         """``whole``: it is all that the owner has."""
@@ -186,7 +194,7 @@ class OwnerTurns:
             else:
                 turns.unanswered = 0
                 if late:
-                    _keep(turns, turn, self._stopwatch())
+                    _keep(turns, act, turn, self._stopwatch())
             turn.over = True
             self._forget()
             self._changed.notify_all()
@@ -207,7 +215,7 @@ class OwnerTurns:
                 del self._owners[owner]
 
     def _is_idle(self, turns: _Turns, now: float) -> bool:
-        busy = turns.running or any(now - turn.at < _KEPT for turn in turns.late.values())
+        busy = turns.running or any(now - late.at < _KEPT for late in turns.late.values())
         return not busy and now >= turns.not_before and now - turns.at > self._limits.every
 
 
@@ -218,26 +226,33 @@ def _key(act: Act) -> _Key:
     return type(act), act.paths if isinstance(act, CheckFiles) else act.job_id
 
 
-def _keep(turns: _Turns, turn: _Turn, now: float) -> None:
-    turn.at = now
-    turns.late[_key(turn.act)] = turn
+def _keep(turns: _Turns, act: Act, turn: _Turn, now: float) -> None:
+    _drop_tracebacks(turn.error)
+    turns.late[_key(act)] = _Late(turn, None if isinstance(act, JobRequest) else act, now)
     if len(turns.late) > _MOST_KEPT:
         del turns.late[next(iter(turns.late))]
 
 
+def _drop_tracebacks(error: BaseException | None) -> None:
+    """They hold the act, by the variables of each call."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def _result_of(turns: _Turns, act: Act, now: float) -> _Turn | None:
-    """What came late of this very act, told once; a link that is submitted is the same whatever it waits for."""
+    """What came late of this very act, told once."""
     found = turns.late.pop(_key(act), None)
-    if found is None or now - found.at > _KEPT or not (isinstance(act, JobRequest) or found.act == act):
+    if found is None or now - found.at > _KEPT or found.act not in (None, act):
         return None
-    return found
+    return found.turn
 
 
-def _outcome(owner: str, turn: _Turn) -> Answer:
+def _outcome(owner: str, act: Act, turn: _Turn) -> Answer:
     if turn.error is not None:
         raise turn.error
     if turn.answer is None:
         raise ClusterUnavailable(
-            f"{owner}: no result yet of: {describe(turn.act)}; the next query of the queue shows the outcome"
+            f"{owner}: no result yet of: {describe(act)}; the next query of the queue shows the outcome"
         )
     return turn.answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from threading import Event, Thread
@@ -13,7 +14,7 @@ import pytest
 from mirage.backends.acting.orders import Answer, CancelJob, UpdateJob, Verdict
 from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
-from mirage.domain.job import Dependency, DependencyKind, JobChange, JobId, JobRequest
+from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobId, JobRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -222,6 +223,35 @@ def test_result_that_came_late_is_told_to_the_next_attempt(act: Act, result: Ans
     assert slow.begun["slow0"] == 1
     until(lambda: told(turns, again) is result)
     assert slow.begun["slow0"] > 1, "once"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_late_results_keep_no_script(fails: bool) -> None:
+    """Results of sixty acts with 2 MB each, which nobody asks for."""
+
+    def ask(owner: str, act: Act) -> Answer:
+        assert isinstance(act, JobRequest)
+        time.sleep(0.005)
+        if fails:
+            raise SubmissionRejected("no") from ValueError(len(str(act)))
+        return DONE
+
+    turns = OwnerTurns(ask, TurnLimits(share=1e-3, every=1e-6))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(60):
+            script = BatchScript(str(number) + "x" * (2 << 20))
+            request = JobRequest("svc", "mallory", 60, tag=f"mirage:c:{number}", batch=script)
+            with pytest.raises(ClusterUnavailable):
+                turns("mallory", request)
+            until(lambda: not turns._owners["mallory"].running)
+        del script, request
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(turns._owners["mallory"].late) == 60
+    assert after - before < 20 << 20
 
 
 def test_late_result_is_not_told_of_another_change() -> None:
