@@ -87,14 +87,16 @@ def _columns(dump: Dump, zone: ZoneInfo) -> tuple[dict[str, Any], tuple[str, ...
     faults = dump.faults
     stamps = [read_stamps(_cells(dump, f), zone, f, faults) for f in ("Submit", "Eligible", "Start", "End")]
     submit, start, end = in_order(stamps[0], stamps[2], stamps[3])
-    state = read_cells(_cells(dump, "State"), parse_state, np.int8, "State", faults)
     ids = _cells(dump, "JobID")
+    end = np.where([text.startswith("RESIZING") for text in _cells(dump, "State")], ABSENT, end)
+    submit, eligible, resized = _of_whole_runs(ids, submit, stamps[1].epoch, start)
+    state = read_cells(_cells(dump, "State"), parse_state, np.int8, "State", faults)
     read_cells(ids, _check_id, np.int8, "JobID", faults)
     never = _never_ran(dump, state, start, end)
     columns = {
         "job_id": np.array(ids, dtype=np.str_),
         "submit": submit,
-        "eligible": stamps[1].epoch,
+        "eligible": eligible,
         "start": np.where(never, ABSENT, start),
         "end": end,
         "limit": read_cells(_cells(dump, "TimelimitRaw", "Timelimit"), parse_limit, np.int64, "Timelimit", faults),
@@ -107,7 +109,23 @@ def _columns(dump: Dump, zone: ZoneInfo) -> tuple[dict[str, Any], tuple[str, ...
     count = int(never.sum())
     unstarted = f"cancelled jobs with a start but no node, which count as never started: {count}"
     zone_note = f"times are wall-clock times of {zone.key}"
-    return columns, (zone_note, *twice_note(zone, *stamps), *([unstarted] if count else []))
+    sizes = f"rows of jobs that were resized, which count as one run of the last size: {resized}"
+    notes = [*([unstarted] if count else []), *([sizes] if resized else [])]
+    return columns, (zone_note, *twice_note(zone, *stamps), *notes)
+
+
+def _of_whole_runs(ids: Sequence[str], submit: Int64, eligible: Int64, start: Int64) -> tuple[Int64, Int64, int]:
+    """Submit and eligible times of runs, and how many rows are of another size of a run than its first.
+
+    slurmdbd has a row for each size: submitted when the size changed, started when the run did. As rows of the
+    same run they bear the times of its first size. A row that starts before it was submitted is wrong otherwise.
+    """
+    known = start != ABSENT
+    first = {(ids[row], start[row]): row for row in np.flatnonzero(known & (start >= submit))[::-1].tolist()}
+    later = [row for row in np.flatnonzero(known & (start < submit)).tolist() if (ids[row], start[row]) in first]
+    rows = np.arange(len(ids))
+    rows[later] = [first[ids[row], start[row]] for row in later]
+    return submit[rows], eligible[rows], len(later)
 
 
 def _cells(dump: Dump, *fields: str) -> tuple[str, ...]:

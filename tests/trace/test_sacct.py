@@ -132,6 +132,24 @@ def test_overlapping_dumps_give_each_record_once_and_keep_requeued_jobs() -> Non
         assert [span for _, span in jobs][:2] == [3_600, 7_200]
 
 
+def test_resized_job_is_one_run_of_its_last_size() -> None:
+    """As ``sacct -D`` of Slurm 22.05 prints it."""
+    head = "JobID|Submit|Eligible|Start|End|State|Timelimit|NNodes|User|Partition|NCPUS"
+    row = "1|2026-11-25T{submit}|2026-11-25T{submit}|2026-11-25T19:33:41|{end}|{state}|1-00:00:00|{nodes}|ann|p|4"
+    first = row.format(submit="19:33:40", end="2026-11-25T19:33:49", state="RESIZING", nodes=3)
+    second = row.format(submit="19:33:49", end="2026-11-25T19:34:00", state="RESIZING", nodes=2)
+    for state, end in (("COMPLETED", "2026-11-25T19:34:07"), ("RUNNING", "Unknown")):
+        last = row.format(submit="19:34:00", end=end, state=state, nodes=1)
+        result = read("\n".join([head, first, second, last]))
+        table = result.table
+        assert (len(table), result.counts.repeated, int(table.nodes[0])) == (1, 2, 1)
+        assert int(table.wait[0]) == 1
+        assert JobState(int(table.state[0])).name == state
+        assert int(table.runtime[0]) == (26 if state == "COMPLETED" else 0)
+    with pytest.raises(TraceError, match="before the job was submitted"):
+        read("\n".join([head, last]))
+
+
 @pytest.mark.parametrize(
     ("change", "field", "problem"),
     [
