@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -208,7 +208,7 @@ def _send(plan: Plan, line: CommandLine) -> None:
         _check(plan, daemon)
     _make_room(plan)
     with held_links(plan, _commands()) as held:
-        answer = daemon.post(f"/chains?held_links={plan.held_links}" if held else "/chains", plan.document)
+        answer = _make(daemon, f"/chains?held_links={plan.held_links}" if held else "/chains", plan)
     if (shown := answer.get("chain")) and shown["files_unknown"]:
         typer.echo(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
     if warning := answer.get("warning"):
@@ -221,6 +221,17 @@ def _send(plan: Plan, line: CommandLine) -> None:
         typer.echo(f"Submitted chain {plan.chain_id}")
         if held:
             typer.echo(f"Submitted {len(held)} held links: jobs {', '.join(map(str, held))}")
+
+
+def _make(daemon: Client, target: str, plan: Plan) -> Any:
+    """The daemon's answer. Raises ``Unanswered``, which names the chain that may have been made."""
+    from mirage.client.errors import Unanswered
+
+    try:
+        return daemon.post(target, plan.document)
+    except Unanswered as error:
+        may = f"chain {plan.chain_id} may have been made: see mirage chains before you submit it again"
+        raise Unanswered(f"{error}; {may}") from error
 
 
 def _tell_added(chain_id: str, held: Sequence[JobId], line: CommandLine) -> None:

@@ -13,6 +13,10 @@ class DaemonUnreachable(ClientError):
     """Nobody answers, or what answers is no Mirage daemon: start it, or name another address."""
 
 
+class Unanswered(DaemonUnreachable):
+    """The request was sent and no answer came: the daemon may have done what it was asked to do."""
+
+
 class Refusal(ClientError):
     """The daemon's problem document (RFC 9457): it has understood and says no."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
-from mirage.client.errors import DaemonUnreachable, Refusal
+from mirage.client.errors import DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:
     import ssl
@@ -99,11 +99,9 @@ class Transport:
             connection.request(method, target, body, sent)
             yield connection.getresponse(), connection.deadline
         except TimeoutError as error:
-            raise DaemonUnreachable(f"{self.address}: the daemon did not answer in {timeout:g} s") from error
+            raise Unanswered(f"{self.address}: the daemon did not answer in {timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
-            raise DaemonUnreachable(
-                f"{self.address}: the daemon went away before it answered: {error!r}"
-            ) from error
+            raise Unanswered(f"{self.address}: the daemon went away before it answered: {error!r}") from error
         finally:
             connection.close()
 

@@ -255,6 +255,29 @@ def test_what_answers_is_no_daemon(folder: Path) -> None:
     assert done.returncode == 5
 
 
+def test_a_chain_without_an_answer_may_have_been_made_and_is_named(folder: Path) -> None:
+    """The daemon is killed once it has read the request: whoever submits again would have two chains."""
+    asked: list[str] = []
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while not (asked and asked[-1].endswith("}")):
+                asked.append(connection.recv(1 << 16).decode())
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/dying.sock")
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        done = submit(folder, "--no-check", "train.sh", MIRAGE_SOCKET=f"{folder}/dying.sock")
+        thread.join()
+    made = json.loads("".join(asked).partition("\r\n\r\n")[2])["chain_id"]
+    assert done.returncode == 5
+    assert made in done.stderr
+    assert "mirage chains" in done.stderr
+
+
 def test_zero_needs_no_unit(folder: Path) -> None:
     chain = plan(folder, "--steering=pin", "--lead", "0", "--max-overlap=0", "train.sh")["chain"]
     assert (chain["lead"], chain["handover"]["max_overlap"]) == (0, 0)
