@@ -1,6 +1,7 @@
 """Root goes on as the daemon's account where a command changes its files: it could not use files of root's.
 
-What that account may not do is then not done for it either, such as writing through a link that it has made.
+What that account may not do is then not done for it either, such as writing through a link that it has made. A
+configuration names programs that are run, so the same holds for the owner of its file.
 """
 
 from __future__ import annotations
@@ -15,10 +16,20 @@ if TYPE_CHECKING:
 
 
 def configured(config: str) -> Config:
-    """The daemon's configuration; root goes on as the owner of its state directory."""
-    loaded = read_config(config)
+    """The daemon's configuration; root goes on as the owner of its files, else of its state directory."""
+    loaded = as_owner_of_files(config)
     become_owner(Path(loaded.service.state))
     return loaded
+
+
+def as_owner_of_files(config: str) -> Config:
+    """The daemon's configuration; root goes on as the owner of its files, where they are not root's."""
+    from mirage.config.loading import load_config
+
+    loaded = load_config(Path(config) if config else None)
+    for file in loaded.files:
+        become_owner(file)
+    return loaded.config
 
 
 def read_config(config: str) -> Config:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.daemonaccount import as_owner_of_files
 from mirage.cli.printing import show
 from mirage.domain.texts import printable
 
@@ -26,13 +27,10 @@ def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
     Exit status 1 if something makes chains impossible.
     """
-    from pathlib import Path
-
-    from mirage.config.loading import load_config
     from mirage.daemon.doctor.examination import examine
 
     findings = []
-    for finding in examine(load_config(Path(config) if config else None).config):
+    for finding in examine(as_owner_of_files(config)):
         findings.append(finding)
         if not as_json:
             _show(finding)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import become_owner, read_config
+from mirage.cli.daemonaccount import as_owner_of_files, become_owner, read_config
 from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def promote_command(
     from mirage.predictors.artifacts.trial import try_content
 
     package, folder = read_package(artifact), models_folder(models, config)
-    become_owner(folder)  # the artifact may be one that only root reads
+    _become_owner(folder, config)  # not before: the artifact may be one that only root reads
     if not force and (problem := objection(package.manifest, config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)
@@ -86,7 +86,7 @@ def rollback_command(
     from mirage.predictors.artifacts.shelf import Shelf
 
     folder = models_folder(models, config)
-    become_owner(folder)
+    _become_owner(folder, config)
     _tell(Shelf(folder).rollback(name), folder, as_json=as_json)
 
 
@@ -100,6 +100,12 @@ def models_folder(models: str, config: str = "") -> Path:
     if config:
         return Path(read_config(config).service.state) / MODELS
     return default_places(os.environ, os.getuid()).state / MODELS
+
+
+def _become_owner(folder: Path, config: str) -> None:
+    if config:
+        as_owner_of_files(config)
+    become_owner(folder)
 
 
 def _tell(version: Version, models: Path, *, as_json: bool) -> None:

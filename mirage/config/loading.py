@@ -58,6 +58,11 @@ class Loaded:
     config: Config
     sources: tuple[Source, ...]
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that were read."""
+        return tuple(Path(source.name) for source in self.sources if source.text)
+
     def origin(self, key: Key) -> str:
         """File and line, variable, or ``default``."""
         return _origin(self.sources, key)
