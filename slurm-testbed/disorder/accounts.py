@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from keepalive.surroundings import Surroundings
 
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
-CATCHES_UP_S = 60.0
+CATCHES_UP_S = 240.0
 """Real seconds; slurmctld keeps for slurmdbd what it could not yet tell it."""
 _KEPT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 _NO_NODES = ("None assigned", "")
