@@ -17,6 +17,7 @@ from mirage.domain.errors import (
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobChange
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.texts import one_line
 from mirage.provisioner import handover, machine, rivals, setback, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
 from mirage.provisioner.pending import attempt
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from mirage.provisioner.protection import Protection
 
 _FORGOTTEN_AFTER = 3_600
+_LONGEST_PROBLEM = 200
+"""Characters of an error that a sentence quotes."""
 _LONGEST_TEXT = 4_000
 _REFUSED = (ClusterUnavailable, NotPermitted, UnknownJob)
 
@@ -180,7 +183,8 @@ class Hands:
         earlier = attempts.get(job.job_id)
         if earlier is not None and earlier.change == change and earlier.waits(now):
             next_try = f"asked {earlier.count} times, next try at {spell_instant(earlier.next_try)}"
-            return Act(f"job {job.job_id} is not {verb} yet: {next_try}", done=False)
+            why = f"{earlier.problem}; {next_try}" if earlier.problem else next_try
+            return Act(f"job {job.job_id} is not {verb} yet: {why}", done=False)
         for other in [key for key, past in attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:
             del attempts[other]
         attempts[job.job_id] = attempt(change, earlier, now)
@@ -190,7 +194,8 @@ class Hands:
             return Act(f"job {job.job_id} is pending no longer", done=False)
         except (ClusterUnavailable, NotPermitted) as error:
             blocked = isinstance(error, JobBlocked)
-            attempts[job.job_id] = replace(attempts[job.job_id], blocked=blocked)
+            problem = one_line(str(error), _LONGEST_PROBLEM)
+            attempts[job.job_id] = replace(attempts[job.job_id], blocked=blocked, problem=problem)
             return self._trouble(record, now, f"job {job.job_id} could not be {verb}: {error}")
         text = f"asked Slurm that job {job.job_id} be {verb}"
         self.write(record, now, EntryKind.ACTION, text)

@@ -26,6 +26,8 @@ class Attempt:
     next_try: Seconds
     blocked: bool = False
     """Whether Slurm let the job not be changed."""
+    problem: str = ""
+    """Why it could not be asked for; empty: it could."""
 
     def waits(self, now: Seconds) -> bool:
         """Whether it is too early for the next try; one beyond the longest pause is of a clock since set back."""

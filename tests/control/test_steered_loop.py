@@ -148,6 +148,7 @@ def test_a_link_that_slurm_never_lets_go_is_replaced(steering: Steering) -> None
     service.cluster.update = updating
     service.run(53 * HOUR - 5 * MIN, tick=MIN)
     assert service.record.links[0].running
+    assert "the DB index is being set" in service.loop.status.sentence, "between the tries, too"
     assert [link.index for link in service.record.live] == [1, 2], "kept while its predecessor runs"
     record = service.run(300 * HOUR, tick=MIN)
     assert record.status is ChainStatus.DONE
