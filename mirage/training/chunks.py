@@ -21,6 +21,7 @@ from mirage.documenttext import parse_own_json
 from mirage.domain.errors import ConfigError
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
+from mirage.trace.room import within_free_memory
 from mirage.wholefile import draft_of, write_anew
 
 if TYPE_CHECKING:
@@ -122,12 +123,17 @@ def write_chunk(folder: Path, number: int, manifest: Manifest, arrays: Arrays) -
 
 
 def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
-    """The arrays of a chunk. Raises ``ConfigError`` naming a file that is missing, corrupt or another table's."""
+    """The arrays of a chunk.
+
+    Raises ``ConfigError`` naming a file that is missing, corrupt or another table's, ``TraceError`` for one
+    that is larger than the memory.
+    """
     path = chunk_path(folder, number)
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file, warnings.catch_warnings():
+        with within_free_memory(str(path)), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an array whose head is spelled in an older way is one as well
-            arrays = {name: file[name] for name in ("mark", *ARRAYS)}
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
         raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None
     except _CORRUPT as error:

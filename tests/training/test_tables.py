@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +20,15 @@ from made_tables import PLAN, played
 from small_trace import CLUSTER, DAY, HOUR, plan, trace
 
 from mirage.domain.decision import ActionScores
-from mirage.domain.errors import ConfigError, SubmissionRejected
+from mirage.domain.errors import ConfigError, SubmissionRejected, TraceError
 from mirage.domain.job import JobState
 from mirage.domain.objective import Weights
 from mirage.features.schema import encode, schema, schema_names
 from mirage.replay import closedloop, episodes
 from mirage.replay.closedloop import replay
 from mirage.simulator.simulation import Simulation
+from mirage.trace import room
+from mirage.training import chunks
 from mirage.training.chunks import ARRAYS, MANIFEST
 from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
 from mirage.training.tables import Table, TablePlan, build_table, load_table
@@ -217,6 +221,21 @@ def test_spoilt_files_are_named(table: Table, folder: Path, tmp_path: Path, file
     copy = copied(folder, tmp_path)
     (copy / file).write_bytes(spoil((copy / file).read_bytes()))
     with pytest.raises(ConfigError, match=words):
+        load_table(copy)
+
+
+def test_chunk_whose_head_claims_more_than_the_memory_is_named(
+    table: Table, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve gigabytes, as 52 MB of a packed file can claim."""
+    copy = copied(folder, tmp_path)
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (1_500_000_000,)})
+    with zipfile.ZipFile(copy / "chunk-0000.npz", "a") as packed, packed.open("more.npy", "w") as file:
+        file.write(head.getvalue())
+    monkeypatch.setattr(chunks, "ARRAYS", ("more", *ARRAYS))
+    monkeypatch.setattr(room, "_SHARE", 1 << 40)
+    with pytest.raises(TraceError, match=r"chunk-0000.npz: out of memory"):
         load_table(copy)
 
 
