@@ -97,6 +97,7 @@ class LinkMemory:
         nameless = {queued.job.tag for queued in queue.ours if is_nameless(queued.job.user)}
         seen = {tag: found for tag, found in seen.items() if tag not in nameless or expected.get(tag) != NO_JOB}
         self._report_reused(queue.ours, expected, known)
+        self._report_unmarked(queue.ours, expected)
         self.report_unreadable("queue", queue.unreadable)
         self.unaccounted = frozenset()
         links = {tag: found.job for tag, found in seen.items()}
@@ -176,6 +177,15 @@ class LinkMemory:
                 job = shown[expected[tags[0]]]
                 text = "event=job_id_reused owner=%s links=%d first=%s job=%d name=%r comment=%r submit=%d"
                 _log.warning(text, owner, len(tags), tags[0], job.job_id, job.name[:80], job.tag[:80], job.submit)
+
+    def _report_unmarked(self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId]) -> None:
+        """Log that links are without their marks: once an hour for each owner."""
+        tags = {job_id: tag for tag, job_id in expected.items() if job_id != NO_JOB}
+        for job in (queued.job for queued in ours):
+            if job.job_id in tags and not is_tag(job.tag) and self._seldom.allows("mark_missing", job.user):
+                text = "event=mark_missing owner=%s link=%s job=%d comment=%r text=%r"
+                advice = "somebody or a job_submit plugin has set its comment; see mirage doctor"
+                _log.warning(text, job.user, tags[job.job_id], job.job_id, job.tag[:80], advice)
 
     def _missing(
         self,

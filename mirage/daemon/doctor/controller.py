@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _DEFAULT_BF_WINDOW = 1_440
 _DEFAULT_MIN_JOB_AGE = 300
 _ANCIENT = (20, 11)
+_MAY_SET_COMMENTS = ("lua", "cray", "cray_aries")
+"""Plugins that run a site's own code."""
 
 
 def look_at_settings(settings: Row, client: str, interval: Seconds, steering: Steering) -> Iterator[Finding]:
@@ -35,6 +37,7 @@ def look_at_settings(settings: Row, client: str, interval: Seconds, steering: St
     yield _backfill(settings)
     yield _accounting(settings)
     yield _memory(settings, interval)
+    yield from _submit_plugins(settings)
     yield _rate_limit(settings)
 
 
@@ -90,6 +93,17 @@ def _accounting(settings: Row) -> Finding:
         found = f"AccountingStoreFlags={flags or 'none'}"
         return warn("accounting", found, follows, "add job_comment to AccountingStoreFlags in slurm.conf")
     return ok("accounting", f"{storage} keeps comments", "links are found by their tag also after their end")
+
+
+def _submit_plugins(settings: Row) -> Iterator[Finding]:
+    names = settings.get("JobSubmitPlugins", "").replace("(null)", "").split(",")
+    if able := [name for name in names if name.strip().removeprefix("job_submit/") in _MAY_SET_COMMENTS]:
+        found = f"JobSubmitPlugins={','.join(able)}"
+        follows = (
+            "where it sets comments, links lose their marks: a link whose submission the daemon did not survive "
+            "is submitted again, held links are not let go, and modes sudo and agent act on none"
+        )
+        yield warn("marks", found, follows, "have it leave comments that begin with mirage: as they are")
 
 
 def _memory(settings: Row, interval: Seconds) -> Finding:

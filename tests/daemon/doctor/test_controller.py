@@ -70,6 +70,8 @@ def test_the_controllers_time_is_read(version: str) -> None:
         ({"MinJobAge": ""}, "memory", "ok"),
         ({"MinJobAge": "(null)"}, "memory", "ok"),
         ({"SlurmctldParameters": "rl_enable,rl_refill_rate=1"}, "rate limit", "ok"),
+        ({"JobSubmitPlugins": "job_submit/lua"}, "marks", "warn"),
+        ({"JobSubmitPlugins": "all_partitions,lua"}, "marks", "warn"),
         ({"SLURM_VERSION": "19.05.1"}, "versions", "fail"),
         ({"SLURM_VERSION": "26.05.3"}, "versions", "ok"),
     ],
