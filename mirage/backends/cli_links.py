@@ -184,7 +184,7 @@ class LinkMemory:
         for job in (queued.job for queued in ours):
             if job.job_id in tags and not is_tag(job.tag) and self._seldom.allows("mark_missing", job.user):
                 text = "event=mark_missing owner=%s link=%s job=%d comment=%r text=%r"
-                advice = "somebody or a job_submit plugin has set its comment; see mirage doctor"
+                advice = "a user or a job_submit plugin has set its comment; see mirage doctor"
                 _log.warning(text, job.user, tags[job.job_id], job.job_id, job.tag[:80], advice)
 
     def _missing(

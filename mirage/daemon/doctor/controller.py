@@ -101,7 +101,7 @@ def _submit_plugins(settings: Row) -> Iterator[Finding]:
         found = f"JobSubmitPlugins={','.join(able)}"
         follows = (
             "where it sets comments, links lose their marks: a link whose submission the daemon did not survive "
-            "is submitted again, held links are not let go, and modes sudo and agent act on none"
+            "is submitted again, held links are not released, and modes sudo and agent act on none"
         )
         yield warn("marks", found, follows, "have it leave comments that begin with mirage: as they are")
 
