@@ -228,10 +228,11 @@ def test_result_that_came_late_is_told_to_the_next_attempt(act: Act, result: Ans
 @pytest.mark.parametrize("fails", [False, True])
 def test_late_results_keep_no_script(fails: bool) -> None:
     """Results of sixty acts with 2 MB each, which nobody asks for."""
+    given_up = Event()
 
     def ask(owner: str, act: Act) -> Answer:
         assert isinstance(act, JobRequest)
-        time.sleep(0.005)
+        assert given_up.wait(60)
         if fails:
             raise SubmissionRejected("no") from ValueError(len(str(act)))
         return DONE
@@ -245,7 +246,9 @@ def test_late_results_keep_no_script(fails: bool) -> None:
             request = JobRequest("svc", "mallory", 60, tag=f"mirage:c:{number}", batch=script)
             with pytest.raises(ClusterUnavailable):
                 turns("mallory", request)
+            given_up.set()
             until(lambda: not turns._owners["mallory"].running)
+            given_up.clear()
         del script, request
         after, _ = tracemalloc.get_traced_memory()
     finally:
