@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import NEVER
 from mirage.features.table import Origin, Table
 from mirage.ownprocess import spawning
@@ -204,7 +204,7 @@ def _kept(folder: Path, number: int, manifest: Manifest) -> bool:
     """Whether a chunk is there and whole."""
     try:
         chunks.read_chunk(folder, number, manifest)
-    except ConfigError:
+    except (ConfigError, TraceError):
         return False
     return True
 
@@ -217,6 +217,7 @@ def _built(setting: _Setting, numbers: list[int], workers: int | SlurmJobs) -> I
     if workers <= 1 or len(numbers) <= 1:
         yield from map(_Builder(setting).build, numbers)
         return
+    _Builder(setting)  # what is wrong with the trace is raised here
     # Processes are started afresh: forking one that has threads (a progress bar) is not safe. Each simulates the
     # trace for itself: that costs less than sending its state around.
     pool = ProcessPoolExecutor(min(workers, len(numbers)), spawning(), _begin_work, (setting,))

@@ -1,8 +1,8 @@
 """A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
 
 ``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
-in the middle of a stream), ``refuse``, ``slow`` (takes 10 s), ``odd`` (a status that is none), ``freeze`` (it all
-stops). ``flood``: the stream begins with 96 MiB; ``trickle``: it takes 6 s. Who does not bring the key of the
+in the middle of a stream), ``refuse``, ``slow`` (takes 20 s), ``odd`` (a status that is none), ``freeze`` (it all
+stops). ``flood``: the stream begins with 96 MiB; ``trickle``: it takes 8 s. Who does not bring the key of the
 environment is refused, as by vLLM.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 PARTS = 5
 PAUSE = 0.1
 FLOOD_MIB = 96
-SLOW, TRICKLES = 10.0, 60
+SLOW, TRICKLES = 20.0, 80
 
 
 class Handler(BaseHTTPRequestHandler):

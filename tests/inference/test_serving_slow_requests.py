@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVER = Path(__file__).with_name("fake_openai.py")
-WITHIN = 3.0
+WITHIN = 6.0
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from small_trace import CLUSTER, DAY, HOUR, plan, trace
 from mirage.domain.decision import ActionScores
 from mirage.domain.errors import ConfigError, SubmissionRejected, TraceError
 from mirage.domain.job import JobState
+from mirage.domain.jobtable import Names
 from mirage.domain.objective import Weights
 from mirage.features.schema import encode, schema, schema_names
 from mirage.replay import closedloop, episodes
@@ -285,6 +286,14 @@ def test_a_plan_that_cannot_be_played_names_the_option(changes, words: str, tmp_
 def test_a_job_that_the_cluster_refuses(tmp_path: Path) -> None:
     with pytest.raises(SubmissionRejected):
         played(tmp_path, plan=replace(PLAN, nodes=(7,)))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_trace_that_the_cluster_refuses(workers: int, tmp_path: Path) -> None:
+    """Whichever process meets it first."""
+    strange = replace(trace(), partition=Names.encode(["nowhere"] * len(trace())))
+    with pytest.raises(ConfigError):
+        build_table(strange, CLUSTER, PLAN, schema("v2"), tmp_path / "new", workers=workers)
 
 
 def test_fingerprints_follow_what_is_simulated() -> None:

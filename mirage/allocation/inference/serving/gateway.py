@@ -45,8 +45,6 @@ class Gateway:
         """By unit."""
         self._heard: dict[Link, float] = {}
         """When a worker said anything last."""
-        self._living = set[int]()
-        """Units whose workers say now and then that they live."""
         self.signatures = dict[str, tuple[tuple[Signature, ...], tuple[Signature, ...]]]()
         """Inputs and outputs of the models that some unit has loaded."""
         self._loop = asyncio.get_running_loop()
@@ -123,7 +121,6 @@ class Gateway:
             self.meters.restarts.labels(seat.name).inc()
         self.meters.up.labels(seat.name).set(0)
         for unit in seat.units:
-            self._living.discard(unit)
             if (link := self._links.pop(unit, None)) is not None:
                 self._heard.pop(link, None)
             request = self._desk.lower_unit(unit, monotonic(), coming=coming)
@@ -141,17 +138,11 @@ class Gateway:
                     request, GivenUp(504, f"no unit was free within {longest:g} s", self._desk.backlog())
                 )
             for unit in self._desk.hanging(now, within):
-                if not self._abandon(unit, now - within):
+                if not self._abandon(unit, now - within / 2):
                     kill(unit)
-            for unit in self._silent(now - within):
-                kill(unit)
             self.meters.waiting.set(self._desk.waiting)
             self.meters.running.set(self._desk.running)
             await asyncio.sleep(_TICK)
-
-    def _silent(self, since: float) -> list[int]:
-        """Units that have not said since then that they live, though nobody may ask anything of them."""
-        return [unit for unit in self._living if self._heard[self._links[unit]] <= since]
 
     def _abandon(self, unit: int, since: float) -> bool:
         """Give up a request of a worker that has answered others, or said that it lives, since then.
@@ -209,7 +200,6 @@ class Gateway:
         """A worker speaks, mostly about one of its requests. Raises ``BadFrame``, before anything has changed."""
         if header.get("say") == "alive":
             self._heard[link] = monotonic()
-            self._living.add(seat.units[0])
             return
         _check(header)
         self._heard[link] = monotonic()

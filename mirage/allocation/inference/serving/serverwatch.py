@@ -29,7 +29,7 @@ _KEY, _KEY_OF_VLLM = "MIRAGE_BACKEND_KEY", "VLLM_API_KEY"
 _LOOK = 0.2
 _ASK = 5.0
 _ALIVE_EVERY = 1.0
-"""Seconds between two questions whether the server still answers."""
+"""Seconds between two questions whether the server still answers, while it works on a request."""
 _STATUSES = range(200, 600)
 _CHUNK = 1 << 16
 _DYING = 1.0
@@ -252,9 +252,9 @@ class ServerWatch:
     def _tell_that_it_lives(self) -> None:
         """As long as it lists its models: a request that takes long is not a server that hangs."""
         while self._process.poll() is None:
-            if self._answers():
-                self._say({"say": "alive"})
             time.sleep(_ALIVE_EVERY)
+            if self._open and self._answers():
+                self._say({"say": "alive"})
 
     def _end_with_it(self) -> None:
         self._process.wait()
