@@ -292,7 +292,7 @@ def test_a_job_that_the_cluster_refuses(tmp_path: Path) -> None:
 def test_a_trace_that_the_cluster_refuses(workers: int, tmp_path: Path) -> None:
     """Whichever process meets it first."""
     strange = replace(trace(), partition=Names.encode(["nowhere"] * len(trace())))
-    with pytest.raises(ConfigError):
+    with pytest.raises(TraceError, match="nowhere"):
         build_table(strange, CLUSTER, PLAN, schema("v2"), tmp_path / "new", workers=workers)
 
 
