@@ -233,6 +233,23 @@ def test_herald_prefers_little_energy_and_delay_within_its_bound() -> None:
         assert request_policy("herald").decide(view).unit.tolist() == [unit]
 
 
+@pytest.mark.parametrize("busy", [0, 1])
+def test_herald_waits_for_no_busy_unit_while_a_like_one_is_free(busy: int) -> None:
+    view = _view(
+        cost_table([[[1.0]]]), now=0.0, model=[0], arrival=[0.0], weight=[1.0], deadline=[9.0], kinds=[0, 0]
+    )
+    running, free_at = np.array([-1, -1]), np.zeros(2)
+    running[busy], free_at[busy] = 7, 0.125
+    taken = replace(
+        view,
+        running=running,
+        running_piece=np.where(running < 0, -1, 0),
+        free_at=free_at,
+        running_deadline=np.where(running < 0, np.inf, 9.0),
+    )
+    assert request_policy("herald").decide(taken).unit.tolist() == [1 - busy]
+
+
 def test_waiting_for_a_better_unit() -> None:
     costs = cost_table([[[1.0, 5.0]]])
     view = _view(costs, now=0.0, model=[0], arrival=[0.0], weight=[1.0], deadline=[9.0], kinds=[0, 1])

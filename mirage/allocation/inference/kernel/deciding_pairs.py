@@ -14,8 +14,8 @@ SLIGHT = 1e-3
 def herald(look: Look, now: float, count: int, draft: Draft, balance: float) -> int:
     """Requests by arrival, each to its best unit of those that end it within ``1 + balance`` x the least time.
 
-    Best is the least product of energy and delay. Busy units count from when they are free: a request waits for
-    one.
+    Best is the least product of energy and delay; of units with the same one, that which is free first. Busy units
+    count from when they are free: a request waits for one.
     """
     free = units.note_available(look, now, draft)
     answers, left = 0, units.heapify(draft, count)
@@ -41,7 +41,7 @@ def _best_balanced(look: Look, now: float, draft: Draft, piece: int, balance: fl
         seconds = look.seconds[piece, look.kind[u]]
         if draft.available[u] + seconds <= bound:
             product = seconds * max(look.joules[piece, look.kind[u]], 1e-12)
-            if product < least:
+            if product < least or (product == least and draft.available[u] < draft.available[best]):
                 best, least = u, product
     return best
 
