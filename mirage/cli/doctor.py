@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import as_owner_of_files
+from mirage.cli.daemonaccount import become_owner_of_files, load
 from mirage.cli.printing import show
 from mirage.domain.texts import printable
 
@@ -30,7 +30,9 @@ def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     from mirage.daemon.doctor.examination import examine
 
     findings = []
-    for finding in examine(as_owner_of_files(config)):
+    loaded = load(config)
+    become_owner_of_files(loaded)
+    for finding in examine(loaded.config):
         findings.append(finding)
         if not as_json:
             _show(finding)

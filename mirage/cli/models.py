@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import as_owner_of_files, become_owner, read_config
+from mirage.cli.daemonaccount import become_owner, become_owner_of_files, load
 from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mirage.config.loading import Loaded
     from mirage.predictors.artifacts.shelf import Version
 
 models_app = typer.Typer(help="Trained models: list them, put one in use, go back to the one before.")
@@ -38,7 +39,7 @@ def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJso
 
     from mirage.predictors.artifacts.shelf import Shelf
 
-    folder = models_folder(models, config)
+    folder = models_folder(models, load(config) if config else None)
     versions = Shelf(folder).versions()
     if as_json:
         typer.echo(json.dumps({"models": [_document(version) for version in versions]}, indent=1))
@@ -65,9 +66,11 @@ def promote_command(
     from mirage.predictors.artifacts.shelf import Shelf, read_package
     from mirage.predictors.artifacts.trial import try_content
 
-    package, folder = read_package(artifact), models_folder(models, config)
-    _become_owner(folder, config)  # not before: the artifact may be one that only root reads
-    if not force and (problem := objection(package.manifest, config)):
+    # The artifact and the configuration may be such as only root reads.
+    package, loaded = read_package(artifact), load(config) if config or not force else None
+    folder = models_folder(models, loaded if config else None)
+    _become_owner(folder, loaded)
+    if not force and loaded and (problem := objection(package.manifest, loaded.config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)
     try_content(package.files[MODEL], package.manifest, artifact)
@@ -85,26 +88,27 @@ def rollback_command(
     """Put the version in use again that was before."""
     from mirage.predictors.artifacts.shelf import Shelf
 
-    folder = models_folder(models, config)
-    _become_owner(folder, config)
+    loaded = load(config) if config else None
+    folder = models_folder(models, loaded)
+    _become_owner(folder, loaded)
     _tell(Shelf(folder).rollback(name), folder, as_json=as_json)
 
 
-def models_folder(models: str, config: str = "") -> Path:
+def models_folder(models: str, loaded: Loaded | None = None) -> Path:
     """The folder so named; by default that in the daemon's state folder, as the configuration names it."""
     from mirage.bootstrap.predictors import MODELS
     from mirage.config.places import default_places
 
     if models:
         return Path(models)
-    if config:
-        return Path(read_config(config).service.state) / MODELS
+    if loaded is not None:
+        return Path(loaded.config.service.state) / MODELS
     return default_places(os.environ, os.getuid()).state / MODELS
 
 
-def _become_owner(folder: Path, config: str) -> None:
-    if config:
-        as_owner_of_files(config)
+def _become_owner(folder: Path, loaded: Loaded | None) -> None:
+    if loaded is not None:
+        become_owner_of_files(loaded)
     become_owner(folder)
 
 

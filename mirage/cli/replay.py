@@ -13,6 +13,7 @@ from mirage.cli.arguments import finite
 from mirage.cli.outputs import check_writable, write_json
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,4 +150,4 @@ def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> Non
 
     console.print(replay_table(metrics, console.width))
     for note in result.notes:
-        console.print(f"note: {note}", markup=False, highlight=False)
+        console.print(printable(f"note: {note}"), markup=False, highlight=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import configured, read_config
+from mirage.cli.daemonaccount import configured
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,11 +44,11 @@ def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: As
         typer.echo(f"no hand-over of the last {since} was foreseen; loop.shadows names predictors to compare")
 
 
-def objection(manifest: Manifest, config: str) -> str:
+def objection(manifest: Manifest, config: Config) -> str:
     """Why this model had better not be put in use, as measured in shadow; empty: nothing speaks against it."""
     from mirage.replay.promotion import objection_to
 
-    return objection_to(manifest, measurements(read_config(config), _SPAN))
+    return objection_to(manifest, measurements(config, _SPAN))
 
 
 def measurements(config: Config, since: str) -> tuple[Measured, ...]:

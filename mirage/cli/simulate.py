@@ -107,4 +107,4 @@ def _show(document: dict[str, object]) -> None:
     console.print(table)
     notes = document["notes"]
     for note in notes if isinstance(notes, list) else ():
-        console.print(f"note: {note}", markup=False, highlight=False)
+        console.print(printable(f"note: {note}"), markup=False, highlight=False)

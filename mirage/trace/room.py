@@ -42,7 +42,10 @@ def within_free_memory(path: str) -> Iterator[None]:
 def _limit() -> int | None:
     """Bytes of data that this process may have in all; ``None``: that is not known."""
     try:
-        texts = [Path(name).read_text(encoding="ascii") for name in ("/proc/meminfo", "/proc/self/status")]
+        texts = [
+            Path(name).read_text(encoding="ascii", errors="replace")
+            for name in ("/proc/meminfo", "/proc/self/status")
+        ]
     except OSError:
         return None
     found = [_KB.search(text) for text in texts]

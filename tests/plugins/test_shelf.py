@@ -146,6 +146,7 @@ def test_root_leaves_the_model_registry_to_the_account_of_the_daemon(tmp_path, a
         os.chown(path, 65_534, 65_534)
     config = tmp_path / "mirage.toml"
     config.write_text(f'[service]\nstate = "{state}"\n')
+    config.chmod(0o600)
     words = [command, "made-up" if command == "rollback" else str(private), "--config", str(config)]
     ran = subprocess.run([*ANYONE, "models", *words], env=packages, umask=0o077, capture_output=True, check=False)
     assert ran.returncode == 0, ran.stderr
