@@ -13,8 +13,10 @@ another share of the cycle. Each phase prints what became of the callers' reques
   commands was applied. This is what the other user notices: owners whose chains take little time come first.
 - ``loop_cpu_s``: CPU time of the loop's thread per cycle, without what it waited for other threads and processes.
 
-The last line has the ratios of both phases. On a machine without idle cores the hostile processes themselves slow
-the daemon: with ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
+On a machine without idle cores the hostile processes themselves slow the daemon, as any user's can who shares
+the machine. So a third phase, ``busy``, has as many processes of the same user burn as much CPU time without a
+request. The last lines have the ratios of the attacked phase to the calm one and to the busy one, in which the
+hostile user's chains are stored too. With ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
 """
 
 from __future__ import annotations
@@ -110,6 +112,15 @@ def hostile(path: Path, until: float, out: Path, number: int) -> None:
     out.write_text(json.dumps(told))
 
 
+def burn(until: float, share: float) -> None:
+    """Use this share of a processor, in slices as short as those of a request."""
+    while time.time() < until:
+        began = time.process_time()
+        while time.process_time() - began < 0.005:
+            pass
+        time.sleep(0.005 * (1 / max(share, 0.005) - 1))
+
+
 def become(user: str) -> None:
     entry = pwd.getpwnam(user)
     os.setgroups([])
@@ -176,17 +187,22 @@ def decided(log: Path, begun: int) -> list[float]:
     return sorted(line["decided_s"][MODEST] for line in lines if MODEST in line["decided_s"])
 
 
-def phase(daemon: int, path: Path, folder: Path, seconds: float, *, attacked: bool) -> dict[str, float]:
-    """The times of a phase; prints them with what the callers were told."""
+def phase(
+    daemon: int, path: Path, folder: Path, seconds: float, kind: str, share: float = 0.0
+) -> dict[str, float]:
+    """The times of a phase; prints them with what the callers were told. ``share``: CPU of each busy process."""
     log = folder / "log"
     before, begun, cpu, until = cycles(path), log.stat().st_size, loop_cpu(daemon), time.time() + seconds
-    reports = {user: folder / f"{user}.{attacked}.json" for user in (MODEST,)}
-    children = [forked(MODEST, modest, path, until, reports[MODEST])]
-    if attacked:
+    reports = {MODEST: folder / f"{MODEST}.{kind}.json"}
+    own = forked(MODEST, modest, path, until, reports[MODEST])
+    children = []
+    if kind == "attacked":
         reports |= {f"{HOSTILE}{k}": folder / f"{HOSTILE}{k}.json" for k in range(PROCESSES)}
-        children += [forked(HOSTILE, hostile, path, until, reports[f"{HOSTILE}{k}"], k) for k in range(PROCESSES)]
-    for child in children:
-        os.waitpid(child, 0)
+        children = [forked(HOSTILE, hostile, path, until, reports[f"{HOSTILE}{k}"], k) for k in range(PROCESSES)]
+    elif kind == "busy":
+        children = [forked(HOSTILE, burn, until, share) for _ in range(PROCESSES)]
+    used = [os.wait4(child, 0)[2] for child in children]
+    os.waitpid(own, 0)
     after, others = cycles(path), decided(log, begun)
     count = max(1.0, after[0] - before[0])
     told = {user: json.loads(report.read_text()) for user, report in reports.items() if report.exists()}
@@ -195,8 +211,9 @@ def phase(daemon: int, path: Path, folder: Path, seconds: float, *, attacked: bo
         "others_s": sum(others) / max(1, len(others)),
         "others_median_s": others[len(others) // 2] if others else 0.0,
         "loop_cpu_s": (loop_cpu(daemon) - cpu) / count,
+        "callers_cpu": sum(each.ru_utime + each.ru_stime for each in used) / seconds,
     }
-    about = {"phase": "attacked" if attacked else "calm", "cycles": count, "rss_mb": rss_mb(daemon)}
+    about = {"phase": kind, "cycles": count, "rss_mb": rss_mb(daemon)}
     sys.stdout.write(json.dumps(about | {name: round(value, 4) for name, value in times.items()} | told) + "\n")
     return times
 
@@ -270,10 +287,12 @@ def main() -> None:
                     sys.exit((folder / "log").read_text())
                 time.sleep(0.2)
             time.sleep(3)
-            calm = phase(daemon.pid, path, folder, min(60.0, seconds), attacked=False)
-            hot = phase(daemon.pid, path, folder, seconds, attacked=True)
-            ratios = {name: round(hot[name] / calm[name], 2) for name in calm if calm[name]}
-            sys.stdout.write(json.dumps({"ratios": ratios}) + "\n")
+            calm = phase(daemon.pid, path, folder, min(60.0, seconds), "calm")
+            hot = phase(daemon.pid, path, folder, seconds, "attacked")
+            busy = phase(daemon.pid, path, folder, min(60.0, seconds), "busy", hot["callers_cpu"] / PROCESSES)
+            for kind, base in (("calm", calm), ("busy", busy)):
+                ratios = {each: round(hot[each] / base[each], 2) for each in base if base[each]}
+                sys.stdout.write(json.dumps({f"attacked to {kind}": ratios}) + "\n")
         finally:
             daemon.terminate()
 
