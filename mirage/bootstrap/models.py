@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import LOOKAHEAD, MODELS
 from mirage.domain.errors import ConfigError
-from mirage.predictors.artifacts.manifest import MODEL
 from mirage.predictors.artifacts.shelf import Shelf, read_package
-from mirage.predictors.artifacts.trial import try_content
+from mirage.predictors.artifacts.trial import try_files
 from mirage.predictors.registry import predictor_names
 from mirage.replay.promotion import objection_to
 
@@ -50,7 +49,7 @@ class ModelDesk:
         package = read_package(artifact)
         if not force and (problem := objection_to(package.manifest, self._measurements.comparison())):
             raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
-        try_content(package.files[MODEL], package.manifest, artifact)
+        try_files(package.files, package.manifest, artifact)
         found = Shelf(self._folder).put_in_use(package)
         self._service.reload()
         return found

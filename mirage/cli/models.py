@@ -62,9 +62,8 @@ def promote_command(
 
     Refused (exit 4) where the daemon has measured in shadow that it costs more than the predictor in charge.
     """
-    from mirage.predictors.artifacts.manifest import MODEL
     from mirage.predictors.artifacts.shelf import Shelf, read_package
-    from mirage.predictors.artifacts.trial import try_content
+    from mirage.predictors.artifacts.trial import try_files
 
     # The artifact and the configuration may be such as only root reads.
     package, loaded = read_package(artifact), load(config) if config or not force else None
@@ -73,7 +72,7 @@ def promote_command(
     if not force and loaded and (problem := objection(package.manifest, loaded.config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)
-    try_content(package.files[MODEL], package.manifest, artifact)
+    try_files(package.files, package.manifest, artifact)
     _tell(Shelf(folder).put_in_use(package), folder, as_json=as_json)
 
 

@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from anyone import ANYONE, for_all_users
 from learnable import USUAL, learnable, learnt, with_vectors
+from typer.testing import CliRunner
 
 from mirage.bootstrap.predictors import shelved
+from mirage.cli.models import models_app
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.plugin import load_artifact, write_artifact
 from mirage.predictors.artifacts.manifest import read_manifest
@@ -111,6 +114,21 @@ def test_a_damaged_artifact_is_not_promoted(tmp_path, artifacts) -> None:
     with pytest.raises(ArtifactMismatch, match=r"model\.onnx"):
         shelf.promote(bad)
     assert current(shelf) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 3_000_000, "{}", json.dumps({"low": [0.0]}), '{"low": NaN}', f'{{"low": [{"9" * 200_000}]}}']
+)
+def test_model_whose_ranges_cannot_be_used_is_not_promoted(tmp_path, artifacts, content: str) -> None:
+    broken = shutil.copytree(artifacts[0], tmp_path / "broken")
+    (broken / "ranges.json").write_text(content)
+    manifest = json.loads((broken / "manifest.json").read_text())
+    manifest["files"]["ranges.json"] = sha256(content.encode()).hexdigest()
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    done = CliRunner().invoke(models_app, ["promote", str(broken), "--models", str(tmp_path / "shelf"), "--force"])
+    assert isinstance(done.exception, ArtifactMismatch)
+    assert "ranges.json" in str(done.exception)
+    assert not Shelf(tmp_path / "shelf").versions()
 
 
 def test_what_a_kill_leaves_behind_is_no_version(tmp_path, artifacts) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
-from mirage.features.schema import schema, schema_names
+from mirage.features.schema import schema
 from mirage.features.summary import node_counts
 from mirage.modelgraph.checking import PREDICTOR, check_graph
 from mirage.modelgraph.wire import BadGraph
-from mirage.predictors.artifacts.manifest import MODEL, RANGES, Manifest, read_manifest, verify_files
-from mirage.predictors.artifacts.ranges import Likeness, ranges_from
+from mirage.predictors.artifacts.manifest import MODEL, Manifest, read_manifest, verify_files
+from mirage.predictors.artifacts.ranges import Likeness, known_ranges, known_schema
 from mirage.predictors.artifacts.shelf import promoted, version_of
 from mirage.predictors.artifacts.vectors import vector_of
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirage.domain.decision import Observation, Prediction
-    from mirage.features.layout import FeatureSchema
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -124,22 +123,8 @@ def load_artifact(folder: Path, name: str = "", *, plugin: str = "") -> Artifact
         raise ArtifactMismatch(
             path, f"was made by {manifest.plugin!r}, not by {plugin!r}: name it as that predictor"
         )
-    known = _known_schema(manifest, path)
+    known = known_schema(manifest, path)
     contents = verify_files(folder, manifest)
-    try:
-        ranges = ranges_from(contents[RANGES], known.size)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ArtifactMismatch(str(folder / RANGES), f"cannot be used: {error}; train the model again") from error
+    ranges = known_ranges(contents, known, folder)
     model = Model(contents[MODEL], folder / MODEL, known.size, manifest.answers.width)
     return ArtifactPredictor(folder, manifest, model, Likeness(ranges, known), name or manifest.plugin)
-
-
-def _known_schema(manifest: Manifest, path: str) -> FeatureSchema:
-    if manifest.schema not in schema_names():
-        known = ", ".join(schema_names())
-        raise ArtifactMismatch(path, f"is for features {manifest.schema!r}, known here are {known}: update mirage")
-    found = schema(manifest.schema)
-    if found.hash != manifest.schema_hash:
-        told = f"{manifest.schema} of another version (hash {manifest.schema_hash[:12]}, here {found.hash[:12]})"
-        raise ArtifactMismatch(path, f"is for features {told}: train the model again")
-    return found

@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.documenttext import parse_json
+from mirage.domain.errors import ArtifactMismatch
+from mirage.features.schema import schema, schema_names
+from mirage.predictors.artifacts.manifest import RANGES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from mirage.features.layout import FeatureSchema
+    from mirage.predictors.artifacts.manifest import Manifest
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -70,6 +77,8 @@ def ranges_from(content: bytes, count: int) -> FeatureRanges:
     found = FeatureRanges(**{name: tuple(float(value) for value in values) for name, values in document.items()})
     if any(len(values) != count for values in asdict(found).values()):
         raise ValueError(f"there are not {count} of each")
+    if not all(np.isfinite(values).all() for values in asdict(found).values()) or min(found.weight) < 0:
+        raise ValueError("a value is not finite, or a weight is below 0")
     return found
 
 
@@ -102,3 +111,23 @@ class Likeness:
     def _told(self, place: int, vector: Float32) -> str:
         low, high = self._low[place], self._high[place]
         return f"{self._names[place]} is {vector[place]:.4g}, not within {low:.4g} to {high:.4g}"
+
+
+def known_ranges(contents: Mapping[str, bytes], known: FeatureSchema, folder: Path) -> FeatureRanges:
+    """Those of an artifact's files. Raises ``ArtifactMismatch``."""
+    try:
+        return ranges_from(contents[RANGES], known.size)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ArtifactMismatch(str(folder / RANGES), f"cannot be used: {error}; train the model again") from error
+
+
+def known_schema(manifest: Manifest, path: str) -> FeatureSchema:
+    """The features that an artifact is for. Raises ``ArtifactMismatch`` where this version has others."""
+    if manifest.schema not in schema_names():
+        known = ", ".join(schema_names())
+        raise ArtifactMismatch(path, f"is for features {manifest.schema!r}, known here are {known}: update mirage")
+    found = schema(manifest.schema)
+    if found.hash != manifest.schema_hash:
+        told = f"{manifest.schema} of another version (hash {manifest.schema_hash[:12]}, here {found.hash[:12]})"
+        raise ArtifactMismatch(path, f"is for features {told}: train the model again")
+    return found

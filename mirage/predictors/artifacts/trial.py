@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.artifact import MANIFEST
 from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
-from mirage.features.schema import schema, schema_names
 from mirage.ownprocess import own_python
 from mirage.predictors.artifacts.manifest import MODEL, read_manifest, verify_files
+from mirage.predictors.artifacts.ranges import known_ranges, known_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirage.predictors.artifacts.manifest import Manifest
 
@@ -34,14 +35,14 @@ def try_model(folder: Path) -> None:
     Raises ``ArtifactMismatch`` where it does not end within its bounds, or is none.
     """
     manifest = read_manifest(folder)
-    try_content(verify_files(folder, manifest)[MODEL], manifest, folder)
+    try_files(verify_files(folder, manifest), manifest, folder)
 
 
-def try_content(content: bytes, manifest: Manifest, folder: Path) -> None:
-    """As ``try_model``, of a model that was read before from ``folder``."""
-    if manifest.schema not in schema_names():
-        return  # whoever loads it says so
-    sizes = (str(schema(manifest.schema).size), str(manifest.answers.width))
+def try_files(files: Mapping[str, bytes], manifest: Manifest, folder: Path) -> None:
+    """As ``try_model``, of files that were read before from ``folder``."""
+    known, content = known_schema(manifest, str(folder / MANIFEST)), files[MODEL]
+    known_ranges(files, known, folder)
+    sizes = (str(known.size), str(manifest.answers.width))
     argv = own_python("-m", __name__, str(folder / MODEL), *sizes)
     try:
         tried = subprocess.run(argv, input=content, capture_output=True, timeout=_PATIENCE, check=False)  # noqa: S603 - no shell
