@@ -122,11 +122,10 @@ def status_command(
     as_json: AsJson = False,
 ) -> None:
     """How the tasks stand, and what runs where."""
-    from mirage.allocation.engine.run import default_state
+    from mirage.allocation.engine.run import kept_state
     from mirage.allocation.engine.status import read_status
 
-    place = default_state(folder, os.environ) if folder.is_file() else folder
-    document = read_status(place, time.time())
+    document = read_status(kept_state(folder, os.environ), time.time())
     typer.echo(json.dumps(document)) if as_json else _show(document)
 
 

@@ -28,11 +28,11 @@ def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) ->
     """
     from mirage.allocation.ddl.estimation import estimate
     from mirage.allocation.ddl.formats.measured import document
-    from mirage.allocation.engine.run import default_state
+    from mirage.allocation.engine.run import kept_state
     from mirage.allocation.engine.status import read_ledger
 
     check_writable("--out", out)
-    evidence = read_ledger(default_state(folder, os.environ) if folder.is_file() else folder).evidence
+    evidence = read_ledger(kept_state(folder, os.environ)).evidence
     measured = estimate(evidence)
     content = document(measured, evidence)
     if out:

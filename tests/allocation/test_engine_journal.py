@@ -13,6 +13,7 @@ from mirage.allocation.engine.entries import (
     Adopted,
     Ended,
     Entry,
+    LifeBegan,
     PoolSeen,
     Remark,
     Result,
@@ -24,6 +25,7 @@ from mirage.allocation.engine.entries import (
 )
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
 from mirage.allocation.engine.ledger import Ledger
+from mirage.allocation.engine.run import default_state, kept_state
 from mirage.allocation.engine.status import Bar, most_at_once
 from mirage.domain.errors import ConfigError
 
@@ -132,3 +134,28 @@ def test_the_greatest_share_at_once_is_found() -> None:
     every = [Bar("n:0", "a", 1, 0.5, 0, 10), Bar("n:0", "b", 1, 0.5, 5, None), Bar("n:0", "c", 1, 0.5, 10, 12)]
     assert most_at_once(every) == {"n:0": 1.0}
     assert most_at_once([*every, Bar("n:0", "d", 1, 0.1, 11, 12)]) == {"n:0": 1.1}
+
+
+def test_state_of_a_chain_is_found_by_its_task_file(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    for each in (first, second):
+        each.write_text("")
+
+    def ran(source: Path, chain: str) -> Path:
+        path = default_state(source, {"MIRAGE_CHAIN_ID": chain})
+        state = StateFolder(path)
+        state.make()
+        writer = JournalWriter(state, "1")
+        writer.write(LifeBegan(0.0, "1", 7, 0, 1, "n1", 1, 1, "boot", "srun", str(source)))
+        writer.close()
+        return path
+
+    place = ran(first, "a")
+    assert kept_state(second, {}) == default_state(second, {})
+    assert kept_state(first, {}) == place == kept_state(place, {})
+    ran(first, "b")
+    with pytest.raises(ConfigError) as several:
+        kept_state(first, {})
+    assert str(place) in str(several.value)
+    default_state(first, {}).mkdir()
+    assert kept_state(first, {}) == default_state(first, {})

@@ -21,7 +21,7 @@ from mirage.allocation.engine.processes import ProcessEngine
 from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.slurmcommands import SlurmCommands
 from mirage.allocation.engine.sruns import SrunEngine
-from mirage.allocation.engine.status import document, publish
+from mirage.allocation.engine.status import document, publish, read_ledger
 from mirage.allocation.engine.topology import with_own_islands, with_topology
 from mirage.allocation.engine.world import World
 from mirage.domain.errors import ClusterUnavailable, ConfigError
@@ -42,6 +42,8 @@ FAILED = 1
 _PUBLISH_EVERY = 15.0
 _ASK_AGAIN = 5.0
 _ATTEMPTS = 5
+_SHOWN = 5
+"""Folders that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,32 @@ def default_state(source: Path, environment: Mapping[str, str]) -> Path:
         return Path(named)
     chain = environment.get("MIRAGE_CHAIN_ID", "")
     return source.resolve().parent / ".mirage" / (f"{chain}.tasks" if chain else source.stem)
+
+
+def kept_state(source: Path, environment: Mapping[str, str]) -> Path:
+    """The folder in which the tasks of a file, or of a folder itself, are kept, also outside of their chain.
+
+    Raises ``ConfigError`` where several chains have one each.
+    """
+    if not source.is_file():
+        return source
+    own = default_state(source, environment)
+    if own.is_dir():
+        return own
+    chains = [each for each in sorted(own.parent.glob("*.tasks")) if _is_of(each, source)]
+    if len(chains) > 1:
+        names = ", ".join(str(each) for each in chains[:_SHOWN])
+        raise ConfigError(str(source), f"{len(chains)} chains have run it; name the folder of one: {names}")
+    return chains[0] if chains else own
+
+
+def _is_of(folder: Path, source: Path) -> bool:
+    """Whether the tasks kept in ``folder`` are those of this file."""
+    try:
+        lives = read_ledger(folder).lives.values()
+    except ConfigError:
+        return False
+    return any(life.began and Path(life.began.source).name == source.name for life in lives)
 
 
 def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
