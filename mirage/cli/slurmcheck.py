@@ -1,4 +1,4 @@
-"""What can be known of a link before its chain exists: its directory, and what Slurm says of its request."""
+"""What can be known of a link before its chain exists: its files, and what Slurm says of its request."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def check_directory(request: JobRequest) -> None:
     directory = request.batch.directory if request.batch else ""
     if directory and not Path(directory).is_dir():
         raise ConfigError("--chdir", f"directory '{directory}' does not exist; {_ANYWAY}")
+
+
+def check_done_file(path: str) -> None:
+    """Raise ``ConfigError`` where the file that ends the chain exists already: no link would be submitted."""
+    if path and os.path.lexists(path):
+        problem = f"'{path}' exists already, so the chain would end before its first link; remove it"
+        raise ConfigError("--done-file", f"{problem}, or submit with --no-check")
 
 
 def check_request(request: JobRequest, commands: Commands) -> str:

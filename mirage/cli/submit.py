@@ -245,9 +245,10 @@ def _tell_added(chain_id: str, held: Sequence[JobId], line: CommandLine) -> None
 
 def _check(plan: Plan, daemon: Client) -> None:
     """Raises ``ConfigError`` for a chain whose links could not run; held links are their own check."""
-    from mirage.cli.slurmcheck import check_directory, check_request
+    from mirage.cli.slurmcheck import check_directory, check_done_file, check_request
 
     check_directory(plan.request)
+    check_done_file(plan.document.get("done", {}).get("file") or "")
     if plan.held_links or daemon.get("/cluster")["backend"] == "simulated":
         return
     if remark := check_request(plan.request, _commands()):

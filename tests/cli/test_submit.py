@@ -330,6 +330,17 @@ def test_a_script_that_says_when_it_is_ready_finds_the_folder_made(folder: Path,
     assert (done.returncode, "directory '/nowhere' does not exist" in done.stderr) == (1, True)
 
 
+def test_done_file_of_an_earlier_chain_is_named_before_it_ends_a_new_one(folder: Path, world: World) -> None:
+    chained = ("--done-file=all.done", "train.sh")
+    (folder / "all.done").symlink_to("gone")
+    done = submit(folder, *chained, MIRAGE_SOCKET=str(world.socket))
+    assert (done.returncode, len(world.loop.records)) == (1, 0)
+    assert str(folder / "all.done") in done.stderr
+    assert submit(folder, "--no-check", *chained, MIRAGE_SOCKET=str(world.socket)).returncode == 0
+    (folder / "all.done").unlink()
+    assert submit(folder, *chained, MIRAGE_SOCKET=str(world.socket)).returncode == 0
+
+
 def test_help_is_there_without_heavy_imports(folder: Path) -> None:
     done = submit(folder, "--help")
     assert done.returncode == 0
