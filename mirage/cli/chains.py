@@ -44,7 +44,6 @@ Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those th
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
 _PAGE = 1_000
 """Chains at a time: the fewer pages, the less can change between two of them."""
-_STATES = ("active", "paused", "done", "stopped")
 
 
 def chains_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -64,10 +63,10 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
     With --all also those that are over and, for administrators, everybody's; so do -u and -t.
 
-    Columns: chain (%i), name (%j), user (%u), state (%T, %t), partition (%P), account (%a), qos (%q), nodes (%D),
-    gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L), submittime (%V),
-    starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps, overlap, predictor, aim,
-    steering, handover, failures, refusals.
+    Columns: chain (%i), name (%j), user (%u), state (%T, %t), since, expected, partition (%P), account (%a),
+    qos (%q), nodes (%D), gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L),
+    submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps, overlap,
+    predictor, aim, steering, handover, failures, refusals.
     """
     wanted = _states(states)
     with exit_codes():
@@ -86,7 +85,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     chains = [
         chain
         for chain in page.chains
-        if (chain.status in wanted if wanted else every or goes_on(chain))
+        if (chain.state in wanted if wanted else every or goes_on(chain))
         and (not users or chain.owner in users)
         and (not partitions or chain.request.partition in partitions)
     ]
@@ -160,9 +159,12 @@ def _list(client: Client, *, every: bool) -> Any:
 
 def _states(text: str) -> frozenset[str]:
     """Raises ``BadParameter``."""
-    wanted = frozenset(word.lower() for word in listed(text))
+    from mirage.cli.chaintables import SHORT
+
+    names = {short.lower(): state for state, short in SHORT.items()}
+    wanted = frozenset(names.get(word.lower(), word.lower()) for word in listed(text))
     if "all" in wanted:
-        return frozenset(_STATES)
-    if unknown := sorted(wanted - set(_STATES)):
-        raise typer.BadParameter(f"a chain is {', '.join(_STATES)}, or all; not {unknown[0]!r}", param_hint="-t")
+        return frozenset(SHORT)
+    if unknown := sorted(wanted - set(SHORT)):
+        raise typer.BadParameter(f"a chain is {', '.join(SHORT)}, or all; not {unknown[0]!r}", param_hint="-t")
     return wanted

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     """As it is printed, and as it is sorted."""
 
 WAITING = ("planned", "submitted", "pending")
+SHORT = {
+    "starting": "ST",
+    "up": "UP",
+    "down": "DN",
+    "paused": "PA",
+    "done": "DO",
+    "failed": "FA",
+    "cancelled": "CA",
+}
+"""States of a chain, and as ``%t`` shows them."""
 
 
 def chain_columns(now: datetime | None) -> Columns[Chain]:
@@ -35,8 +45,10 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
             Column("chain", "i", "CHAIN", _text("id")),
             Column("name", "j", "NAME", _text("name")),
             Column("user", "u", "USER", _text("owner")),
-            Column("state", "T", "STATE", lambda chain: chain.status.upper()),
-            Column("statecompact", "t", "ST", lambda chain: chain.status.upper()[:2]),
+            Column("state", "T", "STATE", lambda chain: chain.state.upper()),
+            Column("statecompact", "t", "ST", lambda chain: SHORT.get(chain.state, NOTHING)),
+            Column("since", "", "SINCE", lambda chain: clock(chain.since), lambda chain: chain.since),
+            Column("expected", "", "EXPECTED", lambda chain: clock(chain.expected), lambda chain: chain.expected),
             Column("partition", "P", "PARTITION", _asked("partition")),
             Column("account", "a", "ACCOUNT", _asked("account")),
             Column("qos", "q", "QOS", _asked("qos")),
@@ -65,6 +77,13 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
         ),
         "chain,user,state,links,jobid,time_left,next,gaps,overlap,reason",
     )
+
+
+def _state(chain: dict[str, Any]) -> str:
+    since = f"since {local_time(chain['since'])}" if chain["since"] else ""
+    expected = f"the next link is expected at {local_time(chain['expected'])}" if chain["expected"] else ""
+    state = " ".join(filter(None, (chain["state"].upper(), since)))
+    return "; ".join(filter(None, (state, chain["reason"], expected)))
 
 
 def _text(name: str) -> Callable[[Chain], str]:
@@ -128,7 +147,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
     rows: list[Row] = [
         ("Chain", chain["id"]),
         ("Owner", chain["owner"]),
-        ("State", " ".join(filter(None, (chain["status"].upper(), chain["reason"])))),
+        ("State", _state(chain)),
         ("Now", chain["sentence"] or "-"),
         ("Each link", ", ".join(asked)),
         ("Directory", request["directory"]),

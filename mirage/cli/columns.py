@@ -26,8 +26,8 @@ Row = tuple[str, ...]
 _FIELD = re.compile(r"%(\.?)(\d*)(\w)")
 _NAMED = re.compile(r"([\w-]+)(?::(\.?)(\d+))?")
 _COLOURS = {
-    "ACTIVE": "green", "RUNNING": "green", "PENDING": "yellow", "PAUSED": "yellow", "STOPPED": "red",
-    "FAILED": "red", "NODE_FAIL": "red", "DONE": "bright_black", "COMPLETED": "bright_black",
+    "UP": "green", "RUNNING": "green", "PENDING": "yellow", "PAUSED": "yellow", "STARTING": "yellow",
+    "DOWN": "red", "FAILED": "red", "NODE_FAIL": "red", "DONE": "bright_black", "COMPLETED": "bright_black",
 }  # fmt: skip
 
 

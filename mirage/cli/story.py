@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 _NEGLIGIBLE = 60
 """Seconds of gap or overlap that Slurm's own pace may cost."""
 _STATES = {
-    "active": "is active",
+    "starting": "is starting: no link of it has run yet",
+    "up": "is up",
+    "down": "is down: no link of it runs",
     "paused": "is paused: no further link is submitted",
     "done": "is done",
-    "stopped": "has been stopped",
+    "failed": "has failed",
+    "cancelled": "was cancelled",
 }
 _STEERING = {
     "pin": (
@@ -86,9 +89,10 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     nodes = f"{request['nodes']} node{'s' if request['nodes'] != 1 else ''}"
     where = f" in partition {request['partition']}" if request["partition"] else ""
     why = f" ({chain['reason']})" if chain["reason"] else ""
-    state = _STATES.get(chain["status"], f"is {chain['status']}")
-    if chain["status"] == "active" and any(link["state"] == "running" for link in timeline["links"]):
-        state = "is being kept running"
+    state = _STATES.get(chain["state"], f"is {chain['state']}")
+    if chain["state"] in ("up", "down") and chain["since"]:
+        lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
+        state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
 

@@ -56,7 +56,13 @@ class Chain:
     name: str
     owner: str
     status: str
-    """active, paused, done or stopped."""
+    """Whether links are submitted: active, paused, done or stopped."""
+    state: str = ""
+    """starting, up, down, paused, done, failed or cancelled."""
+    since: datetime | None = None
+    """Up: since when without interruption; else when the last link ended."""
+    expected: datetime | None = None
+    """When Slurm plans to start the link that waits in the queue."""
     reason: str = ""
     """Why it is paused, done or stopped."""
     sentence: str = ""
@@ -78,7 +84,7 @@ class Chain:
     links: tuple[Link, ...] = ()
     handovers: int = 0
     interruption: int = 0
-    """Seconds without a running link, over all hand-overs."""
+    """Seconds without a running link, over all hand-overs; an interruption that lasts counts until now."""
     overlap: int = 0
     """Seconds with two running links, over all hand-overs."""
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from mirage.domain.chain import ChainStatus, LinkState
 from mirage.domain.job import ABSENT
+from mirage.provisioner.service import ServiceState, service_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,10 +50,12 @@ class _Chain:
     links: tuple[str, ...]
     """States of those on the cluster."""
     interrupted: bool
+    state: str
 
     @classmethod
     def of(cls, record: ChainRecord) -> _Chain:
-        return cls(record, tuple(str(link.state) for link in record.live), record.stopped_running is not None)
+        links = tuple(str(link.state) for link in record.live)
+        return cls(record, links, record.stopped_running is not None, str(service_of(record, 0).state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class _Counts:
     chains: Mapping[str, int]
     links: Mapping[str, int]
     interrupted: int
+    states: Mapping[str, int]
 
     @classmethod
     def of(cls, status: Status, known: Mapping[ChainId, _Chain]) -> _Counts:
@@ -75,7 +79,8 @@ class _Counts:
             each[record.chain.chain_id] = before
         chains = Counter(str(chain.record.status) for chain in each.values())
         links = Counter(state for chain in each.values() for state in chain.links)
-        return cls(status, each, chains, links, sum(chain.interrupted for chain in each.values()))
+        states = Counter(chain.state for chain in each.values())
+        return cls(status, each, chains, links, sum(chain.interrupted for chain in each.values()), states)
 
 
 class Standing(Collector):
@@ -113,6 +118,8 @@ class Standing(Collector):
             self._sources.outdated(),
         )
         yield _family("chains", "Chains.", "status", {s: counts.chains.get(s, 0) for s in map(str, ChainStatus)})
+        states = {state: counts.states.get(state, 0) for state in map(str, ServiceState)}
+        yield _family("chain_states", "Chains by the state of what they keep running.", "state", states)
         yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
         yield _gauge(
             "chains_interrupted", "Active chains that have run and of which no link runs now.", counts.interrupted

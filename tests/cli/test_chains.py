@@ -76,7 +76,7 @@ def test_the_list_is_as_squeues(running: World) -> None:
     assert shown == {
         "CHAIN": ID,
         "USER": ME,
-        "STATE": "ACTIVE",
+        "STATE": "UP",
         "LINKS": "3",
         "JOBID": "102",
         "TIME_LEFT": "01:00:00",
@@ -229,7 +229,7 @@ def test_an_agent_without_a_daemon_says_so(world: World) -> None:
 
 def test_columns_are_chosen_by_squeues_letters(running: World) -> None:
     shown = mirage(running, "chains", "-o", "%.14i|%5u|%T %D nodes").stdout.splitlines()
-    assert shown == ["         CHAIN|USER |STATE NODES nodes", f"{ID[:14]}|{ME[:5]:5}|ACTIVE 1 nodes"]
+    assert shown == ["         CHAIN|USER |STATE NODES nodes", f"{ID[:14]}|{ME[:5]:5}|UP 1 nodes"]
 
 
 def test_columns_are_chosen_by_name(running: World) -> None:
@@ -320,10 +320,10 @@ def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -
 def test_a_terminal_shows_states_in_colour_and_lines_end_at_its_edge(running: World) -> None:
     arguments = ("chains", "-o", "state,chain,reason")
     heading, row = on_a_terminal(running, 39, *arguments).splitlines()
-    assert row == f"\x1b[32mACTIVE\x1b[0m  {ID}  hold: it i"
-    assert heading == "STATE   CHAIN                REASON"
+    assert row == f"\x1b[32mUP   \x1b[0m  {ID}  hold: it is"
+    assert heading == "STATE  CHAIN                REASON"
     plain = on_a_terminal(running, 39, *arguments, NO_COLOR="1").splitlines()
-    assert plain == [heading, f"ACTIVE  {ID}  hold: it i"]
+    assert plain == [heading, f"UP     {ID}  hold: it is"]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_the_queue_is_squeues(demo: Demo) -> None:
 
 @pytest.mark.xdist_group("demo")
 def test_a_chain_is_explained_to_anybody(demo: Demo) -> None:
-    said = demo.mirage("explain", "protein-folding")
+    said = " ".join(demo.mirage("explain", "protein-folding").split())
     assert "bound to its nodes" in said
     assert "each of its links asks for 2 nodes" in said
     first = demo.mirage("explain", "protein-folding", "1")

@@ -40,6 +40,8 @@ CHAIN = {
     "id": "train-k3q9",
     "owner": "alice",
     "status": "active",
+    "state": "up",
+    "since": at(5, 30),
     "reason": "",
     "steering": "off",
     "sentence": "hold: it would start 2 h too early",
@@ -66,15 +68,18 @@ TIMELINE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_only_a_chain_whose_link_runs_is_kept_running() -> None:
+def test_a_chain_is_up_only_while_a_link_runs() -> None:
     none = TIMELINE | {"links": [link(1, "planned")], "forecasts": [], "handovers": []}
-    assert "is active" in next(iter(chain_story(CHAIN, none)))
+    assert "is starting" in next(iter(chain_story(CHAIN | {"state": "starting", "since": None}, none)))
+    down = next(iter(chain_story(CHAIN | {"state": "down", "since": at(11, 20)}, none)))
+    assert "is down" in down
+    assert "40 min" in down
 
 
 def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     assert list(chain_story(CHAIN, TIMELINE)) == [
-        "train-k3q9, a chain of alice, is being kept running; each of its links asks for 1 node in partition gpu "
-        "for 24 h.",
+        "train-k3q9, a chain of alice, is up since 2026-11-21 05:30, for 6 h 30 min; each of its links asks for 1 node "
+        "in partition gpu for 24 h.",
         "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
         "What was decided last: hold: it would start 2 h too early.",
         "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "
@@ -110,7 +115,7 @@ def test_story_of_a_daemon_that_stands_by_says_why() -> None:
 
 def test_a_chain_that_has_no_link_yet() -> None:
     empty = TIMELINE | {"links": [], "handovers": [], "forecasts": []}
-    said = list(chain_story(CHAIN | {"status": "paused", "reason": "by alice"}, empty))
+    said = list(chain_story(CHAIN | {"status": "paused", "state": "paused", "reason": "by alice"}, empty))
     assert "is paused: no further link is submitted (by alice)" in said[0]
     assert said[1:] == ["No link of it is on the cluster.", "No link has taken over from another yet."]
 

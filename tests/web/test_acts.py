@@ -54,7 +54,7 @@ def test_a_cancelled_chain_takes_no_more_commands(browser: Browser, loop: Seeded
         seen.go("/chains/chat-service-p2m4")
         seen.page.get_by_role("button", name="Cancel").click()
         seen.page.get_by_role("button", name="Yes").click()
-        seen.page.locator("h1 .is-stopped").wait_for()
+        seen.page.locator("h1 .is-cancelled").wait_for()
         assert seen.page.get_by_role("button", name="Cancel").count() == 0
     assert _status(loop, "chat-service-p2m4") is ChainStatus.STOPPED
 
@@ -85,7 +85,7 @@ def test_what_happens_shows_without_reloading(browser: Browser, loop: SeededLoop
         assert seen.page.evaluate("window.untouched"), "the page was not loaded anew"
         assert seen.page.evaluate("document.activeElement.id") == "to-llm-pretrain-k3q9", "the focus stays"
         assert "UTC" not in seen.page.locator("main time").first.inner_text(), "instants are the reader's, still"
-        assert seen.page.locator("#news").inner_text() == "llm-pretrain: active, link 6 runs, link 7 waits"
+        assert seen.page.locator("#news").inner_text() == "llm-pretrain: up, link 6 runs, link 7 waits"
         assert seen.complaints == []
 
 

@@ -12,6 +12,7 @@ from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
 from mirage.provisioner.requeues import end_name
+from mirage.provisioner.service import service_of
 
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
@@ -83,8 +84,14 @@ class ChainDocument(Described):
     """As its owner calls it."""
     owner: str
     """Whose links they are."""
+    state: str
+    """starting: no link has run yet; up; down: links ran, none runs now; paused, done, failed or cancelled."""
+    since: str | None
+    """Up: since when without interruption; else when the last link ended. ``null``: not known."""
+    expected: str | None
+    """When Slurm plans to start the link that waits in the queue; ``null``: not known."""
     status: str
-    """active, paused, done or stopped."""
+    """Whether links are submitted: active, paused, done or stopped."""
     reason: str
     """Why it is paused, done or stopped."""
     sentence: str
@@ -116,7 +123,7 @@ class ChainDocument(Described):
     handovers: int
     """How many there have been."""
     interruption: int
-    """Seconds without a running link, over all hand-overs."""
+    """Seconds without a running link, over all hand-overs; an interruption that lasts counts until now."""
     overlap: int
     """Seconds with two running links, over all hand-overs."""
 
@@ -177,11 +184,14 @@ class Explanation(Described):
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
-    chain, outcomes = record.chain, record.outcomes()
+    chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.time)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
         owner=chain.owner,
+        state=service.state,
+        since=instant(service.since),
+        expected=_expected(record, status),
         status=record.status,
         reason=record.reason,
         sentence=status.explained.get(chain.chain_id, ""),
@@ -198,7 +208,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         request=_request(record),
         links=[_link(link) for link in record.links],
         handovers=len(outcomes),
-        interruption=sum(outcome.interruption for outcome in outcomes),
+        interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
         overlap=sum(outcome.overlap for outcome in outcomes),
     )
 
@@ -223,6 +233,12 @@ def entry_document(entry: Entry) -> EntryDocument:
         link=entry.link or None,
         predictor=entry.predictor,
     )
+
+
+def _expected(record: ChainRecord, status: Status) -> str | None:
+    link = record.waiting
+    job = status.snapshot.link(link.tag, record.chain.owner) if link is not None else None
+    return instant(job.expected_start) if job is not None and not status.snapshot.stale else None
 
 
 def _request(record: ChainRecord) -> RequestDocument:

@@ -1,0 +1,77 @@
+"""Whether a chain's service is there, as its owner asks first. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import ChainStatus
+from mirage.domain.job import ABSENT, JobState
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import ChainRecord
+    from mirage.domain.job import Seconds
+
+
+class ServiceState(StrEnum):
+    """What a person wants to know of a chain before anything else."""
+
+    STARTING = "starting"
+    """No link has run yet."""
+    UP = "up"
+    DOWN = "down"
+    """Links ran, none runs now, and another one is to come."""
+    PAUSED = "paused"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The state, and how long it has lasted."""
+
+    state: ServiceState
+    since: Seconds = ABSENT
+    """Up: start of the first link after the last interruption; else the end of the link that ran last."""
+    interruption: Seconds = 0
+    """Seconds for which nothing has run, where a link ran before and another one may follow."""
+
+
+def service_of(record: ChainRecord, now: Seconds) -> Service:
+    """How the service of a chain is at ``now``."""
+    state, up = _state(record), record.head is not None
+    if up and state is ServiceState.UP:
+        return Service(state, _up_since(record))
+    ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
+    if up or ended == ABSENT:
+        return Service(state)
+    return Service(state, ended, 0 if record.over else max(0, now - ended))
+
+
+def _state(record: ChainRecord) -> ServiceState:
+    match record.status:
+        case ChainStatus.PAUSED:
+            return ServiceState.PAUSED
+        case ChainStatus.DONE:
+            return ServiceState.DONE
+        case ChainStatus.STOPPED:
+            return ServiceState.CANCELLED if _cancelled(record) else ServiceState.FAILED
+    if record.head is not None:
+        return ServiceState.UP
+    return ServiceState.DOWN if any(link.started for link in record.links) else ServiceState.STARTING
+
+
+def _cancelled(record: ChainRecord) -> bool:
+    """Whether a person ended it: the chain, or the link after which no other was to follow."""
+    last = next((link for link in reversed(record.links) if link.final), None)
+    return record.cancel_running or (last is not None and last.job_state is JobState.CANCELLED)
+
+
+def _up_since(record: ChainRecord) -> Seconds:
+    since = next(link for link in record.links if link.started).start
+    for _, outcome in record.handovers():
+        if outcome.interruption:
+            since = outcome.successor_start
+    return since

@@ -1,0 +1,86 @@
+"""The state of a chain's service against a count of every minute."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import HOUR
+from hypothesis import given
+from hypothesis import strategies as st
+from provisioner.test_machine import LIMIT, after, ended, fresh, running, submitted
+
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
+from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner.events import CancelAsked, LinkEnded, LinkStarted, PauseAsked
+from mirage.provisioner.service import Service, ServiceState, service_of
+
+# Runs as (minutes from the end of the one before to the start, minutes of the run).
+RUNS = st.lists(st.tuples(st.integers(-3, 6), st.integers(4, 9)), max_size=6)
+
+
+def played(runs: list[tuple[int, int]], now: int) -> tuple[ChainRecord, list[bool]]:
+    """The chain as it stands at ``now``, and of each minute until then whether a link ran."""
+    record, covered, end = fresh(done=DoneCondition(exit_code=None)), [False] * now, 5
+    times = []
+    for gap, length in runs:
+        start = end + gap
+        end = start + length
+        times.append((start, end))
+    instants = sorted(
+        [(a, 1, k) for k, (a, _) in enumerate(times)] + [(b, 0, k) for k, (_, b) in enumerate(times)]
+    )
+    for at, starts, k in instants:
+        if at > now:
+            continue
+        if starts:
+            record = submitted(record, at)
+            record = after(record, LinkStarted(k + 1, at, at + LIMIT), now=at)
+        else:
+            record = after(record, LinkEnded(k + 1, times[k][0], at, JobState.TIMEOUT, 0), now=at)
+    for start, stop in times:
+        for minute in range(start, min(stop, now)):
+            covered[minute] = True
+    return record, covered
+
+
+@given(RUNS, st.integers(1, 70))
+def test_interruption_and_state_are_those_of_a_count_of_minutes(runs: list[tuple[int, int]], now: int) -> None:
+    record, covered = played(runs, now)
+    found = service_of(record, now)
+    if record.status is not ChainStatus.ACTIVE:
+        return
+    starts = [link.start for link in record.links if link.started]
+    if not starts:
+        assert found == Service(ServiceState.STARTING)
+        return
+    first = min(starts)
+    uncovered = sum(not each for each in covered[first:now])
+    assert sum(each.interruption for each in record.outcomes()) + found.interruption == uncovered
+    runs_now = any(link.running for link in record.links)
+    assert (found.state is ServiceState.UP) == runs_now
+    down = [minute for minute in range(first, now) if not covered[minute]]
+    if runs_now:
+        assert found.since == (down[-1] + 1 if down else first)
+    else:
+        assert (found.state, found.since) == (ServiceState.DOWN, now - found.interruption)
+
+
+def test_a_person_or_a_failure_ends_a_chain() -> None:
+    up = running(fresh())
+    assert service_of(after(up, CancelAsked()), HOUR).state is ServiceState.CANCELLED
+    assert service_of(ended(up, HOUR, JobState.CANCELLED), HOUR).state is ServiceState.CANCELLED
+    record = up
+    while record.status is ChainStatus.ACTIVE:
+        record = ended(record, record.links[-1].start + HOUR // 2, JobState.FAILED, 7)
+        if record.status is ChainStatus.ACTIVE:
+            record = running(record, record.links[-1].end + HOUR)
+    assert service_of(record, record.links[-1].end + HOUR) == Service(ServiceState.FAILED, record.links[-1].end)
+    assert service_of(ended(up, HOUR, JobState.COMPLETED), 2 * HOUR) == Service(ServiceState.DONE, HOUR)
+
+
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_paused_chain_is_not_up(ran: bool) -> None:
+    record = after(running(fresh()) if ran else submitted(fresh()), PauseAsked("by hand"))
+    assert service_of(record, HOUR) == Service(ServiceState.PAUSED)
+    record = ended(record, HOUR) if ran else record
+    waits = HOUR if ran else 0
+    assert service_of(record, 2 * HOUR) == Service(ServiceState.PAUSED, HOUR if ran else ABSENT, waits)
