@@ -8,6 +8,7 @@ import pwd
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -51,8 +52,6 @@ def mirage(world: World, *arguments: str, **variables: str) -> subprocess.Comple
 @pytest.fixture
 def running(world: World) -> World:
     """One chain whose second link runs while its third one waits."""
-    from dataclasses import replace
-
     world.call("POST", "/api/v1/chains", definition())
     (record,) = world.loop.records
     tag = record.chain.tag
@@ -114,13 +113,25 @@ def test_list_of_a_plain_user_asks_for_nothing_denied(running: World, every: boo
 
 
 def test_a_chain_that_is_over_is_listed_on_demand(running: World) -> None:
-    from dataclasses import replace
-
     (record,) = running.loop.records
     running.loop.records = [replace(record, status=ChainStatus.DONE, links=record.links[:1])]
     running.loop.cycle()
     assert "train-k3q9" not in mirage(running, "chains").stdout
     assert "train-k3q9" in mirage(running, "chains", "--all").stdout
+
+
+def test_a_chain_of_which_no_link_runs_is_down_and_its_gap_counts(running: World) -> None:
+    (record,) = running.loop.records
+    first, second, third = record.links
+    second = replace(second, state=LinkState.ENDED, end=START - 600, job_state=JobState.TIMEOUT)
+    running.loop.records = [replace(record, links=(first, second, third))]
+    running.loop.cycle()
+    (row,) = mirage(running, "chains", "-h", "-o", "state,gaps,jobid,next").stdout.splitlines()
+    assert row.split() == ["DOWN", "00:11:00", "-", "103"]
+    assert "DOWN since 2023-11-14T22:03:20" in mirage(running, "chain", "show", "train-k3q9").stdout
+    assert running.call("GET", "/api/v1/cluster")[1]["states"] == {"down": 1}
+    assert ID in mirage(running, "chains", "-h", "-t", "dn").stdout
+    assert ID not in mirage(running, "chains", "-h", "-t", "up,paused").stdout
 
 
 def test_one_chain_is_shown_with_its_links(running: World) -> None:

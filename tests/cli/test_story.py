@@ -78,8 +78,8 @@ def test_a_chain_is_up_only_while_a_link_runs() -> None:
 
 def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     assert list(chain_story(CHAIN, TIMELINE)) == [
-        "train-k3q9, a chain of alice, is up since 2026-11-21 05:30, for 6 h 30 min; each of its links asks for 1 node "
-        "in partition gpu for 24 h.",
+        "train-k3q9, a chain of alice, is up since 2026-11-21 05:30, for 6 h 30 min; each of its links asks for 1 "
+        "node in partition gpu for 24 h.",
         "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
         "What was decided last: hold: it would start 2 h too early.",
         "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "

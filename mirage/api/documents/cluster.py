@@ -10,8 +10,7 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from mirage.api.documents.visible import Visible
     from mirage.control.status import Status
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import JobColumns
@@ -72,6 +71,8 @@ class ClusterDocument(Described):
     """A node in several partitions counts in each."""
     chains: dict[str, int]
     """How many of one's own chains (administrators: of all) are active, paused, done, stopped."""
+    states: dict[str, int]
+    """How many of them are starting, up, down, paused, done, failed, cancelled."""
     loop: LoopDocument
     """What the daemon is at."""
 
@@ -97,7 +98,7 @@ def partition_documents(status: Status) -> list[PartitionDocument]:
 
 
 def cluster_document(
-    status: Status, now: Seconds, chains: Mapping[str, int], loop: LoopDocument, about: tuple[str, str | None]
+    status: Status, now: Seconds, seen: Visible, loop: LoopDocument, about: tuple[str, str | None]
 ) -> ClusterDocument:
     """All of it; ``about`` is the back end and Slurm's version."""
     return ClusterDocument(
@@ -109,7 +110,8 @@ def cluster_document(
         pending=len(status.snapshot.pending),
         running=len(status.snapshot.running),
         partitions=partition_documents(status),
-        chains=dict(chains),
+        chains=seen.by_status,
+        states=seen.by_state,
         loop=loop,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from mirage.provisioner.service import service_of
+
 if TYPE_CHECKING:
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord
@@ -31,3 +33,9 @@ class Visible:
     def by_status(self) -> dict[str, int]:
         """How many there are of each status that one of them has."""
         return dict(Counter(str(record.status) for record in self.records))
+
+    @property
+    def by_state(self) -> dict[str, int]:
+        """How many there are of each state of a service that one of them has."""
+        now = self._status.time
+        return dict(Counter(str(service_of(record, now).state) for record in self.records))

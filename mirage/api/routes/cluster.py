@@ -35,7 +35,7 @@ def cluster_routes(service: ApiService) -> APIRouter:
             duration=service.cycle_seconds(),
             sentence=seen.sentence,
         )
-        return cluster_document(status, service.now(), seen.by_status, loop, service.about_cluster())
+        return cluster_document(status, service.now(), seen, loop, service.about_cluster())
 
     @routes.get("/queue", summary="The queue now")
     def show_queue(
