@@ -86,6 +86,8 @@ class FakeCluster:
     """Ended jobs leave the snapshot after so many seconds."""
     unaccounted: set[str] = field(default_factory=set)
     """Links that have left the queue while accounting cannot be asked."""
+    comments_replaced: bool = False
+    """As a job_submit plugin may do."""
     sharing: str = ""
     """Why a second job fits beside one on its node."""
     _fates: dict[int, Fate] = field(default_factory=dict)
@@ -125,6 +127,9 @@ class FakeCluster:
             links,
             tuple(rivals),
             frozenset(self.unaccounted & expected.keys()),
+            unmarked=frozenset(
+                tag for job_id, tag in tags.items() if self.comments_replaced and job_id in self.jobs
+            ),
         )
 
     def submit(self, request: JobRequest) -> JobId:
@@ -147,7 +152,7 @@ class FakeCluster:
             request.limit,
             JobState.PENDING,
             self.time,
-            tag=request.tag,
+            tag="" if self.comments_replaced else request.tag,
             held=request.held,
             nice=request.nice,
             node_list=request.node_list,

@@ -64,6 +64,8 @@ class LinkMemory:
     """Links without an id were not asked for in the cycle before."""
     unaccounted: frozenset[str] = frozenset()
     """After ``account``: links that have left the queue, and of whose end nothing is known yet."""
+    unmarked: frozenset[str] = frozenset()
+    """After ``account``: links that are in the queue without their marks."""
     _seldom: Seldom = field(default_factory=Seldom)
     _shown: tuple[Seconds, bool] = (ABSENT, False)
     """When ``shows_all`` was asked last, and its answer."""
@@ -179,10 +181,12 @@ class LinkMemory:
                 _log.warning(text, owner, len(tags), tags[0], job.job_id, job.name[:80], job.tag[:80], job.submit)
 
     def _report_unmarked(self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId]) -> None:
-        """Log that links are without their marks: once an hour for each owner."""
+        """Note which links are without their marks, and log it: once an hour for each owner."""
         tags = {job_id: tag for tag, job_id in expected.items() if job_id != NO_JOB}
-        for job in (queued.job for queued in ours):
-            if job.job_id in tags and not is_tag(job.tag) and self._seldom.allows("mark_missing", job.user):
+        unmarked = [each.job for each in ours if each.job.job_id in tags and not is_tag(each.job.tag)]
+        self.unmarked = frozenset(tags[job.job_id] for job in unmarked)
+        for job in unmarked:
+            if self._seldom.allows("mark_missing", job.user):
                 text = "event=mark_missing owner=%s link=%s job=%d comment=%r text=%r"
                 advice = "a user or a job_submit plugin has set its comment; see mirage doctor"
                 _log.warning(text, job.user, tags[job.job_id], job.job_id, job.tag[:80], advice)
@@ -240,6 +244,7 @@ class LinkMemory:
             links=links,
             rivals=self.rivals,
             unaccounted=self.unaccounted,
+            unmarked=self.unmarked,
             labels=queue.labels,
         )
 

@@ -131,12 +131,17 @@ class Hands:
         if not foreign or record.over:
             return record
         if record.status is ChainStatus.ACTIVE:
-            record = machine.apply(record, PauseAsked(rivals.why_pause(foreign, released=released)), now)
-            self.store.save(record, told(record, now, EntryKind.TROUBLE, record.reason))
+            record = self.pause(record, rivals.why_pause(foreign, released=released), now)
         whose = "released" if released else "submitted"
         for link in rivals.to_withdraw(record, foreign):
             record = self._retire(record, link, f"it may not run beside a job that was not {whose} here", now)
             self._cancel(record, link, now)
+        return record
+
+    def pause(self, record: ChainRecord, why: str, now: Seconds) -> ChainRecord:
+        """Submit nothing until the owner says so."""
+        record = machine.apply(record, PauseAsked(why), now)
+        self.store.save(record, told(record, now, EntryKind.TROUBLE, record.reason))
         return record
 
     def drop_script(self, record: ChainRecord) -> None:

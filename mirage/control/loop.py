@@ -36,7 +36,7 @@ from mirage.provisioner import heldlinks, machine, pending, rejections, rivals, 
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.due import next_due
 from mirage.provisioner.events import sightings
-from mirage.provisioner.identities import expected_jobs, identities, with_submit_times
+from mirage.provisioner.identities import as_seen, expected_jobs, identities
 from mirage.provisioner.limits import Limits, Permit
 from mirage.provisioner.quotas import Quotas
 from mirage.provisioner.rivals import TaggedJobs
@@ -235,8 +235,7 @@ class ControlLoop:
 
     def _left_out(self, record: ChainRecord, now: Seconds) -> Cycle:
         self._journal.skip(record.chain.chain_id)
-        owner = record.chain.owner
-        sentence = f"hold: decided in a later cycle; other chains of {owner} used the decision time of one user"
+        sentence = f"hold: decided in a later cycle; other chains of {record.chain.owner} used one user's time"
         return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
 
     def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:
@@ -309,6 +308,8 @@ class ControlLoop:
         return self._consider(record, predecessor, snapshot, now, loose)
 
     def _resubmit(self, record: ChainRecord, link: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
+        if doubt := rivals.in_doubt(record, link):
+            return self._explain(self._hands.pause(record, doubt, now), now, doubt, deciding=False)
         behind = record.head if record.chain.steering is not Steering.OFF and not link.unpinned else None
         job = _job(record, behind, snapshot)
         if behind is not None and self._pins.why_not(record, behind, job):
@@ -368,7 +369,7 @@ class ControlLoop:
         """The record brought up to the snapshot, stored when it changed."""
         events = sightings(record, snapshot, self._files.done(record))
         before, known = record, len(record.handovers())
-        record = with_submit_times(machine.apply_all(record, events, now), snapshot)
+        record = as_seen(machine.apply_all(record, events, now), snapshot)
         if (record := self._files.with_cause(before, record)) is before:
             return record
         entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]

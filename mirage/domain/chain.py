@@ -271,6 +271,7 @@ class ChainRecord:
     """No link is submitted before this instant (back-off)."""
     cancel_running: bool = False  # once it is over, its running links are cancelled too, not only the waiting one
     ended_by: int = 0  # the link whose end ended the chain
+    unmarked: bool = False  # its jobs were last seen without their marks: their comments are replaced
     resent: int = 0  # the last link that was submitted again, no answer having come
     refused_since: Seconds = ABSENT
     """When Slurm refused the first of its submissions refused in a row."""

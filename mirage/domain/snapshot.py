@@ -86,6 +86,8 @@ class Snapshot:
     """When the cluster last answered, where this is not its present state: then the only decision is Hold."""
     labels: JobLabels = field(default_factory=JobLabels.none)
     """Never stored, and of no weight to any decision: what people call their jobs is theirs."""
+    unmarked: frozenset[str] = frozenset()
+    """Tags of links that are in the queue without them: their owner, or a plugin of Slurm, replaces comments."""
 
     @classmethod
     def unseen(cls, time: Seconds) -> Snapshot:

@@ -32,8 +32,12 @@ def identities(records: Iterable[ChainRecord], *, released: bool) -> dict[str, L
     }
 
 
-def with_submit_times(record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
-    """The record with Slurm's submit time of each live link's job, as the snapshot shows it."""
+def as_seen(record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
+    """The record with what the snapshot shows of live links: Slurm's submit times, and whether marks are lost."""
+    jobs = ((link.tag, snapshot.link(link.tag, record.chain.owner)) for link in record.live)
+    shown = {tag for tag, job in jobs if job is not None and not job.state.finished}
+    if shown and record.unmarked is shown.isdisjoint(snapshot.unmarked):
+        record = replace(record, unmarked=not record.unmarked)
     for link in record.live:
         job = snapshot.link(link.tag, record.chain.owner)
         if job is None or job.job_id != link.job_id or job.submit in (ABSENT, link.job_submit):

@@ -62,6 +62,20 @@ def unsettled(record: ChainRecord, snapshot: Snapshot, returned: Sequence[Job]) 
     return ""
 
 
+def in_doubt(record: ChainRecord, link: Link) -> str:
+    """Why a link that was sent, and that no snapshot shows, may not be sent again; empty: it may.
+
+    Where comments are replaced its job may be in the queue without its mark. Its owner knows: once the chain is
+    resumed, it is sent again.
+    """
+    if not record.unmarked or record.not_before > link.planned:
+        return ""
+    return (
+        f"link {link.index} was sent and may be in the queue: comments of this chain's jobs are replaced, see "
+        f"mirage doctor; cancel the job named {record.chain.request.name} that is no link, then resume the chain"
+    )
+
+
 def sent_twice(record: ChainRecord, job: Job) -> bool:
     """Whether the job is one of ours: its link was submitted again because no answer had come."""
     return bool(record.resent) and job.tag == record.chain.tag(record.resent)

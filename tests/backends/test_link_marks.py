@@ -22,6 +22,7 @@ def test_links_without_their_marks_are_logged_once_for_each_owner(
     for cycle in range(3):
         found = memory.account(shown(replace(RUNS, tag=comment)), {TAG: ID}, Accounting(), NOW + cycle, KNOWN)
         assert found[TAG].job_id == ID
+        assert memory.unmarked == ({TAG} if comment != TAG else frozenset())
     said = [message for message in caplog.messages if "event=mark_missing" in message]
     assert len(said) == (comment != TAG)
     assert all(f"link={TAG} job={ID} comment={comment!r}" in each for each in said)

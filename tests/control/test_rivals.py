@@ -11,6 +11,7 @@ from loops import Service
 
 from mirage.control.memory import MemoryStore
 from mirage.domain.chain import ChainStatus, DoneCondition, LinkState
+from mirage.domain.command import ResumeChain
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.provisioner.rivals import TaggedJobs
 
@@ -95,6 +96,32 @@ def test_a_submission_that_was_repeated_leaves_one_job() -> None:
     assert service.record.status is ChainStatus.ACTIVE
     assert cluster.jobs[900].state is JobState.CANCELLED
     assert cluster.jobs[mine.job_id].state is JobState.PENDING
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("wait", [0, HOUR])
+def test_link_that_may_be_in_the_queue_without_its_mark_is_not_sent_again(replaced: bool, wait: int) -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=wait), comments_replaced=replaced)
+    service = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(exit_code=None, links=9)))
+    for time in range(0, wait + 90 * MIN, 5 * MIN):
+        service.cycle(time)
+    cluster.lose_answer = True
+    while cluster.lose_answer:
+        service.cycle(cluster.time + 5 * MIN)
+    service.crash()
+    for time in range(cluster.time, cluster.time + HOUR, MIN):
+        service.cycle(time)
+    assert len(cluster.submissions) == 2
+    assert (service.record.status is ChainStatus.PAUSED) == replaced
+    if replaced:
+        (lost,) = [
+            job for job in cluster.jobs.values() if job.job_id not in {x.job_id for x in service.record.links}
+        ]
+        cluster.cancel(lost.job_id, lost.user)
+        service.commands.put(ResumeChain(service.record.chain.chain_id, "alice"))
+        service.cycle(cluster.time + MIN)
+        service.cycle(cluster.time + MIN)
+        assert (service.record.status, len(cluster.submissions)) == (ChainStatus.ACTIVE, 3)
 
 
 @pytest.mark.parametrize("over", [True, False])

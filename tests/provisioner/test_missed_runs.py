@@ -12,7 +12,7 @@ from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkSta
 from mirage.domain.job import ABSENT, Job, JobState, PastRun
 from mirage.provisioner import machine
 from mirage.provisioner.events import LinkQueued, LinkRequeued, LinkStarted, sightings
-from mirage.provisioner.identities import with_submit_times
+from mirage.provisioner.identities import as_seen
 
 RUNS = tuple(PastRun(k * HOUR, k * HOUR + MIN, k * HOUR + 31 * MIN) for k in range(4))
 """A job that requeued itself four times; it has its fifth run next."""
@@ -27,7 +27,7 @@ def look(record: ChainRecord, known: Job, now: int) -> ChainRecord:
     view = seen(now, *shown)
     record = machine.apply_all(record, sightings(record, view), now)
     record.check()
-    return with_submit_times(record, view)
+    return as_seen(record, view)
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.COMPLETED])
@@ -60,9 +60,9 @@ def test_runs_are_asked_for_again_where_accounting_is_away() -> None:
     record = submitted(fresh())
     record = record.with_link(replace(record.links[0], job_submit=0))
     waiting = replace(job(1, JobState.PENDING), submit=4 * HOUR, runs_untold=True)
-    kept = with_submit_times(record, seen(5 * HOUR, waiting))
+    kept = as_seen(record, seen(5 * HOUR, waiting))
     assert kept.links[0].job_submit == 0
-    told = with_submit_times(record, seen(5 * HOUR, replace(waiting, runs_untold=False)))
+    told = as_seen(record, seen(5 * HOUR, replace(waiting, runs_untold=False)))
     assert told.links[0].job_submit == 4 * HOUR
 
 
