@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
 from fakes import HOUR, FakeCluster
+from plugins.learnable import USUAL, learnable, learnt, with_vectors
 
 from mirage.api.access.scope import Scope
 from mirage.bootstrap.assembly import assemble
@@ -24,8 +24,8 @@ from mirage.control.questions import Question, Role
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
-from mirage.predictors.artifacts.answers import Scores
-from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark, read_manifest
+from mirage.plugin import write_artifact
+from mirage.predictors.artifacts.manifest import read_manifest
 from mirage.predictors.artifacts.shelf import Shelf
 from mirage.replay.promotion import objection_to
 from mirage.replay.shadows import Measured
@@ -133,25 +133,8 @@ def test_the_configuration_is_told_with_its_sources(service: Service) -> None:
 
 
 def artifact(folder: Path, name: str = "xgboost", seed: int = 1) -> Path:
-    folder.mkdir(parents=True)
-    files = {"model.onnx": b"model", "ranges.json": b"{}"}
-    for file, content in files.items():
-        (folder / file).write_bytes(content)
-    manifest = Manifest(
-        name,
-        "1",
-        "of another release",
-        "hash",
-        ClusterMark("site", "print", None),
-        TrainingMark("trace", "print", 1_600_000_000, 1_600_000_100, 1_600_000_200, 50),
-        (seed,),
-        Scores(),
-        {"absolute_x": 1.5},
-        {},
-        {file: sha256(content).hexdigest() for file, content in files.items()},
-    )
-    (folder / "manifest.json").write_text(manifest.text())
-    return folder
+    made = replace(learnt(), plugin=name, seeds=(seed,))
+    return write_artifact(folder, made, with_vectors(learnable(0, 10), USUAL))
 
 
 def test_models_are_promoted_and_rolled_back_and_the_daemon_reloads(service: Service, tmp_path: Path) -> None:
