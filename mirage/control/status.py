@@ -62,6 +62,10 @@ class Status:
         waiting = (record for record in self.chains if record.live or not record.over)
         return replace(self, explained={record.chain.chain_id: self.sentence for record in waiting})
 
+    def failing(self, problem: str) -> Status:
+        """The same, after a cycle that failed: nothing is decided until one works again."""
+        return replace(self, sentence=f"stands by: {problem}").explaining_all()
+
     @property
     def stale_since(self) -> Seconds:
         """When the cluster last answered, where it was asked and does not answer now; else ``ABSENT``."""

@@ -74,6 +74,7 @@ class Supervisor:
 
     def _held(self, problem: str) -> Cycle:
         self.failures += 1
+        self._service.loop.status = self._service.loop.status.failing(problem)
         self._service.pace.trouble()
         _LOG.error("%s", problem, extra={"fields": {"kind": "cycle-failed", "in-a-row": self.failures}})
         return Cycle(f"hold: {problem}", NEVER, deciding=True)

@@ -288,7 +288,9 @@ def service(tmp_path: Path, cluster: FakeCluster) -> Iterator[Service]:
 
 
 def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.store.chains.save(ChainRecord(chain(name="svc", done=DoneCondition(exit_code=None))))
     supervisor = Supervisor(service)
+    supervisor.cycle()
     fault: list[Exception] = [MirageError("the store is away")]
 
     def failing():
@@ -301,7 +303,11 @@ def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch:
         fault[0] = ZeroDivisionError("oops")
         assert supervisor.cycle().sentence == "hold: unexpected ZeroDivisionError: oops"
         assert supervisor.failures == 2
-    assert supervisor.cycle().sentence == "no chain needs attention"
+        shown = service.loop.status
+        assert "ZeroDivisionError" in shown.sentence
+        assert shown.explained == {"svc": shown.sentence}
+    assert supervisor.cycle().sentence != shown.sentence
+    assert "ZeroDivisionError" not in service.loop.status.sentence
     assert supervisor.failures == 0
 
 

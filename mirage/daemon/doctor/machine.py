@@ -90,6 +90,9 @@ def look_at_daemon(config: Config) -> Finding:
     folder = Path(config.service.state)
     if not _is_locked(folder / "daemon.lock"):
         follows = "chains are not looked after now"
+        if _answers(config.api.socket):
+            found = f"one answers at {config.api.socket}, but not for the state folder {folder}"
+            return fail("daemon", found, "the folder was removed, replaced or renamed", "restore it, then restart")
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
@@ -109,6 +112,17 @@ def look_at_daemon(config: Config) -> Finding:
             "daemon", found, follows, "see in the log which predictor times out; restart to end the threads"
         )
     return ok("daemon", found)
+
+
+def _answers(path: str) -> bool:
+    """Whether somebody listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(1.0)
+        try:
+            line.connect(path)
+        except (OSError, ValueError):
+            return False
+    return True
 
 
 def look_at_access(folder: Path) -> Iterator[Finding]:

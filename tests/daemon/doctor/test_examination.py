@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -165,6 +166,20 @@ def test_doctor_reports_an_older_key_or_policy_in_force(tmp_path: Path) -> None:
         assert (str(found.level), found.found) == ("fail", problem)
         Heartbeat(tmp_path / "heartbeat").beat(8, "held")
         assert not [*machine.look_at_access(tmp_path)]
+
+
+def test_a_daemon_whose_state_folder_is_gone_is_named(tmp_path: Path) -> None:
+    from mirage.config.model import ApiSection, Config, ServiceSection
+
+    path = str(tmp_path / "api.sock")
+    config = Config(service=ServiceSection(state=str(tmp_path / "gone")), api=ApiSection(socket=path))
+    assert machine.look_at_daemon(config).found == "none runs"
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(path)
+        daemon.listen()
+        found = machine.look_at_daemon(config)
+    assert str(found.level) == "fail"
+    assert path in found.found
 
 
 def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
