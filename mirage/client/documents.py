@@ -84,7 +84,7 @@ class Chain:
     links: tuple[Link, ...] = ()
     handovers: int = 0
     interruption: int = 0
-    """Seconds without a running link, over all hand-overs; an interruption that lasts counts until now."""
+    """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int = 0
     """Seconds with two running links, over all hand-overs."""
 

@@ -43,7 +43,7 @@ _PUBLISH_EVERY = 15.0
 _ASK_AGAIN = 5.0
 _ATTEMPTS = 5
 _SHOWN = 5
-"""Folders that an error names."""
+"""Directories that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def default_state(source: Path, environment: Mapping[str, str]) -> Path:
 
 
 def kept_state(source: Path, environment: Mapping[str, str]) -> Path:
-    """The folder in which the tasks of a file, or of a folder itself, are kept, also outside of their chain.
+    """Where the tasks of a file, or of a directory itself, are kept, also outside of their chain.
 
     Raises ``ConfigError`` where several chains have one each.
     """
@@ -97,7 +97,7 @@ def kept_state(source: Path, environment: Mapping[str, str]) -> Path:
     chains = [each for each in sorted(own.parent.glob("*.tasks")) if _is_of(each, source)]
     if len(chains) > 1:
         names = ", ".join(str(each) for each in chains[:_SHOWN])
-        raise ConfigError(str(source), f"{len(chains)} chains have run it; name the folder of one: {names}")
+        raise ConfigError(str(source), f"{len(chains)} chains have run it; name the directory of one: {names}")
     return chains[0] if chains else own
 
 

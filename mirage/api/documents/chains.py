@@ -123,7 +123,7 @@ class ChainDocument(Described):
     handovers: int
     """How many there have been."""
     interruption: int
-    """Seconds without a running link, over all hand-overs; an interruption that lasts counts until now."""
+    """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int
     """Seconds with two running links, over all hand-overs."""
 

@@ -91,8 +91,8 @@ def look_at_daemon(config: Config) -> Finding:
     if not _is_locked(folder / "daemon.lock"):
         follows = "chains are not looked after now"
         if _answers(config.api.socket):
-            found = f"one answers at {config.api.socket}, but not for the state folder {folder}"
-            return fail("daemon", found, "the folder was removed, replaced or renamed", "restore it, then restart")
+            found = f"one answers at {config.api.socket}, but not for the state directory {folder}"
+            return fail("daemon", found, "the directory was removed, replaced or renamed", "restore it, then restart")
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
@@ -115,7 +115,7 @@ def look_at_daemon(config: Config) -> Finding:
 
 
 def _answers(path: str) -> bool:
-    """Whether somebody listens at a socket."""
+    """Whether a process listens at a socket."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(1.0)
         try:
