@@ -92,7 +92,7 @@ def look_at_daemon(config: Config) -> Finding:
         follows = "chains are not looked after now"
         if _answers(config.api.socket):
             found = f"one answers at {config.api.socket}, but not for the state directory {folder}"
-            return fail("daemon", found, "the directory was removed, replaced or renamed", "restore it, then restart")
+            return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
