@@ -43,7 +43,15 @@ class Handler(BaseHTTPRequestHandler):
             os.kill(os.getpid(), signal.SIGSTOP)
         if prompt == "slow":
             time.sleep(SLOW)
-        if prompt == "odd":
+        if prompt in ("negative", "short"):
+            self.send_response(200)
+            self.send_header(
+                *(("Transfer-Encoding", "chunked") if prompt == "negative" else ("Content-Length", "1000"))
+            )
+            self.end_headers()
+            self.wfile.write(b"-5\r\nhello\r\n0\r\n\r\n" if prompt == "negative" else b"hello")
+            self.close_connection = True
+        elif prompt == "odd":
             self.reply(999, {})
         elif prompt == "refuse" or body["model"] != "counter":
             self.reply(400, {"error": {"message": f"{body['model']} does not like it"}})

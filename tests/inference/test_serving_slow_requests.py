@@ -77,6 +77,18 @@ def test_a_status_that_is_none_is_an_error_of_that_request(site: Site) -> None:
     assert failures(site) == before
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("prompt", ["negative", "short"])
+def test_an_answer_that_breaks_the_protocol_ends_its_request_alone(site: Site, prompt: str, stream: bool) -> None:
+    """A size of a chunk below 0; less than the length that was announced."""
+    before, began = failures(site), time.monotonic()
+    answer = complete(site, prompt, stream=stream)
+    assert answer.status == 502 or b"error" in answer.body
+    assert time.monotonic() - began < WITHIN
+    assert complete(site, "hello").status == 200
+    assert failures(site) == before
+
+
 def test_a_server_that_hangs_is_started_again(site: Site) -> None:
     before = failures(site)
     with ThreadPoolExecutor(1) as hands:

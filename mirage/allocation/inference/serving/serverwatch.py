@@ -215,17 +215,22 @@ class ServerWatch:
             self._taken()
             self._process.terminate()  # it listens no more: the worker ends with it, and is started again
             self._fail(end, error)
-        except (OSError, http.client.HTTPException) as error:
+        except Exception as error:  # whatever the server answers: the gateway waits for an end
             self._fail(end, error)
         finally:
             del self._open[number]
             connection.close()
 
     def _pass_on(self, asked: _Asked, header: dict[str, Any], response: http.client.HTTPResponse) -> None:
+        """Raises ``IncompleteRead`` where less comes than was announced: ``read1`` ends as if that were all."""
+        missing = response.length or 0
         while part := response.read1(_CHUNK):
+            missing -= len(part)
             asked.sent(len(part))
             self._say(header, part)
             asked.wait_for_room()
+        if missing > 0:
+            raise http.client.IncompleteRead(b"", missing)
 
     def _fail(self, end: dict[str, Any], error: Exception) -> None:
         """Where the server has ended the worker ends too, and the gateway asks elsewhere."""
