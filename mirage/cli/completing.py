@@ -12,7 +12,7 @@ def complete_chain(incomplete: str) -> list[tuple[str, str]]:
 
     try:
         document = connect().transport.ask("GET", "/chains?limit=1000", timeout=_PATIENCE)
-        found = [(str(chain["id"]), f"{chain['status']}, {chain['name']}") for chain in document["chains"]]
+        found = [(str(chain["id"]), f"{chain['state']}, {chain['name']}") for chain in document["chains"]]
     except Exception:  # a shell has no place for any error
         return []
     return [(chain, about) for chain, about in found if chain.startswith(incomplete)]

@@ -235,7 +235,7 @@ class ControlLoop:
 
     def _left_out(self, record: ChainRecord, now: Seconds) -> Cycle:
         self._journal.skip(record.chain.chain_id)
-        sentence = f"hold: decided in a later cycle; other chains of {record.chain.owner} used one user's time"
+        sentence = f"hold: decided in a later cycle; other chains of {record.chain.owner} took its share"
         return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
 
     def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:

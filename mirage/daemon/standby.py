@@ -37,6 +37,8 @@ class Standby:
             self._service.stand_by(sentence)
         except (StoreUnavailable, ConfigError) as error:
             self.failures += 1
+            loop = self._service.loop
+            loop.status = loop.status.failing(f"{why}; what the leader has stored cannot be read: {error}")
             _LOG.warning("what the leader has stored cannot be shown: %s", error)
         else:
             self.failures = 0

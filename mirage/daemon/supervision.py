@@ -66,15 +66,17 @@ class Supervisor:
             return self._held(str(error))
         except Exception as error:
             self._explain(error)
-            return self._held(f"unexpected {type(error).__name__}: {error}")
+            name = type(error).__name__
+            return self._held(f"unexpected {name}: {error}", f"unexpected {name}; see the daemon's log")
         if self.failures:
             _LOG.info("a cycle works again after %d that did not", self.failures)
         self.failures = 0
         return cycle
 
-    def _held(self, problem: str) -> Cycle:
+    def _held(self, problem: str, shown: str = "") -> Cycle:
+        """``shown``: what all users may see, where ``problem`` may quote one user's data."""
         self.failures += 1
-        self._service.loop.status = self._service.loop.status.failing(problem)
+        self._service.loop.status = self._service.loop.status.failing(shown or problem)
         self._service.pace.trouble()
         _LOG.error("%s", problem, extra={"fields": {"kind": "cycle-failed", "in-a-row": self.failures}})
         return Cycle(f"hold: {problem}", NEVER, deciding=True)

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from mirage.domain.chain import ChainStatus, LinkState
 from mirage.domain.job import ABSENT
-from mirage.provisioner.service import ServiceState, service_of
+from mirage.provisioner.service import ServiceState, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,13 +49,12 @@ class _Chain:
     record: ChainRecord
     links: tuple[str, ...]
     """States of those on the cluster."""
-    interrupted: bool
     state: str
 
     @classmethod
     def of(cls, record: ChainRecord) -> _Chain:
         links = tuple(str(link.state) for link in record.live)
-        return cls(record, links, record.stopped_running is not None, str(service_of(record, 0).state))
+        return cls(record, links, str(state_of(record)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,6 @@ class _Counts:
     each: Mapping[ChainId, _Chain]
     chains: Mapping[str, int]
     links: Mapping[str, int]
-    interrupted: int
     states: Mapping[str, int]
 
     @classmethod
@@ -80,7 +78,7 @@ class _Counts:
         chains = Counter(str(chain.record.status) for chain in each.values())
         links = Counter(state for chain in each.values() for state in chain.links)
         states = Counter(chain.state for chain in each.values())
-        return cls(status, each, chains, links, sum(chain.interrupted for chain in each.values()), states)
+        return cls(status, each, chains, links, states)
 
 
 class Standing(Collector):
@@ -122,7 +120,9 @@ class Standing(Collector):
         yield _family("chain_states", "Chains by the state of what they keep running.", "state", states)
         yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
         yield _gauge(
-            "chains_interrupted", "Active chains that have run and of which no link runs now.", counts.interrupted
+            "chains_interrupted",
+            "Active chains that have run and of which no link runs now.",
+            states[ServiceState.DOWN],
         )
         yield _gauge(
             "chains_files_unknown",

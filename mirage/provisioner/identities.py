@@ -34,17 +34,18 @@ def identities(records: Iterable[ChainRecord], *, released: bool) -> dict[str, L
 
 def as_seen(record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
     """The record with what the snapshot shows of live links: Slurm's submit times, and whether marks are lost."""
-    jobs = ((link.tag, snapshot.link(link.tag, record.chain.owner)) for link in record.live)
-    shown = {tag for tag, job in jobs if job is not None and not job.state.finished}
-    if shown and record.unmarked is shown.isdisjoint(snapshot.unmarked):
-        record = replace(record, unmarked=not record.unmarked)
+    shown = set[str]()
     for link in record.live:
         job = snapshot.link(link.tag, record.chain.owner)
+        if job is not None and not job.state.finished:
+            shown.add(link.tag)
         if job is None or job.job_id != link.job_id or job.submit in (ABSENT, link.job_submit):
             continue
         if job.runs_untold:  # a later snapshot tells them, because the job's time is not the one stored
             continue
         record = record.with_link(replace(link, job_submit=job.submit))
+    if shown and record.unmarked is shown.isdisjoint(snapshot.unmarked):
+        record = replace(record, unmarked=not record.unmarked)
     return record
 
 

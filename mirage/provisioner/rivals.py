@@ -71,8 +71,9 @@ def in_doubt(record: ChainRecord, link: Link) -> str:
     if not record.unmarked or record.not_before > link.planned:
         return ""
     return (
-        f"link {link.index} was sent and may be in the queue: comments of this chain's jobs are replaced, see "
-        f"mirage doctor; cancel the job named {record.chain.request.name} that is no link, then resume the chain"
+        f"link {link.index} was submitted, and its job cannot be told from others: the comments of this chain's "
+        f"jobs are replaced (see mirage doctor). Cancel any job named {record.chain.request.name} that squeue "
+        "shows and mirage chain show does not, then resume the chain"
     )
 
 

@@ -41,7 +41,7 @@ class Service:
 
 def service_of(record: ChainRecord, now: Seconds) -> Service:
     """How the service of a chain is at ``now``."""
-    state, up = _state(record), record.head is not None
+    state, up = state_of(record), record.head is not None
     if up and state is ServiceState.UP:
         return Service(state, _up_since(record))
     ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
@@ -50,7 +50,8 @@ def service_of(record: ChainRecord, now: Seconds) -> Service:
     return Service(state, ended, 0 if record.over else max(0, now - ended))
 
 
-def _state(record: ChainRecord) -> ServiceState:
+def state_of(record: ChainRecord) -> ServiceState:
+    """The state alone: it depends on no clock."""
     match record.status:
         case ChainStatus.PAUSED:
             return ServiceState.PAUSED

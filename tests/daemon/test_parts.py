@@ -305,6 +305,7 @@ def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch:
         assert supervisor.failures == 2
         shown = service.loop.status
         assert "ZeroDivisionError" in shown.sentence
+        assert "oops" not in shown.sentence, "it may quote another user's data"
         assert shown.explained == {"svc": shown.sentence}
     assert supervisor.cycle().sentence != shown.sentence
     assert "ZeroDivisionError" not in service.loop.status.sentence

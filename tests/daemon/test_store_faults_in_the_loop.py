@@ -14,7 +14,9 @@ from store.postgres_server import PostgresServer, server_for_tests
 
 from mirage.bootstrap.assembly import assemble
 from mirage.bootstrap.world import World
+from mirage.cli.silence import STANDS_BY
 from mirage.config.loading import load_config
+from mirage.daemon.standby import Standby
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, DoneCondition
 
@@ -111,3 +113,31 @@ def test_a_store_that_comes_and_goes_costs_no_link(place: Disk | Server, seed: i
     assert record.over
     assert [request.tag for request in cluster.submissions] == [link.tag for link in record.links]
     assert len(record.links) == LINKS
+
+
+@pytest.mark.xdist_group("postgres")
+@pytest.mark.parametrize("kind", [Supervisor, Standby])
+def test_a_daemon_whose_database_is_away_says_so_of_every_chain(
+    kind: type[Supervisor | Standby], postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Rows of the last cycle that worked look like those of now."""
+    place, cluster = Server(postgres), FakeCluster()
+    service = assembled(tmp_path, place.url, cluster)
+    turns = kind(service)
+    service.store.chains.save(ChainRecord(chain(HOUR, DoneCondition(exit_code=None, links=LINKS))))
+    for _ in range(3):
+        cluster.advance(cluster.time + MIN)
+        turns.cycle()
+    (chain_id,) = service.loop.status.explained
+    with place.away(service):
+        cluster.advance(cluster.time + 10 * MIN)
+        turns.cycle()
+        assert turns.failures == 1
+        shown = service.loop.status
+        assert shown.explained == {chain_id: shown.sentence}
+        assert shown.sentence.startswith(STANDS_BY)
+        assert place.url.rpartition("/")[2] in shown.sentence
+    turns.cycle()
+    assert turns.failures == 0
+    assert service.loop.status.sentence != shown.sentence
+    service.close()

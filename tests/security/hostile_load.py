@@ -113,7 +113,7 @@ def hostile(path: Path, until: float, out: Path, number: int) -> None:
 
 
 def burn(until: float, share: float) -> None:
-    """Use this share of a processor, in slices as short as those of a request."""
+    """Use this share of a CPU, in slices as short as those of a request."""
     while time.time() < until:
         began = time.process_time()
         while time.process_time() - began < 0.005:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mirage.provisioner.service import service_of
+from mirage.provisioner.service import state_of
 
 if TYPE_CHECKING:
     from mirage.control.status import Status
@@ -37,5 +37,4 @@ class Visible:
     @property
     def by_state(self) -> dict[str, int]:
         """How many there are of each state of a service that one of them has."""
-        now = self._status.time
-        return dict(Counter(str(service_of(record, now).state) for record in self.records))
+        return dict(Counter(str(state_of(record)) for record in self.records))

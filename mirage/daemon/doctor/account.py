@@ -72,7 +72,7 @@ class DaemonAccount:
 
 def find_account(config: Config) -> DaemonAccount:
     """The user at the daemon's socket; else the owner of its state directory; else the caller."""
-    uid = _listening(config)
+    uid = listening(config)
     if uid is not None:
         return DaemonAccount(uid, _name(uid), "the process at its socket")
     try:
@@ -83,7 +83,8 @@ def find_account(config: Config) -> DaemonAccount:
     return DaemonAccount(uid, _name(uid), "the owner of service.state")
 
 
-def _listening(config: Config) -> int | None:
+def listening(config: Config) -> int | None:
+    """The UID of the process that answers at the daemon's socket; ``None``: none does."""
     if not config.api.enabled:
         return None
     with socket.socket(socket.AF_UNIX) as to:

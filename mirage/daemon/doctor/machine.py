@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
+from mirage.daemon.doctor.account import listening
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import HEARTBEAT, read_beat
 
@@ -90,7 +91,7 @@ def look_at_daemon(config: Config) -> Finding:
     folder = Path(config.service.state)
     if not _is_locked(folder / "daemon.lock"):
         follows = "chains are not looked after now"
-        if _answers(config.api.socket):
+        if listening(config) is not None:
             found = f"one answers at {config.api.socket}, but not for the state directory {folder}"
             return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
@@ -112,17 +113,6 @@ def look_at_daemon(config: Config) -> Finding:
             "daemon", found, follows, "see in the log which predictor times out; restart to end the threads"
         )
     return ok("daemon", found)
-
-
-def _answers(path: str) -> bool:
-    """Whether a process listens at a socket."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(1.0)
-        try:
-            line.connect(path)
-        except (OSError, ValueError):
-            return False
-    return True
 
 
 def look_at_access(folder: Path) -> Iterator[Finding]:
