@@ -17,6 +17,7 @@ from mirage.backends.acting.agent import AgentActuator
 from mirage.backends.acting.executor import execute
 from mirage.backends.acting.orderdesk import OrderDesk
 from mirage.backends.acting.own import own_links
+from mirage.backends.acting.ownerturns import TurnLimits
 from mirage.backends.acting.sudo import Helper, SudoActuator
 from mirage.backends.execution import Commands
 from mirage.backends.restactuator import RestActuator, TokenDirectory
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("squeue", "sinfo", "sacct", "sbatch", "scancel", "scontrol")
+PATIENT = TurnLimits(share=600, together=1_200)
+"""A busy machine takes seconds to start sudo and a helper: these tests ask what was done, not how fast."""
 DAEMON, STRANGER = "mirage", "carol"
 """Who the daemon is to Slurm, and somebody who lets nobody act in her name."""
 
@@ -74,13 +77,14 @@ def of_agents(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Ac
         thread.start()
         stack.callback(thread.join)
     stack.callback(over.set)
-    return AgentActuator(desk)
+    return AgentActuator(desk, PATIENT)
 
 
 def of_sudo(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
     """The sample of ``deploy/`` for alice and bob, in a name space of its own, and the real sudo."""
     del stack
-    return SudoActuator(Helper(str(folder / "mirage-act"), sudo=str(sudo_program(testbed, folder)), start=60))
+    helper = Helper(str(folder / "mirage-act"), sudo=str(sudo_program(testbed, folder)), start=60)
+    return SudoActuator(helper, limits=PATIENT)
 
 
 def sudo_program(testbed: Testbed, folder: Path) -> Path:

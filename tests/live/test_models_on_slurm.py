@@ -169,7 +169,7 @@ def forecasts(site: Site) -> list[Entry]:
     for entry in found:
         of_waits = entry.predictor.startswith(("random-forest", "xgboost"))
         if entry.predictor in site.names.values():
-            assert isinstance(entry.prediction, WaitForecast if of_waits else ActionScores)
+            assert isinstance(entry.prediction, WaitForecast if of_waits else ActionScores), entry
     return found
 
 
@@ -202,8 +202,8 @@ def assert_compared(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     rows: dict[str, dict[str, Any]] = {row["predictor"]: row for row in json.loads(done.stdout)["predictors"]}
     for plugin, name in site.names.items():
-        assert rows[name]["handovers"] > 0
-        assert rows[name]["in_charge"]
+        assert rows[name]["handovers"] > 0, rows
+        assert rows[name]["in_charge"], rows
         assert (rows[name]["forecasts"] > 0) == (plugin in {"random-forest", "xgboost"})
 
 

@@ -8,6 +8,7 @@ from mirage.backends.acting.by_order import ByOrder
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orderdesk import OrderDesk
+    from mirage.backends.acting.ownerturns import TurnLimits
 
 
 class AgentActuator(ByOrder):
@@ -17,5 +18,5 @@ class AgentActuator(ByOrder):
     again. ``ClusterUnavailable``: an agent took the order and was not heard of again; it may have happened.
     """
 
-    def __init__(self, desk: OrderDesk) -> None:
-        super().__init__(desk.ask, desk.withdraw)
+    def __init__(self, desk: OrderDesk, limits: TurnLimits | None = None) -> None:
+        super().__init__(desk.ask, desk.withdraw, limits=limits)

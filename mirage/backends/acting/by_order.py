@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.backends.acting.orders import CancelJob, SignalJob, UpdateJob, describe
-from mirage.backends.acting.ownerturns import OwnerTurns
+from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected, UnknownJob
 
@@ -28,8 +28,9 @@ class ByOrder:
         ask: Callable[[str, Act], Answer],
         withdraw: Callable[[str], bool] | None = None,
         behind: str = "",
+        limits: TurnLimits | None = None,
     ) -> None:
-        self._ask = OwnerTurns(ask, withdraw=withdraw, behind=behind)
+        self._ask = OwnerTurns(ask, limits or TurnLimits(), withdraw=withdraw, behind=behind)
 
     def submit(self, request: JobRequest) -> JobId:
         """Have it submitted in the name of ``request.user``."""

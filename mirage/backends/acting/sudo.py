@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.acting.helpergroups import HelperGroups
     from mirage.backends.acting.orders import Act
+    from mirage.backends.acting.ownerturns import TurnLimits
 
 _GRACE_S = 1.0
 _BOUNDED = ("/usr/bin/prlimit", "--nproc=1024:1024", "--core=0:0", "--")
@@ -52,9 +53,11 @@ class SudoActuator(ByOrder):
     ``NotPermitted`` where sudo, or the helper, refuses: nothing has happened then.
     """
 
-    def __init__(self, helper: Helper, groups: HelperGroups | None = None) -> None:
+    def __init__(
+        self, helper: Helper, groups: HelperGroups | None = None, limits: TurnLimits | None = None
+    ) -> None:
         """``groups``: where each helper ends with all that it started; ``None``: the system delegates none."""
-        super().__init__(self.ask)
+        super().__init__(self.ask, limits=limits)
         self._helper = helper
         self._groups = groups
         self._left: dict[str, list[subprocess.Popen[bytes]]] = {}
