@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirage.client.client import Client
     from mirage.domain.job import JobId, Seconds
 
+_REFUSED = 4
 USAGE = """\
 Usage: mirage submit [OPTIONS] [SCRIPT [ARGUMENTS]]        (also: mbatch ...)
 
@@ -67,6 +68,7 @@ written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
 
   --dry-run             show what would be submitted, and submit nothing
   --no-check            submit without asking Slurm first whether it would accept the job (sbatch --test-only)
+  --no-wait             do not wait until Slurm has accepted the first link (at most 30 s)
   --json                one JSON document on stdout
   --parsable            the chain's id alone on stdout
   --socket FILE         the daemon's socket
@@ -221,6 +223,23 @@ def _send(plan: Plan, line: CommandLine) -> None:
         typer.echo(f"Submitted chain {plan.chain_id}")
         if held:
             typer.echo(f"Submitted {len(held)} held links: jobs {', '.join(map(str, held))}")
+    sys.stdout.flush()
+    if not (held or line.has("no-wait")):
+        _tell_first_link(daemon, plan, line)
+
+
+def _tell_first_link(daemon: Client, plan: Plan, line: CommandLine) -> None:
+    """Raises ``SystemExit`` where Slurm will never accept the first link."""
+    from mirage.cli.firstlink import await_first_link
+
+    found = await_first_link(daemon, plan.chain_id)
+    if found.rejected:
+        typer.echo(f"mirage: no job: {found.why_not}; chain {plan.chain_id} is cancelled", err=True)
+        raise SystemExit(_REFUSED)
+    if found.job_id is None:
+        typer.echo(f"mirage: link 1 is not submitted yet: {found.why_not}", err=True)
+    elif not line.has("json", "parsable", "quiet"):
+        typer.echo(f"Link 1 is job {found.job_id}")
 
 
 def _make(daemon: Client, target: str, plan: Plan) -> Any:

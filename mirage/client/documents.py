@@ -79,6 +79,8 @@ class Chain:
     """Indices of held links, to be released; ``None``: it has none, or the cluster is not polled yet."""
     failures: int = 0
     refusals: int = 0
+    rejection: str = ""
+    """Slurm's words of its last rejection of the next link; empty: it rejects none now."""
     not_before: datetime | None = None
     request: LinkRequest = field(default_factory=LinkRequest)
     links: tuple[Link, ...] = ()

@@ -100,6 +100,16 @@ _REFUSALS = (
     ("access/permission denied", "AccessDenied"),
     ("system submissions disabled", "SubmissionsDisabled"),
     ("invalid --", "InvalidOption"),
+    ("unrecognized --", "InvalidOption"),
+    ("invalid numeric value", "InvalidOption"),
+    ("--propagate=", "InvalidOption"),
+    ("is less than minimum node count", "InvalidOption"),
+    ("cannot specify both", "InvalidOption"),
+    ("doesn't allow an argument", "InvalidOption"),
+    ("is ambiguous", "InvalidOption"),
+    (": unmatched `", "InvalidScript"),
+    (": unexpected `:` in [", "InvalidScript"),
+    ("invalid directive", "InvalidScript"),
     ("invalid job array", "InvalidOption"),
     ("unrecognized option", "InvalidOption"),
     ("requires an argument", "InvalidOption"),
@@ -127,7 +137,17 @@ _NOT_KNOWN = (
 _BLOCKED = ("db index is being set",)
 _NOT_OURS = ("access/permission denied", "invalid user id", "not permitted on this job", "job is not yours")
 _LIMIT_WORD = re.compile(r"\b(?:Assoc|QOS|MaxSubmit|Grp)[A-Za-z]+")
-_ANSWERED = ("error:", "allocation failure:")
+_ANSWERED = (
+    "error:",
+    "allocation failure:",
+    "unrecognized option",
+    "requires an argument",
+    "doesn't allow an argument",
+    "is ambiguous",
+    ": unmatched `",
+    ": unexpected `:` in [",
+)
+"""Some mistakes are found by sbatch itself, or by getopt(3) for it, which write no ``error:``."""
 
 
 def unreachable(text: str) -> bool:

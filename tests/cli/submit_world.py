@@ -38,7 +38,10 @@ def folder(tmp_path: Path) -> Path:
 def submit(
     folder: Path, *arguments: str, stdin: bytes = b"", program: str = "submit", shell: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run it in ``folder``, preceded by ``shell``; no daemon can be found unless ``MIRAGE_SOCKET`` is given."""
+    """Run it in ``folder``, preceded by ``shell``; no daemon can be found unless ``MIRAGE_SOCKET`` is given.
+
+    The loops of these tests submit nothing, so nobody waits for a first link.
+    """
     environment = {
         "PATH": f"{folder}/bin:/usr/bin:/bin",
         "HOME": str(folder),
@@ -49,7 +52,7 @@ def submit(
     if shell:
         argv = ["/bin/sh", "-c", f'{shell} "$@"', "sh", *argv]
     done = subprocess.run(
-        [*argv, *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
+        [*argv, "--no-wait", *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
     )
     out, err = done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode()
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)

@@ -114,6 +114,8 @@ class ChainDocument(Described):
     """Links in a row that have failed."""
     refusals: int
     """Submissions in a row that Slurm has refused."""
+    rejection: str
+    """Slurm's words of the last one; empty: it rejects none now."""
     not_before: str | None
     """No link is submitted earlier, after a failure or a refusal."""
     request: RequestDocument
@@ -204,6 +206,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         held_links=None if status.held is None else list(held_indices(chain, status.held)),
         failures=record.failures,
         refusals=record.refusals,
+        rejection=record.rejection,
         not_before=instant(record.not_before) if record.not_before > status.time else None,
         request=_request(record),
         links=[_link(link) for link in record.links],

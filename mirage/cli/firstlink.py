@@ -1,0 +1,68 @@
+"""After ``mirage submit``: what becomes of the first link, as ``sbatch`` tells at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.client.errors import ClientError, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirage.client.client import Client
+    from mirage.client.documents import Chain
+
+PATIENCE = 30.0
+"""Real seconds; a cycle that a command brings on takes a few."""
+_EVERY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLink:
+    """What is known of it."""
+
+    job_id: int | None = None
+    why_not: str = ""
+    """Why it is no job yet, in the daemon's words; empty where it is one."""
+    rejected: bool = False
+    """Slurm will never accept it."""
+
+
+def await_first_link(
+    daemon: Client,
+    chain: str,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> FirstLink:
+    """Wait until Slurm has accepted or rejected it, ``PATIENCE`` at most; a chain that was rejected is cancelled."""
+    deadline = now() + PATIENCE
+    while True:
+        try:
+            found = _seen(daemon.chain(chain), last=now() >= deadline)
+            if found is not None and found.rejected:
+                daemon.cancel(chain)
+        except ClientError as error:
+            gone = isinstance(error, Refusal) and error.status == 404
+            if gone or now() >= deadline:
+                return FirstLink(why_not=str(error))
+            found = None
+        if found is not None:
+            return found
+        sleep(_EVERY)
+
+
+def _seen(chain: Chain, *, last: bool) -> FirstLink | None:
+    """``None``: it may still become something."""
+    for link in chain.links:
+        if link.job_id is not None:
+            return FirstLink(link.job_id)
+    paused = chain.status == "paused"
+    if chain.rejection:
+        return FirstLink(why_not=f"Slurm rejects it: {chain.rejection}", rejected=paused)
+    if paused or chain.over:
+        return FirstLink(why_not=chain.reason)
+    if last:
+        return FirstLink(why_not=chain.sentence or "the daemon has not come to it yet")
+    return None
