@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mirage.control.campaign import Tenure
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.snapshot import Snapshot
     from mirage.store.opening import Store
 
 
@@ -164,7 +165,11 @@ def _noted(
         watching.acted(deed)
         alive()
 
-    cluster = RecordingCluster(world.cluster, watch.seen, answered)
+    def seen(previous: Snapshot | None, current: Snapshot) -> None:
+        deeds.seen(current)
+        watch.seen(previous, current)
+
+    cluster = RecordingCluster(world.cluster, seen, answered)
     return replace(world, cluster=cluster, actuator=Audited(world.actuator, acted))
 
 

@@ -105,7 +105,7 @@ class Observability:
 
     def acted(self, deed: Deed) -> None:
         """Something was done in somebody's name, or tried."""
-        if deed.submits:
+        if deed.tag:
             self.meters.submitted(_RESULTS.get(deed.result.partition(":")[0], "failed"))
 
     def seen(self, status: Status) -> None:

@@ -69,3 +69,18 @@ def test_a_cycle_asks_three_questions_at_most(site: Site) -> None:
     """Of a day each, by which the first import looks back two months."""
     assert site.slurm.count("sinfo") <= looks
     assert site.slurm.count("sacct") <= looks + windows
+
+
+def test_audit_of_a_chain_has_the_acts_of_the_daemon_for_it(site: Site) -> None:
+    """Submissions, also rejected ones, and what was done to jobs by their ID."""
+    site.add_chain(links=2)
+    site.slurm.fault("sbatch", Fault.TOO_MANY)
+    with site.daemon():
+        wait_until(lambda: any(link.running for link in site.record().links), "a running link")
+        site.client.cancel("svc")
+        wait_until(lambda: site.record().over, "the end of the chain")
+        found = site.client.get("/audit", chain="svc")["entries"]
+    done = [(entry["action"].split()[0], entry["result"].partition(":")[0]) for entry in reversed(found)]
+    assert done[:2] == [("submit", "SubmissionRejected"), ("submit", "done")]
+    assert done[-1] == ("cancel", "done")
+    assert {entry["chain"] for entry in found} == {"svc"}

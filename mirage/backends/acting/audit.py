@@ -30,8 +30,8 @@ class Deed:
     """``NO_JOB`` for a submission that gave none."""
     result: str
     """``done``, or why not: the error's kind and text."""
-    submits: bool = False
-    """Whether it was to bring a new job."""
+    tag: str = ""
+    """Of the job that a submission was to make; empty: no submission."""
 
 
 class Audited:
@@ -60,13 +60,13 @@ class Audited:
         self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, batch_only=batch_only))
 
     def _told(self, owner: str, act: Act, job_id: JobId, do: Callable[[], T]) -> T:
-        submits = isinstance(act, JobRequest)
+        tag = act.tag if isinstance(act, JobRequest) else ""
         try:
             made = do()
         except Exception as error:
-            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}", submits))
+            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}", tag))
             raise
-        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done", submits))
+        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done", tag))
         return made
 
 

@@ -218,10 +218,10 @@ def test_every_act_is_told_whatever_came_of_it() -> None:
     with pytest.raises(ClusterUnavailable):
         actuator.submit(LINK)
     assert told == [
-        Deed("alice", "submit mirage:svc:1", job_id, "done", submits=True),
+        Deed("alice", "submit mirage:svc:1", job_id, "done", tag="mirage:svc:1"),
         Deed("alice", "signal USR1 to job 100", job_id, "done"),
         Deed("alice", "cancel job 100", job_id, "done"),
         Deed("alice", "update job 100: held=False nice=3", job_id, "UnknownJob: 100"),
         Deed("bob", "cancel job 100", job_id, "NotPermitted: job 100 is not bob's"),
-        Deed("alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host", submits=True),
+        Deed("alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host", tag="mirage:svc:1"),
     ]
