@@ -149,6 +149,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Owner", chain["owner"]),
         ("State", _state(chain)),
         ("Now", chain["sentence"] or "-"),
+        ("Done once", chain["done"]["words"]),
         ("Each link", ", ".join(asked)),
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),

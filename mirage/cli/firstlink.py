@@ -36,7 +36,7 @@ def await_first_link(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FirstLink:
-    """Wait until Slurm has accepted or rejected it, ``PATIENCE`` at most; a chain that was rejected is cancelled."""
+    """Wait until Slurm has accepted or rejected it, ``PATIENCE`` at most; a rejected chain is cancelled."""
     deadline = now() + PATIENCE
     while True:
         try:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
 
-COMMAND_ONLY = (*option_table(Takes.NOTHING, "dry-run json no-check no-wait"), *option_table(Takes.VALUE, "socket chain"))
+COMMAND_ONLY = (
+    *option_table(Takes.NOTHING, "dry-run json no-check no-wait"),
+    *option_table(Takes.VALUE, "socket chain"),
+)
 COMMAND = Options((*CHAIN.own, *COMMAND_ONLY))
 SUBMIT = Options(SBATCH.own, beside=COMMAND)
 

@@ -49,6 +49,22 @@ class LinkRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """When a chain has done its work; whichever holds first."""
+
+    exit_code: int | None = None
+    """A link that completes with this code ends the chain; ``None``: none does."""
+    file: str = ""
+    """The chain is done when this file exists."""
+    links: int = 0
+    """So many links have run; 0: no such bound."""
+    total_time: int = 0
+    """Seconds that all links together have run; 0: no such bound."""
+    words: str = ""
+    """The same in words."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """A service longer than the walltime limit: its links, and how they handed over."""
 
@@ -71,6 +87,7 @@ class Chain:
     aim: str = ""
     steering: str = ""
     handover: str = ""
+    done: Done = field(default_factory=Done)
     files_unknown: str = ""
     """Why its done-file or handover file cannot be checked; empty: they can."""
     tasks_state: str = ""

@@ -32,7 +32,9 @@ class DoneCondition:
     """When a chain has done its work; whichever holds first. The default: a link that exits with 0."""
 
     exit_code: int | None = 0
-    """A link that completes with this code ends the chain; ``None``: completing is as reaching the limit."""
+    """A link that completes with this code ends the chain; ``None``: completing is as reaching the limit.
+
+    A request that names a ``file`` and no code means ``None``."""
     file: str = ""
     """The chain is done when this file exists."""
     links: int = 0

@@ -10,8 +10,10 @@ import threading
 import time
 import uuid
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema_rs
 import pytest
 from api_world import call, definition
 from serving import serving
@@ -92,6 +94,24 @@ def take(world: World, act: Act, answers: list[Answer]) -> tuple[threading.Threa
     status, document = world.call("GET", f"{AGENT}/order?wait=30")
     assert status == 200
     return thread, f"{AGENT}/orders/{document['order_id']}/answer"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(Verdict.DONE, JobId(7)),
+        Answer(Verdict.REJECTED, reason="InvalidAccount", text="Invalid account"),
+        Answer(Verdict.DONE, files=(FileState(Presence.PRESENT, denied=False),)),
+    ],
+)
+def test_description_of_an_answer_is_that_of_agents(answer: Answer) -> None:
+    described = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
+    schema = {"$ref": "#/components/schemas/Answer", "components": described["components"]}
+    document = json.loads(answer.to_text())
+    validator = jsonschema_rs.validator_for(schema)
+    assert validator.is_valid(document)
+    assert not any(validator.is_valid({k: v for k, v in document.items() if k != name}) for name in document)
+    assert not validator.is_valid(document | {"verdict": answer.verdict.value})
 
 
 def test_what_is_no_answer_is_refused(world: World) -> None:

@@ -52,7 +52,12 @@ def submit(
     if shell:
         argv = ["/bin/sh", "-c", f'{shell} "$@"', "sh", *argv]
     done = subprocess.run(
-        [*argv, "--no-wait", *arguments], input=stdin, capture_output=True, cwd=folder, env=environment | variables, check=False
+        [*argv, "--no-wait", *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=folder,
+        env=environment | variables,
+        check=False,
     )
     out, err = done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode()
     return subprocess.CompletedProcess(done.args, done.returncode, out, err)

@@ -10,10 +10,11 @@ from pydantic import create_model
 from mirage.api.access.sessions import COOKIE
 from mirage.api.conventions.bounded import add_bounds
 from mirage.api.conventions.described import Described, JsonAnswer
-from mirage.backends.acting.orders import LONGEST_ANSWER, Answer
+from mirage.backends.acting.orders import LONGEST_ANSWER, Answer, Verdict
 from mirage.backends.acting.wire import LARGEST_NUMBER
 from mirage.domain.bounds import CHAIN, Data, Many, Number, Record
 from mirage.domain.chain import Chain
+from mirage.domain.files import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +173,10 @@ def _body_schemas() -> Document:
     schemas: Document = _Bodies.model_json_schema(ref_template=_REF)["$defs"]
     for name in ("Chain", "JobRequest"):
         schemas[name]["required"] = [each for each in schemas[name]["required"] if each not in ("owner", "user")]
+    for name in ("Answer", "FileState"):  # of agents, whose answers are whole
+        schemas[name]["required"] = list(schemas[name]["properties"])
+    for kind in (Verdict, Presence):
+        schemas[kind.__name__] |= {"type": "string", "enum": list(kind.__members__)}
     add_bounds(schemas["Chain"], CHAIN, schemas)
     add_bounds(schemas["Answer"], _ANSWER, schemas)
     return schemas

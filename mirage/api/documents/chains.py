@@ -13,11 +13,12 @@ from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
 from mirage.provisioner.requeues import end_name
 from mirage.provisioner.service import service_of
+from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord, DoneCondition, Link
     from mirage.domain.journal import Entry
 
 
@@ -75,6 +76,21 @@ class RequestDocument(Described):
     """SHA-256 of each of the script's arguments after its length in bytes and a colon; empty: not known."""
 
 
+class DoneDocument(Described):
+    """When a chain has done its work; whichever holds first."""
+
+    exit_code: int | None
+    """A link that completes with this code ends the chain; ``null``: none does."""
+    file: str
+    """The chain is done when this file exists; empty: none is named."""
+    links: int
+    """So many links have run; 0: no such bound."""
+    total_time: int
+    """Seconds that all links together have run; 0: no such bound."""
+    words: str
+    """The same in words."""
+
+
 class ChainDocument(Described):
     """A chain, its links and how they handed over."""
 
@@ -104,6 +120,8 @@ class ChainDocument(Described):
     """How a successor in the queue is held back: off, nice, hold, pin."""
     handover: str
     """How a predecessor that still runs makes way: none, when-ready, on-start."""
+    done: DoneDocument
+    """When it has done its work."""
     files_unknown: str
     """Why its done-file or handover file cannot be checked, so that neither counts; empty: they can."""
     tasks_state: str
@@ -201,6 +219,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         aim=spell_aim(chain.aim),
         steering=chain.steering,
         handover=chain.handover.policy,
+        done=_done(chain.done),
         files_unknown=status.files_unknown.get(chain.chain_id, ""),
         tasks_state=chain.tasks_state,
         held_links=None if status.held is None else list(held_indices(chain, status.held)),
@@ -235,6 +254,19 @@ def entry_document(entry: Entry) -> EntryDocument:
         text=entry.text,
         link=entry.link or None,
         predictor=entry.predictor,
+    )
+
+
+def _done(done: DoneCondition) -> DoneDocument:
+    words = [
+        f"{done.links} {'link has' if done.links == 1 else 'links have'} run" if done.links else "",
+        f"links have run for {spell(done.total_time)} in all" if done.total_time else "",
+        "" if done.exit_code is None else f"a link ends with exit code {done.exit_code}",
+        f"{done.file} exists" if done.file else "",
+    ]
+    said = ", or ".join(filter(None, words)) or "it is cancelled"
+    return DoneDocument(
+        exit_code=done.exit_code, file=done.file, links=done.links, total_time=done.total_time, words=said
     )
 
 
