@@ -393,34 +393,6 @@ def test_no_answer_is_no_refusal(text: str) -> None:
     assert isinstance(wording.refusal(text, "sbatch"), ClusterUnavailable)
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ('sbatch: fatal: stdin: line 2: Unmatched `"` in [--job-name="x]\n', "InvalidScript"),
-        ("sbatch: fatal: stdin: line 2: Unexpected `:` in [: foo]\n", "InvalidScript"),
-        ("sbatch: error: Invalid directive found in batch script: foo\n", "InvalidScript"),
-        (
-            "sbatch: unrecognized option '--nonsense'\nTry \"sbatch --help\" for more information\n",
-            "InvalidOption",
-        ),
-        ("sbatch: option '--nodes' requires an argument\n", "InvalidOption"),
-        ("sbatch: option '--re=1' is ambiguous; possibilities: '--reboot' '--requeue'\n", "InvalidOption"),
-        ("sbatch: option '--contiguous' doesn't allow an argument\n", "InvalidOption"),
-        ('sbatch: error: Invalid numeric value "abc" for --ntasks.\n', "InvalidOption"),
-        ("sbatch: error: Maximum node count 2 is less than minimum node count 5\n", "InvalidOption"),
-        ("sbatch: error: Bad rlimit name: FOO\nsbatch: error: --propagate=FOO is not valid.\n", "InvalidOption"),
-        ("sbatch: error: Cannot specify both --burst-buffer and --bbf\n", "InvalidOption"),
-        ('sbatch: error: unrecognized --hint argument "xx", see --hint=help\n', "InvalidOption"),
-    ],
-)
-def test_what_sbatch_itself_does_not_take_is_rejected_for_good(said: str, reason: str) -> None:
-    """As sbatch 22.05 prints it, without a word to a controller; no retry can help."""
-    error = wording.refusal(said, "sbatch")
-    assert isinstance(error, SubmissionRejected)
-    assert error.reason == reason
-    assert is_permanent(error.reason)
-
-
 def test_an_unheard_of_refusal_is_one(recorded: Recordings) -> None:
     error = wording.refusal("sbatch: error: Batch job submission failed: The moon is too full\n", "sbatch")
     assert isinstance(error, SubmissionRejected)
