@@ -99,7 +99,7 @@ class LinkMemory:
         nameless = {queued.job.tag for queued in queue.ours if is_nameless(queued.job.user)}
         seen = {tag: found for tag, found in seen.items() if tag not in nameless or expected.get(tag) != NO_JOB}
         self._report_reused(queue.ours, expected, known)
-        self._report_unmarked(queue.ours, expected)
+        self._report_unmarked(queue.ours, expected, known)
         self.report_unreadable("queue", queue.unreadable)
         self.unaccounted = frozenset()
         links = {tag: found.job for tag, found in seen.items()}
@@ -180,10 +180,13 @@ class LinkMemory:
                 text = "event=job_id_reused owner=%s links=%d first=%s job=%d name=%r comment=%r submit=%d"
                 _log.warning(text, owner, len(tags), tags[0], job.job_id, job.name[:80], job.tag[:80], job.submit)
 
-    def _report_unmarked(self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId]) -> None:
+    def _report_unmarked(
+        self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+    ) -> None:
         """Note which links are without their marks, and log it: once an hour for each owner."""
         tags = {job_id: tag for tag, job_id in expected.items() if job_id != NO_JOB}
-        unmarked = [each.job for each in ours if each.job.job_id in tags and not is_tag(each.job.tag)]
+        others = [each.job for each in ours if each.job.job_id in tags and not is_tag(each.job.tag)]
+        unmarked = [job for job in others if is_link(job, known[tags[job.job_id]])]
         self.unmarked = frozenset(tags[job.job_id] for job in unmarked)
         for job in unmarked:
             if self._seldom.allows("mark_missing", job.user):

@@ -163,6 +163,7 @@ def started_jobs(table: JobTable) -> StartedJobs:
         partition=rows.partition.codes.astype(np.int64),
         partition_names=rows.partition.vocabulary,
         traits=JobTraits(rows.account, rows.qos, *_gres(rows)),
+        eligible=rows.eligible,
     )
 
 

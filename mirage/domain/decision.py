@@ -28,7 +28,7 @@ class RecentWaits:
 
     start: Int64
     wait: Int64
-    """Seconds from submission to start."""
+    """Seconds in which the queue alone kept the job: from when it was eligible to its start."""
     nodes: Int64
     limit: Int64
     """Requested walltime in seconds."""

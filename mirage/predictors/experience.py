@@ -42,7 +42,7 @@ class Outcomes:
     foreseen: Int64
     """Which of the forecasts remembered each job answers."""
     wait: Floats
-    """Seconds from submission to start, or until now."""
+    """Seconds until the start, or until now, in which the queue alone kept the job."""
     waits_still: NDArray[np.bool_]
 
 
@@ -88,8 +88,9 @@ class ClassExperience:
         now, snapshot = observation.time, observation.snapshot
         pending = within(snapshot.pending, snapshot, observation.waits.partition)
         waiting = alike(pending.nodes, pending.limit, observation.successor) & (pending.eligible <= now)
-        submit = np.concatenate([self._submit, pending.submit[waiting]])
-        wait = np.concatenate([self._wait, now - pending.submit[waiting]])
+        since = np.maximum(pending.submit, pending.eligible)[waiting]
+        submit = np.concatenate([self._submit, since])
+        wait = np.concatenate([self._wait, now - since])
         still = np.arange(len(submit)) >= len(self._submit)
         times = np.array([time for time in self.times if time < now], dtype=np.int64)
         place = np.searchsorted(times, submit, side="right") - 1

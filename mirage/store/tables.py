@@ -131,6 +131,7 @@ waits = Table(
     Column("qos", Text),
     Column("gres", Text),
     Column("gres_per_node", BigInteger),
+    Column("eligible", BigInteger),
     Index(None, "start", "job_id", "submit"),
     Index(None, "partition", "start"),
     Index(None, "partition", "gres", "qos", "start"),

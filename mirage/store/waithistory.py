@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from mirage.domain.decision import RecentWaits
 from mirage.domain.job import ABSENT, NEVER
-from mirage.domain.jobtable import Names
+from mirage.domain.jobtable import Names, wait_began
 from mirage.domain.jobtraits import JobTraits
 from mirage.domain.texts import storable
 from mirage.store.codec import whole_numbers
@@ -37,7 +37,7 @@ _OF_CLASS = 500
 """Further jobs of a class, at most, from before the partition's last ones."""
 _NONE = RecentWaits.none()
 _TEXTS = ("account", "qos", "gres")
-_NUMBERS = ("start", "submit", "nodes", "limit", "gres_per_node")
+_NUMBERS = ("start", "submit", "nodes", "limit", "gres_per_node", "eligible")
 _Key = tuple[str, str, str, int]
 """Partition, GRES and QOS, and how many of them."""
 
@@ -108,17 +108,17 @@ class SqlWaitHistory:
         found = self._database.read(lambda connection: [connection.execute(query).all() for query in queries])
         cells = [tuple(row) for rows in found for row in reversed(rows)]
         if len(found) > 1:
-            cells = sorted(set(cells), key=lambda row: (row[0], row[5], row[1]))
+            cells = sorted(set(cells), key=lambda row: (row[0], row[len(_NUMBERS)], row[1]))
         return _waits(cells[-count:], partition, f"{self._database.where}, waits")
 
 
 def _waits(cells: list[tuple[Any, ...]], partition: str, where: str) -> RecentWaits:
     numbers = [[ABSENT if cell is None else cell for cell in row[: len(_NUMBERS)]] for row in cells]
     table = whole_numbers(numbers, np.int64, where).reshape(-1, len(_NUMBERS))
-    start, submit, nodes, limit, gres_per_node = (np.ascontiguousarray(column) for column in table.T)
+    start, submit, nodes, limit, gres_per_node, eligible = (np.ascontiguousarray(column) for column in table.T)
     account, qos, gres = (Names.encode([row[place] or "" for row in cells]) for place in range(-len(_TEXTS), 0))
     traits = JobTraits(account, qos, gres, gres_per_node)
-    return RecentWaits(start, start - submit, nodes, limit, partition, traits)
+    return RecentWaits(start, start - wait_began(submit, eligible, start), nodes, limit, partition, traits)
 
 
 def _joined(older: RecentWaits, newer: RecentWaits) -> RecentWaits:
@@ -141,12 +141,17 @@ def _batches(jobs: StartedJobs) -> Iterator[list[Row]]:
         rows = slice(first, first + _BATCH)
         part = zip(*(column[rows].tolist() for column in columns), strict=True)
         traits = _trait_cells(jobs.traits.take(rows)) if jobs.traits is not None else repeat({})
+        eligible = repeat(None) if jobs.eligible is None else map(_known, jobs.eligible[rows].tolist())
         yield [
             {"job_id": i, "submit": submit, "start": start, "nodes": n, "limit": limit, "partition": names[code]}
-            | {"account": None, "qos": None, "gres": None, "gres_per_node": None}
+            | {"account": None, "qos": None, "gres": None, "gres_per_node": None, "eligible": since}
             | of_traits
-            for (i, submit, start, n, limit, code), of_traits in zip(part, traits, strict=False)
+            for (i, submit, start, n, limit, code), of_traits, since in zip(part, traits, eligible, strict=False)
         ]
+
+
+def _known(instant: Seconds) -> Seconds | None:
+    return instant if instant > 0 else None
 
 
 def _trait_cells(traits: JobTraits) -> Iterator[Row]:

@@ -41,6 +41,8 @@ class StartedJobs:
     partition_names: tuple[str, ...]
     traits: JobTraits | None = None
     """``None``: not known of any."""
+    eligible: Int64 | None = None
+    """When each became eligible; ``ABSENT``, or ``None`` of all: not known."""
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -48,7 +50,8 @@ class StartedJobs:
     def check(self) -> None:
         """Raise ``ValueError`` where columns differ in length or a job starts before it was submitted."""
         columns = (self.submit, self.start, self.nodes, self.limit, self.partition)
-        lengths = {len(column) for column in columns} | ({len(self.traits)} if self.traits is not None else set())
+        lengths = {len(column) for column in columns}
+        lengths |= {len(column) for column in (self.traits, self.eligible) if column is not None}
         if lengths != {len(self)}:
             raise ValueError("the columns of started jobs differ in length")
         if bool(np.any(self.start < self.submit)):
@@ -77,6 +80,7 @@ def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
         running.partition[new],
         current.partition_names,
         _traits(current, new),
+        running.eligible[new],
     )
 
 

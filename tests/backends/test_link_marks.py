@@ -35,6 +35,7 @@ def test_reused_ids_are_logged_once_for_each_owner(caplog: pytest.LogCaptureFixt
     memory = LinkMemory()
     for cycle in range(5):
         memory.account(queue(*jobs), names, Accounting(), NOW + cycle, known)
+        assert memory.unmarked == frozenset(), "another job says nothing of the link's mark"
     (line,) = [message for message in caplog.messages if "job_id_reused" in message]
     assert line == (
         "event=job_id_reused owner=alice links=3 first=mirage:svc1:1 job=1 name='own16' comment='' "

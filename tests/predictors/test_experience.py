@@ -59,6 +59,16 @@ def test_other_classes_and_held_jobs_answer_nothing() -> None:
     assert both.of(REQUEST) is not both.of(replace(REQUEST, nodes=8))
 
 
+def test_pending_jobs_wait_from_when_they_may_start() -> None:
+    """A job that was held for long, and is released now, has not waited for the queue."""
+    jobs = queue(np.random.default_rng(0), 1, HOUR)
+    experience, now = lived(jobs, range(0, HOUR, SPACING)), HOUR
+    seen = jobs.seen(now)
+    released = replace(seen.snapshot.pending, eligible=seen.snapshot.pending.submit * 0 + now - 7)
+    found = experience.outcomes(replace(seen, snapshot=replace(seen.snapshot, pending=released)))
+    assert set(found.wait[found.waits_still].tolist()) == {7.0}
+
+
 def test_what_is_old_is_forgotten() -> None:
     jobs = queue(np.random.default_rng(0), 10, HOUR)
     experience = lived(jobs, range(0, 10 * 24 * HOUR, SPACING))

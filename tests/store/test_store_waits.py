@@ -85,6 +85,15 @@ def test_started_is_the_difference_of_two_sets(
     assert ids(found) == [job for job, _, start in after if (job, start) not in known]
 
 
+def test_time_in_which_a_job_may_not_start_is_no_wait(store: Store) -> None:
+    """Held, to begin later or dependent for an hour: anybody can make that as long as they like."""
+    jobs = seen(1_000, (1, 900, 990)).running.take(np.repeat(0, 4))
+    jobs = replace(jobs, job_id=np.arange(4), submit=np.full(4, 1_000), start=np.full(4, 4_700))
+    jobs = replace(jobs, eligible=np.array([4_600, ABSENT, 4_800, 1_000]), qos=np.full(4, -1))
+    store.waits.add(started(seen(4_690), replace(seen(4_710), running=jobs)))
+    assert store.waits.recent_waits(9).wait.tolist() == [100, 3_700, 3_700, 3_700]
+
+
 # The history
 
 ROWS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(0, 50)), max_size=12).map(

@@ -177,7 +177,8 @@ def _report_start(world: World, record: Record, slot: int) -> None:
         world.own[job.own].status = RUNNING
     if world.waits.shape[0] > 0:
         wait = world.waits[sim.started % world.waits.shape[0]]
-        wait.start, wait.wait, wait.nodes = sim.now, sim.now - job.submit, job.nodes
+        since = job.submit if job.eligible == NEVER else max(job.submit, job.eligible)
+        wait.start, wait.wait, wait.nodes = sim.now, sim.now - since, job.nodes
         wait.limit, wait.partition = job.limit, job.partition
     sim.started += 1
     note(world, record, LOG_START, slot, RUNNING)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.jobtable import wait_began
 from mirage.features.waitclass import SEARCHED
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Records:
         ledger = Ledger(self.partition[known], table.start[known], np.ones(len(known)))
         first, last = ledger.places(self.partition[rows], table.submit[rows])
         ordered = known[ledger.rows]
-        start, wait = table.start[ordered], table.start[ordered] - table.submit[ordered]
+        start = table.start[ordered]
+        wait = start - wait_began(table.submit[ordered], table.eligible[ordered], start)
         nodes, limit = table.nodes[ordered].astype(np.int64), table.limit[ordered]
         found = []
         for low, high in zip(np.maximum(first, last - SEARCHED).tolist(), last.tolist(), strict=True):
