@@ -22,6 +22,7 @@ from mirage.api.access.policy import Policy
 from mirage.api.access.scope import Scope
 from mirage.api.access.slurmtokens import Claims, SlurmTokens
 from mirage.api.access.tokens import TokenBook
+from mirage.api.feed import Feed
 from mirage.api.listening import Listening
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
@@ -109,6 +110,8 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]
         gate=gate,
         audit=store.audit,
         answers=store.answers,
+        feed=Feed(lambda chain: ""),
+        journal=store.journal,
         now=lambda: START,
     )
     server = ApiServer(

@@ -11,12 +11,16 @@ import socket
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
+from network_world import Network, network
 from serving import serving
 
 from mirage.api import feed as feed_module
+from mirage.api.access.policy import Policy
 from mirage.api.access.rates import Rates
+from mirage.api.access.scope import Scope
 from mirage.api.feed import Feed, Interest, TooManyListeners
 from mirage.api.routes import events as events_module
 from mirage.domain.chain import Chain, ChainId, ChainRecord
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from api_world import World
 
     from mirage.store.opening import Store
+
+__all__ = ["network"]
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 EVENTS = "/api/v1/events"
@@ -61,6 +67,9 @@ class Stream:
                 found[name] = value
             elif "event" in found:
                 return found
+
+    def rest(self) -> bytes:
+        return self._response.read()
 
     def text(self) -> str:
         """Of the next journal line."""
@@ -192,6 +201,31 @@ def test_a_cycle_tells_ordinary_users_nothing_of_others(world: World) -> None:
     seen = cycle_event(status, feed_module.Interest(ME))
     assert (seen.sentence, seen.chains) == ("hold", {"active": 1})
     assert cycle_event(status, feed_module.Interest("root", every=True)).sentence == "secret"
+
+
+@pytest.mark.parametrize("taken", ["right", "token", "session"])
+def test_a_stream_ends_with_the_right_to_hear_it(
+    network: Network, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_module, "_CHECK_EVERY", 0.0)
+    feed = network.server.service.feed
+    assert feed is not None
+    text, token = network.gate.tokens.create("ada", "for a test", Scope.OPERATE, 3_600)
+    headers = {"Cookie": network.cookie(text)} if taken == "session" else {"Authorization": f"Bearer {text}"}
+    host = urlsplit(network.server.url)
+    connection = http.client.HTTPConnection(str(host.hostname), host.port, timeout=30)
+    connection.request("GET", EVENTS, headers=headers)
+    stream = Stream(connection.getresponse())
+    stream.event()
+    feed.cycled(network.loop.status)
+    stream.event()
+    if taken == "right":
+        network.policies.append(Policy(users={"ada": None}))
+    else:
+        network.gate.tokens.revoke(token.token_id)
+    feed.cycled(network.loop.status)
+    assert stream.rest() == b""
+    connection.close()
 
 
 def test_silence_is_broken_now_and_then(streaming: World, monkeypatch: pytest.MonkeyPatch) -> None:

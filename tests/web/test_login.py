@@ -54,3 +54,24 @@ def test_a_token_opens_the_page_until_one_leaves(browser: Browser, obeying: Seed
         seen.go("/")
         assert "/login" in seen.page.url
         obeying.feed.close()
+
+
+def test_a_page_left_open_leads_to_the_form_once_its_session_ends(browser: Browser, obeying: SeededLoop) -> None:
+    """It would show chains of long ago, or nothing, and say that it is live."""
+    service = obeying.service()
+    text, token = service.gate.tokens.create("alice", "for a test", Scope.OPERATE, 3_600)
+    with serving(create_app(service)) as address, visit(browser, address) as seen:
+        seen.go("/login")
+        seen.page.get_by_label("Token").fill(text)
+        seen.page.keyboard.press("Enter")
+        seen.page.locator("#live-switch:not(.off)").wait_for()
+        left = seen.page.context.new_page()
+        left.goto(address + "/queue")
+        left.locator("#live-switch:not(.off)").wait_for()
+        service.gate.tokens.revoke(token.token_id)
+        for _ in range(4):
+            obeying.feed.cycled(obeying.status)
+            left.wait_for_timeout(1_500)
+        left.wait_for_url("**/login?next=/queue")
+        seen.page.wait_for_url("**/login?next=/")
+        obeying.feed.close()

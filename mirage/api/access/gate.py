@@ -125,6 +125,21 @@ class Gate:
             return await run_in_thread(peer.share, self._peer, peer)
         return self._peer(peer)
 
+    async def lasts(self, caller: Caller, request: Request) -> bool:
+        """Whether the same request would be admitted as the same caller again: for answers that go on.
+
+        Where that cannot be found out it does not last. Counts against no rate.
+        """
+        try:
+            if peer_of(request) is None and (text := _token(request)):
+                proof = await run_in_thread(_address(request), self._prove, text)
+                found = await run_in_thread(proof.session.name, self._caller, proof.session, proof.how)
+            else:
+                found = await self._found(request)
+        except MirageError:
+            return False
+        return found == caller
+
     def charge(self, caller: Caller, request: Request, size: int) -> None:
         """Count a body of so many bytes against its caller's rate."""
         self.rates.charge(_key(caller, request), size / BYTES_OF_ONE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment says that the stream is alive."""
+_CHECK_EVERY = 1.0
+"""Seconds for which a caller who was admitted counts as such: rights and keys are taken away, and sessions end."""
 _RETRY = 3_000
 _MOST_MISSED = 2_000
 """Lines that one who comes back is told of; there are other addresses for a longer past."""
@@ -101,7 +104,10 @@ def event_routes(service: ApiService) -> APIRouter:
         def charge(lines: int) -> None:
             service.gate.charge(caller, request, lines * _CHARGE)
 
-        return EventStream(_events(listener, last_event_id, service, charge), service.feed, listener)
+        async def lasts() -> bool:
+            return await service.gate.lasts(caller, request)
+
+        return EventStream(_events(listener, last_event_id, service, charge, lasts), service.feed, listener)
 
     return routes
 
@@ -112,9 +118,13 @@ def _interest(caller: Caller, chain: str, kinds: list[EntryKind] | None, service
 
 
 async def _events(
-    listener: Listener, after: int | None, service: ApiService, charge: Callable[[int], None]
+    listener: Listener,
+    after: int | None,
+    service: ApiService,
+    charge: Callable[[int], None],
+    lasts: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[str]:
-    """What was missed, how things stand, then all that comes in.
+    """What was missed, how things stand, then all that comes in, as long as its caller may hear it.
 
     The lines that were missed count against the caller's rate: a client may ask for them with each connection.
     """
@@ -126,7 +136,12 @@ async def _events(
         if missed:
             yield missed
     yield _spelled(service.status(), interest)
+    checked = time.monotonic()
     while (items := await listener.next(HEARTBEAT)) is not None:
+        if time.monotonic() - checked >= _CHECK_EVERY:
+            if not await lasts():
+                return
+            checked = time.monotonic()
         if not items:
             yield ": still here\n\n"
         for item in items:

@@ -44,14 +44,20 @@
     htmx.trigger(document.body, "refresh");
   };
 
+  const plan = () => { if (!planned) planned = setTimeout(refresh, Math.max(0, refreshed + PAUSE - Date.now())); };
   // At most every two seconds, and never without the last cycle's news.
   document.addEventListener("sse:cycle", (event) => {
     const known = fresh && document.getElementById("live").dataset.seen === JSON.parse(event.detail.data).time;
     fresh = false;
-    if (!known && !planned) planned = setTimeout(refresh, Math.max(0, refreshed + PAUSE - Date.now()));
+    if (!known) plan();
   });
 
-  document.addEventListener("htmx:beforeSwap", () => {
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target.id === "live" && !event.detail.serverResponse.includes('id="live"')) {
+      event.detail.shouldSwap = false; // another page has come: the session is over, and this is where to log in
+      location.reload();
+      return;
+    }
     heard = facts();
     open = [...document.querySelectorAll("#live details[open][id]")].map((each) => each.id);
   });
@@ -63,6 +69,7 @@
   });
 
   document.addEventListener("htmx:sseOpen", () => show("Live"));
-  document.addEventListener("htmx:sseError", () => show("Not connected"));
+  // A stream that is refused may mean that the session is over: then the refresh leads to the form.
+  document.addEventListener("htmx:sseError", () => { show("Not connected"); plan(); });
   show(standing);
 })();
