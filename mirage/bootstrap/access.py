@@ -46,6 +46,7 @@ def build_gate(config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] 
         rates=Rates(section.rate, section.burst),
         changes=Rates(CHANGES_A_SECOND, CHANGES_AT_ONCE) if section.rate else Rates(0, 1),
         way=RightOfWay(in_cycle),
+        url=section.url,
         files=(*((policy,) if policy else ()), *(slurm.files if slurm else ())),
     )
 

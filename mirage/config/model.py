@@ -272,8 +272,8 @@ class ApiSection(Section):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
     believed, and without a certificate only they may come from other machines."""
-    url: str = ""
-    """Where browsers find the page, such as https://mirage.example.org; empty: the address listened on."""
+    url: Annotated[str, Field(pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+/?)?$")] = ""
+    """Where browsers find the page, without a path: https://mirage.example.org; empty: the address listened on."""
     policy: FileName = ""
     """A file that says what users and Unix groups may do; empty: each user works with own chains."""
     session: Positive = 12 * 3_600

@@ -93,7 +93,8 @@ def slurm_token(name: str = "ada", **claims: Any) -> str:
 
 @pytest.fixture
 def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]:
-    """Its parameter, where a test gives one, is the proxies that are trusted."""
+    """Its parameter, where a test gives one: the proxies that are trusted, or the address of the page."""
+    given = getattr(request, "param", ())
     folder = Path(tempfile.mkdtemp(prefix="mirage-net-"))
     loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [Policy()]
     (tmp_path / "jwt.key").write_bytes(KEY)
@@ -102,6 +103,7 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]
         lambda: policies[-1],
         TokenBook(store.tokens),
         SlurmTokens(tmp_path / "jwt.key", None, Claims()),
+        url=given if isinstance(given, str) else "",
     )
     service = ApiService(
         lambda: loop.status,
@@ -114,9 +116,8 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]
         journal=store.journal,
         now=lambda: START,
     )
-    server = ApiServer(
-        service, folder / "api.sock", Listening.of("127.0.0.1:0", proxies=getattr(request, "param", ()))
-    )
+    proxies = () if isinstance(given, str) else given
+    server = ApiServer(service, folder / "api.sock", Listening.of("127.0.0.1:0", proxies=proxies))
     thread = threading.Thread(target=loop.run)
     thread.start()
     server.start()

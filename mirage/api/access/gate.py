@@ -20,6 +20,7 @@ from mirage.api.access.tokens import PREFIX, NoStorage, TokenBook
 from mirage.api.conventions.threads import run_in_thread
 from mirage.domain.addresses import client_network
 from mirage.domain.errors import MirageError, NotPermitted
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,8 @@ class Gate:
     way: RightOfWay = field(default_factory=lambda: RightOfWay(bool))
     failures: Rates = field(default_factory=lambda: Rates(0.2, 20))
     """Attempts from one address that proved nothing."""
+    url: str = ""
+    """Where browsers find the page, as configured; a proxy in front need not pass on the name they asked for."""
     files: tuple[WatchedFile[Any], ...] = ()
     """The policy's, and those of Slurm's keys."""
 
@@ -197,7 +200,7 @@ class Gate:
             proof = await self.attempt(request, text)
             return await run_in_thread(proof.session.name, self._caller, proof.session, proof.how)
         if session := await self.opened(request):
-            _refuse_strange_pages(request)
+            self._refuse_strange_pages(request)
             return await run_in_thread(session.name, self._caller, session, "session")
         if self.policy().anonymous and request.method in _SAFE:
             return Caller(ANONYMOUS, Scope.READ, how="nothing")
@@ -205,7 +208,7 @@ class Gate:
 
     async def opened(self, request: Request) -> Session | None:
         """The session of the browser that asks; it may take a query of the database to know."""
-        cookie = request.cookies.get(cookie_name(request), "")
+        cookie = self._cookie(request)
         return await run_in_thread(_address(request), self.session, cookie) if cookie else None
 
     def session(self, cookie: str) -> Session | None:
@@ -215,6 +218,51 @@ class Gate:
             return None
         return found
 
+    def is_same_origin(self, request: Request) -> bool:
+        """Whether a browser says that a page of this server made the request, or no browser speaks."""
+        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+        if site is not None and site not in ("same-origin", "none"):
+            return False
+        return origin is None or self._is_own(request, origin)
+
+    def is_secure(self, request: Request) -> bool:
+        """Whether the browser speaks TLS, to this server or to a proxy, which need not say so."""
+        if request.url.scheme == "https":
+            return True
+        origin, host = request.headers.get("origin", ""), request.headers.get("host")
+        by_page = origin.startswith("https://") and self._is_own(request, origin)
+        return by_page or (self.url.startswith("https://") and host == _host_of(self.url))
+
+    def _is_own(self, request: Request, origin: str) -> bool:
+        host = _host_of(origin)
+        return bool(host) and host in (request.headers.get("host"), _host_of(self.url))
+
+    def cookie_name(self, request: Request) -> str:
+        """Of the session that the request opens."""
+        return SECURE_COOKIE if self.is_secure(request) else COOKIE
+
+    def _cookie(self, request: Request) -> str:
+        """Of the session. Over TLS another host of the site could set the plain one."""
+        found = request.cookies.get(SECURE_COOKIE)
+        return found or ("" if self.is_secure(request) else request.cookies.get(COOKIE, ""))
+
+    def _refuse_strange_pages(self, request: Request) -> None:
+        """A cookie comes by itself, whatever page makes the browser ask: a change takes more.
+
+        Another site's page can send neither this header nor a false origin.
+        """
+        if request.method in _SAFE:
+            return
+        if not self.is_same_origin(request):
+            raise NotPermitted(
+                f"a change by a browser's session has to come from a page of this server; {strange(request)}"
+            )
+        says = request.headers.get("sec-fetch-site") or request.headers.get("origin")
+        if not says or "hx-request" not in request.headers:
+            raise NotPermitted(
+                "a change by a browser's session has to come from a page of this server (HX-Request)"
+            )
+
     def _caller(self, session: Session, how: str) -> Caller:
         scope = granted(session.scope, self.scope_of(session.name))
         if scope is None:
@@ -222,20 +270,15 @@ class Gate:
         return Caller(session.name, scope, how=how, token_id=session.token_id)
 
 
-def cookie_name(request: Request) -> str:
-    """Of the session, as this request has to bring it along."""
-    return SECURE_COOKIE if request.url.scheme == "https" else COOKIE
-
-
-def is_same_origin(request: Request) -> bool:
-    """Whether a browser says that a page of this server made the request, or no browser speaks."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None and site not in ("same-origin", "none"):
-        return False
-    if origin is None:
-        return True
-    host = _host_of(origin)
-    return bool(host) and host == request.headers.get("host")
+def strange(request: Request) -> str:
+    """Why a request does not count as one of this server's pages, for people."""
+    site, origin = request.headers.get("sec-fetch-site", ""), request.headers.get("origin", "none")
+    said = f"the browser names the origin {printable(origin[:100])}" + (
+        f" ({printable(site[:20])})" if site else ""
+    )
+    host = printable(request.headers.get("host", "")[:100])
+    advice = "a proxy has to pass on Host, or api.url name the address of the page"
+    return f"{said}, the request came for {host}: {advice}"
 
 
 def _host_of(origin: str) -> str:
@@ -244,18 +287,6 @@ def _host_of(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-def _refuse_strange_pages(request: Request) -> None:
-    """A cookie comes by itself, whatever page makes the browser ask: a change takes more.
-
-    Another site's page can send neither this header nor a false origin.
-    """
-    if request.method in _SAFE:
-        return
-    says = request.headers.get("sec-fetch-site") or request.headers.get("origin")
-    if not says or not is_same_origin(request) or "hx-request" not in request.headers:
-        raise NotPermitted("a change by a browser's session has to come from a page of this server (HX-Request)")
 
 
 def _token(request: Request) -> str:
@@ -267,7 +298,7 @@ def _token(request: Request) -> str:
 
 def brings_proof(request: Request) -> bool:
     """Whether a request has something with it that may prove who asks."""
-    return bool(_token(request) or request.cookies.get(cookie_name(request)))
+    return bool(_token(request)) or COOKIE in request.cookies or SECURE_COOKIE in request.cookies
 
 
 def _key(caller: Caller, request: Request) -> str:

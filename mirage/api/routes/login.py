@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.gate import NotAuthenticated, cookie_name, is_same_origin
+from mirage.api.access.gate import NotAuthenticated, strange
+from mirage.api.access.sessions import COOKIE, SECURE_COOKIE
 from mirage.api.conventions.body import read_body
 from mirage.api.conventions.threads import run_in_thread
 from mirage.domain.errors import NotPermitted
@@ -29,8 +30,8 @@ def login_routes(service: ApiService) -> APIRouter:
     @routes.post("/login", status_code=303, response_class=Response, operation_id="log_in")
     async def log_in(request: Request) -> Response:
         """A form's ``token`` (and ``next``, the page to go to) becomes a session."""
-        if not is_same_origin(request):
-            raise NotPermitted("the form that was sent is not this server's")
+        if not gate.is_same_origin(request):
+            raise NotPermitted(f"the form that was sent is not this server's: {strange(request)}")
         form = parse_qs((await read_body(request, _LARGEST)).decode("utf-8", "replace"))
         token, target = form.get("token", [""])[0].strip(), _own_page(form.get("next", ["/"])[0])
         try:
@@ -44,7 +45,7 @@ def login_routes(service: ApiService) -> APIRouter:
     @routes.get("/enter", status_code=303, response_class=Response, operation_id="enter_by_link")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=400)] = "") -> Response:
         """A link of ``mirage tokens link``, used this once, becomes a session."""
-        if not is_same_origin(request):  # it would log people in as somebody else, by that user's link
+        if not gate.is_same_origin(request):  # it would log people in as somebody else, by that user's link
             raise NotPermitted("a page of another site has led here: copy the link into the browser's address bar")
         session = gate.tickets.redeem(ticket)
         if session is None:
@@ -55,13 +56,14 @@ def login_routes(service: ApiService) -> APIRouter:
     @routes.post("/logout", status_code=303, response_class=Response, operation_id="log_out")
     async def log_out(request: Request) -> Response:
         """The session ends, in this browser and wherever else its cookie is."""
-        if not is_same_origin(request):
-            raise NotPermitted("the form that was sent is not this server's")
+        if not gate.is_same_origin(request):
+            raise NotPermitted(f"the form that was sent is not this server's: {strange(request)}")
         if session := await gate.opened(request):
             gate.sessions.close(session)
         answer = _moved("/login")
-        secure = request.url.scheme == "https"
-        answer.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
+        for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
+            if name in request.cookies:
+                answer.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
         return answer
 
     return routes
@@ -71,11 +73,11 @@ async def _welcome(gate: Gate, request: Request, session: Session, target: str, 
     cookie = await run_in_thread(session.name, gate.cookie, session, until)
     answer = _moved(target)
     answer.set_cookie(
-        cookie_name(request),
+        gate.cookie_name(request),
         cookie,
         max_age=gate.sessions.lifetime,
         path="/",
-        secure=request.url.scheme == "https",
+        secure=gate.is_secure(request),
         httponly=True,
         samesite="strict",
     )
