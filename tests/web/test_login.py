@@ -75,3 +75,29 @@ def test_a_page_left_open_leads_to_the_form_once_its_session_ends(browser: Brows
         left.wait_for_url("**/login?next=/queue")
         seen.page.wait_for_url("**/login?next=/")
         obeying.feed.close()
+
+
+def test_windows_that_nobody_sees_keep_no_connection(browser: Browser, obeying: SeededLoop) -> None:
+    """A browser has six for one address: with six windows open the seventh would never load."""
+    service = obeying.service()
+    text, _ = service.gate.tokens.create("alice", "for a test", Scope.OPERATE, 3_600)
+    feed = service.feed
+    assert feed is not None
+    with serving(create_app(service)) as address, visit(browser, address) as seen:
+        seen.go("/login")
+        seen.page.get_by_label("Token").fill(text)
+        seen.page.keyboard.press("Enter")
+        seen.page.locator("#live-switch:not(.off)").wait_for()
+        assert len(feed._present()) == 1
+        hide = "Object.defineProperty(document, 'hidden', {{get: () => {}, configurable: true}});"
+        hide += "document.dispatchEvent(new Event('visibilitychange'))"
+        seen.page.evaluate(hide.format("true"))
+        for _ in range(20):
+            feed.cycled(obeying.status)  # a server notices by what it sends that nobody listens
+            seen.page.wait_for_timeout(100)
+        assert feed._present() == ()
+        seen.page.evaluate(hide.format("false"))
+        seen.page.wait_for_function("() => document.getElementById('live-switch').textContent === 'Live'")
+        seen.page.wait_for_timeout(500)
+        assert len(feed._present()) == 1
+        obeying.feed.close()

@@ -33,10 +33,6 @@
     if (wanted) htmx.trigger(document.body, "refresh");
   });
 
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden && missed) { missed = false; htmx.trigger(document.body, "refresh"); }
-  });
-
   const refresh = () => {
     planned = 0;
     if (reading()) { missed = true; return; }
@@ -46,11 +42,11 @@
 
   const plan = () => { if (!planned) planned = setTimeout(refresh, Math.max(0, refreshed + PAUSE - Date.now())); };
   // At most every two seconds, and never without the last cycle's news.
-  document.addEventListener("sse:cycle", (event) => {
-    const known = fresh && document.getElementById("live").dataset.seen === JSON.parse(event.detail.data).time;
+  const cycled = (event) => {
+    const known = fresh && document.getElementById("live").dataset.seen === JSON.parse(event.data).time;
     fresh = false;
     if (!known) plan();
-  });
+  };
 
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target.id === "live" && !event.detail.serverResponse.includes('id="live"')) {
@@ -68,8 +64,43 @@
     if (changed.length) news.textContent = changed.join(". ");
   });
 
-  document.addEventListener("htmx:sseOpen", () => show("Live"));
-  // A stream that is refused may mean that the session is over: then the refresh leads to the form.
-  document.addEventListener("htmx:sseError", () => { show("Not connected"); plan(); });
+  // Without HTTP/2 a browser has six connections for one address: a window that nobody sees keeps none.
+  const address = document.getElementById("main").dataset.events;
+  let stream = null;
+  let retry = 0;
+  let pause = PAUSE;
+
+  const connect = () => {
+    clearTimeout(retry);
+    if (stream || document.hidden) return;
+    stream = new EventSource(address);
+    stream.addEventListener("cycle", cycled);
+    stream.onopen = () => { pause = PAUSE; show("Live"); };
+    stream.onerror = () => {
+      show("Not connected");
+      plan(); // where the session is over this leads to the form; else it shows what the stream would have brought
+      if (stream.readyState !== EventSource.CLOSED) return;
+      stream = null;
+      retry = setTimeout(connect, pause);
+      pause = Math.min(2 * pause, 60000);
+    };
+  };
+
+  const leave = () => {
+    clearTimeout(retry);
+    if (stream) stream.close();
+    stream = null;
+    missed = true;
+  };
+
+  if (!address) { button.hidden = true; return; }
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { leave(); return; }
+    connect();
+    if (missed && wanted) { missed = false; htmx.trigger(document.body, "refresh"); }
+  });
+  addEventListener("pagehide", leave);
+  addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   show(standing);
+  connect();
 })();
