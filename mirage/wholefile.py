@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +30,24 @@ def read_regular(
     for a symbolic link as the last part of ``path``, with ``owner`` (a uid) also for a file of another user. Never
     waits for a writer.
     """
-    link = 0 if follow_links else os.O_NOFOLLOW
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | link)
-    try:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if owner is not None and about.st_uid != owner:
+    with open_regular(path, follow_links=follow_links) as file:
+        if owner is not None and os.fstat(file.fileno()).st_uid != owner:
             raise OSError(errno.EPERM, "another user's file", str(path))
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(at_most + 1)
-    finally:
-        os.close(handle)
+        content = file.read(at_most + 1)
     if len(content) > at_most:
         raise OSError(errno.EFBIG, f"larger than {at_most:,} bytes", str(path))
     return content
+
+
+@contextmanager
+def open_regular(path: Path | str, *, follow_links: bool = True) -> Iterator[BinaryIO]:
+    """Open a regular file to be read in parts; raises ``OSError`` as ``read_regular``."""
+    link = 0 if follow_links else os.O_NOFOLLOW
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | link)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        yield file
 
 
 def write_anew(path: Path, content: bytes) -> None:

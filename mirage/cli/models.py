@@ -119,7 +119,7 @@ def _tell(version: Version, models: Path, *, as_json: bool) -> None:
 
 
 def _document(version: Version) -> dict[str, Any]:
-    told = {"name": version.name, "version": version.version, "current": version.current}
+    told = {"name": version.name, "version": version.version, "current": version.current, "damage": version.damage}
     return told | {"manifest": asdict(version.manifest)}
 
 
@@ -138,7 +138,7 @@ def _table(versions: tuple[Version, ...]) -> Table:
         table.add_row(
             version.name,
             version.version,
-            "yes" if version.current else "",
+            ("yes" if version.current else "") + (" (damaged)" if version.damage else ""),
             Text(printable(manifest.cluster.name)),
             span,
             str(manifest.training.handovers),

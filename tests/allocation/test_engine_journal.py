@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,6 +80,32 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     (folder.journals / "a.jsonl").write_text('{"entry": "Remark"}\n')
     with pytest.raises(ConfigError, match=r"a\.jsonl.*Remark: at: Field required"):
         JournalReader(folder).news()
+
+
+@pytest.mark.parametrize("what", ["sparse", "endless line", "link", "pipe"])
+def test_journal_that_nobody_of_ours_wrote_takes_no_memory_and_shows_no_file(tmp_path: Path, what: str) -> None:
+    """Whoever looks at another's tasks, root above all, reads that user's folder."""
+    folder, secret = folder_in(tmp_path / "state"), tmp_path / "secret"
+    secret.write_text("root:x:0\n")
+    path = folder.journals / "zz.jsonl"
+    match what:
+        case "sparse":
+            path.touch()
+            os.truncate(path, 3 << 30)
+        case "endless line":
+            path.write_bytes(b"x" * (2 << 20))
+        case "link":
+            path.symlink_to(secret)
+        case "pipe":
+            os.mkfifo(path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match=r"zz\.jsonl") as found:
+            JournalReader(folder).news()
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert "root:x" not in str(found.value)
 
 
 def test_a_life_has_a_file_of_its_own(tmp_path: Path) -> None:

@@ -53,6 +53,20 @@ def test_promoting_again_changes_nothing(tmp_path, artifacts) -> None:
         shelf.rollback("made-up")
 
 
+def test_promoting_again_mends_a_version_that_was_damaged_on_the_shelf(tmp_path, artifacts) -> None:
+    shelf, artifact = Shelf(tmp_path), artifacts[0]
+    kept = shelf.promote(artifact)
+    graph = tmp_path / kept.name / kept.version / "model.onnx"
+    whole = graph.read_bytes()
+    graph.write_bytes(whole[:100])
+    (seen,) = shelf.versions()
+    assert "model.onnx" in seen.damage
+    assert shelf.promote(artifact).current
+    assert graph.read_bytes() == whole
+    (seen,) = shelf.versions()
+    assert seen.damage == ""
+
+
 def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts) -> None:
     shelf = Shelf(tmp_path)
     first = shelf.promote(artifacts[0])

@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.entries import Entry, read, spell
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+LARGEST_JOURNAL = 256 << 20
+"""Bytes of one life's file; a million tasks leave about as many."""
+_LONGEST_LINE = 1 << 20
+_LARGEST_CLAIM = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,8 @@ class StateFolder:
         for path in self.claims.iterdir():
             task, _, attempt = path.name.rpartition(".")
             if task and attempt.isdecimal():
-                yield task, int(attempt), path.read_text(encoding="utf-8", errors="replace").strip()
+                content = read_regular(path, _LARGEST_CLAIM, follow_links=False)
+                yield task, int(attempt), content.decode(errors="replace").strip()
 
 
 def key(task: str, attempt: int) -> str:
@@ -131,18 +138,34 @@ class JournalReader:
 
     def _of(self, path: Path) -> Iterator[Entry]:
         at = self._read.get(path.stem, 0)
-        if path.stat().st_size <= at:
-            return
-        with path.open("rb") as file:
-            file.seek(at)
-            whole = file.read()
-        lines = whole[: whole.rfind(b"\n") + 1]
-        self._read[path.stem] = at + len(lines)
-        for line in lines.splitlines():
-            try:
-                yield read(line.decode())
-            except ValueError as error:
-                raise ConfigError(str(path), f"{line[:80].decode(errors='replace')!r}: {error}") from error
+        try:
+            with open_regular(path, follow_links=False) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > LARGEST_JOURNAL:
+                    raise ConfigError(str(path), f"{size:,} bytes, a journal has {LARGEST_JOURNAL:,} at most")
+                file.seek(at)
+                lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
+                for line in lines:
+                    if not line.endswith(b"\n"):
+                        _refuse_long(path, line)
+                        break  # the last one, which is not whole yet
+                    at += len(line)
+                    self._read[path.stem] = at
+                    yield _entry(path, line)
+        except OSError as error:
+            raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def _refuse_long(path: Path, line: bytes) -> None:
+    if len(line) >= _LONGEST_LINE:
+        raise ConfigError(str(path), f"a line of {_LONGEST_LINE:,} bytes or more is no entry of a journal")
+
+
+def _entry(path: Path, line: bytes) -> Entry:
+    try:
+        return read(line.decode())
+    except ValueError as error:
+        raise ConfigError(str(path), f"{line[:80].decode(errors='replace')!r}: {error}") from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.remains import file_of
+from mirage.wholefile import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def report_path(folder: StateFolder, task: str, attempt: int) -> Path:
 def read_report(path: Path) -> Report | None:
     """``None`` where nothing was said, or nothing whole. Raises ``NoReport``."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             about = os.fstat(file.fileno())
             file.seek(max(0, about.st_size - _TAIL))
             text = file.read(_TAIL)

@@ -13,10 +13,13 @@ import signal
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.steps import Ending
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_LARGEST_NUMBER = 64
+"""Bytes of a file that holds one."""
 _DEAF_TO = ("KILL", "STOP", "CHLD", "SEGV", "BUS", "FPE", "ILL", "TSTP", "TTIN", "TTOU")
 """Signals that a shell cannot hear, that tell it something else, or that a process brings upon itself."""
 _HEARD = {int(each): name for each in signal.Signals if (name := each.name.removeprefix("SIG")) not in _DEAF_TO}
@@ -66,6 +69,6 @@ def ended_at(path: Path) -> float | None:
 
 def _number(file: Path) -> int | None:
     try:
-        return int(file.read_text(encoding="ascii"))
+        return int(read_regular(file, _LARGEST_NUMBER, follow_links=False).decode("ascii"))
     except (OSError, ValueError):
         return None

@@ -19,6 +19,7 @@ from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_endin
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.allocation.engine.steps import Step
 from mirage.domain.errors import ClusterUnavailable
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -170,7 +171,7 @@ def _step_name(path: Path) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_regular(path, follow_links=False).decode(errors="replace")
     except OSError:
         return ""
 

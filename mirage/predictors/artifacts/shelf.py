@@ -6,7 +6,10 @@ is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, 
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
+import shutil
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -34,6 +37,8 @@ class Version:
     version: str
     current: bool
     manifest: Manifest
+    damage: str = ""
+    """Why it cannot be used; empty: it can."""
 
 
 def promoted(folder: Path) -> Path:
@@ -96,7 +101,13 @@ class Shelf:
             place = {version: number for number, version in enumerate(history)}
             kept = (path.name for path in folder.iterdir() if path.name[0] != "." and (path / MANIFEST).is_file())
             found += [
-                Version(folder.name, version, history[-1:] == [version], read_manifest(folder / version))
+                Version(
+                    folder.name,
+                    version,
+                    history[-1:] == [version],
+                    read_manifest(folder / version),
+                    _damage(folder / version),
+                )
                 for version in sorted(kept, key=lambda version: (place.get(version, -1), version))
             ]
         return tuple(found)
@@ -127,7 +138,8 @@ class Shelf:
         name, version = package.manifest.plugin, package.version
         folder = self._root / name
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / version).exists():
+        if not _is_whole(folder / version, package):
+            _take_away(folder / version)
             write_folder(folder / version, package.files)
         return Version(name, version, _history(folder)[-1:] == [version], package.manifest)
 
@@ -142,6 +154,34 @@ class Shelf:
         verify_files(folder / history[-2], manifest)
         _point(folder, history[:-1])
         return Version(name, history[-2], True, manifest)
+
+
+def _damage(folder: Path) -> str:
+    try:
+        read_package(folder)
+    except ArtifactMismatch as error:
+        return str(error)
+    return ""
+
+
+def _is_whole(folder: Path, package: Package) -> bool:
+    """Whether a version is there as it was promoted: who promotes it again may want to mend it."""
+    try:
+        return read_package(folder).files == package.files
+    except ArtifactMismatch:
+        return False
+
+
+def _take_away(damaged: Path) -> None:
+    """Nothing is read from it any more; daemons have what they use in memory."""
+    if not os.path.lexists(damaged):
+        return
+    aside = damaged.with_name(f".{damaged.name}.{secrets.token_hex(4)}.damaged")
+    damaged.rename(aside)
+    if aside.is_dir() and not aside.is_symlink():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink()
 
 
 def _history(folder: Path) -> list[str]:
