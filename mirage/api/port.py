@@ -138,6 +138,8 @@ class ApiService:
     """Real seconds that the last cycle took."""
     about_cluster: Callable[[], tuple[str, str | None]] = lambda: ("", None)
     """The back end, and Slurm's version where it is known. May take seconds at first."""
+    hides_jobs: Callable[[], bool] = lambda: False
+    """Whether Slurm keeps ordinary users from the jobs of others, or that is not known."""
     models: Models | None = None
     configuration: Callable[[], Sequence[Setting]] = list
     """Every key, secrets hidden."""

@@ -47,6 +47,7 @@ class CliStandings:
         self._clock = clock
         self._granted = Granted()
         self._asked: Seconds | None = None
+        self._hides_jobs = True
 
     def standing(self, request: JobRequest) -> Standing:
         """That of the request's user; asks nothing."""
@@ -55,6 +56,10 @@ class CliStandings:
     def default_partition(self) -> str:
         """As told last; asks nothing."""
         return self._granted.default_partition
+
+    def hides_jobs(self) -> bool:
+        """Whether ``PrivateData`` keeps users from the jobs of others; also until Slurm has told. Asks nothing."""
+        return self._hides_jobs
 
     def refresh(self) -> str:
         """Ask anew where an hour has passed; says what is not known, nothing where nothing is due.
@@ -89,6 +94,7 @@ class CliStandings:
     def _limits(self, config: str) -> Limits:
         """Without any where the configuration enforces none."""
         settings = read_settings(config)
+        self._hides_jobs = "jobs" in settings.get("privatedata", "jobs").lower()
         if not ENFORCED & set(settings.get("accountingstorageenforce", "").lower().split(",")):
             return Limits({}, {}, ())
         name = settings.get("clustername", "")

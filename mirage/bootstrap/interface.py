@@ -81,6 +81,7 @@ def build_interface(service: Service, world: World, views: Views) -> ApiServer:
         ),
         cycle_seconds=lambda: service.cycle_seconds,
         about_cluster=Release(config),
+        hides_jobs=world.lore.hides_jobs,
         models=ModelDesk(service, measurements),
         configuration=lambda: _configuration(service),
         replays=service.replays,

@@ -48,6 +48,7 @@ def simulated_world(section: SimulatedSection, state: Path) -> World:
         jobs=cluster,
         standings=cluster,
         sharing=cluster,
+        hides_jobs=lambda: False,
         name=lambda: SIMULATED,
         description=lambda: config,
         copied=lambda _: section.cluster,

@@ -43,6 +43,8 @@ class Lore:
     """``None``: nothing is known of what runs beside a job on its nodes."""
     refresh: Callable[[], str] | None = None
     """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
+    hides_jobs: Callable[[], bool] = lambda: True
+    """Whether users may not see the jobs of others, or that is not known. Waits for nothing."""
     name: Callable[[], str] | None = None
     """The cluster's name, empty where Slurm does not tell; raises ``ClusterUnavailable``. ``None``: not known."""
     description: Callable[[], ClusterConfig] | None = None

@@ -70,6 +70,7 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
         standings=standings,
         sharing=CliNodeSharing(commands),
         refresh=standings.refresh,
+        hides_jobs=standings.hides_jobs,
         name=partial(cli_cluster_name, commands),
         description=partial(described_by_slurm, section.slurm_conf, commands),
         copied=partial(copied_from_slurm, section.slurm_conf, commands),

@@ -83,6 +83,8 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     columns = queue_columns(page.snapshot)
     columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
     tell_silence(page.stale_since)
+    if page.own_only:
+        show("These are your own jobs: Slurm keeps those of others private (PrivateData).", err=True)
     if page.snapshot is None and not page.stale_since:
         show("The daemon has not asked the cluster: it starts, or stands by (mirage chains says why).", err=True)
 

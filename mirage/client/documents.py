@@ -260,6 +260,8 @@ class QueuePage:
     """Some jobs of the queue, in order of their numbers."""
 
     jobs: tuple[QueuedJob, ...]
+    own_only: bool = False
+    """Whether the jobs of others are not told: Slurm's PrivateData keeps users from them, or that is not known."""
     total: int = 0
     snapshot: datetime | None = None
     stale_since: datetime | None = None

@@ -147,6 +147,25 @@ def test_whose_names_are_told(world: World) -> None:
             assert all((job["name"] is None) == (job["account"] is None) for job in found["jobs"])
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="speaking as another user needs root")
+def test_where_slurm_hides_the_jobs_of_others_so_does_the_queue(world: World) -> None:
+    status = replace(STATUS, snapshot=snapshot(PENDING, RUNNING, ("nobody", "bob")))
+    every = [3, 7, 9, 11, 12]
+    open_to_all = replace(world.service.gate, policy=lambda: Policy(queue_jobs=True))
+    for gate, user, expected in (
+        (world.service.gate, "nobody", [9, 12]),
+        (world.service.gate, "daemon", []),
+        (world.service.gate, "", every),
+        (open_to_all, "nobody", every),
+    ):
+        with serving(world, status=lambda: status, gate=gate, hides_jobs=lambda: True) as served:
+            for query in ("", "?user=bob", "?state=running", "?limit=1"):
+                _, found = served.call("GET", f"{QUEUE}{query}", user=user)
+                assert {job["job_id"] for job in found["jobs"]} <= set(expected), query
+                assert found["own_only"] is (expected != every)
+            assert served.call("GET", QUEUE, user=user)[1]["total"] == len(expected)
+
+
 def test_bytes_of_no_text_are_told_as_question_marks(world: World) -> None:
     labels = JobLabels.of_texts(np.array([3]), ["caf\udce9 \x1b[2J"], [""])
     status = replace(STATUS, snapshot=replace(STATUS.snapshot, labels=labels))

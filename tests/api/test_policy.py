@@ -128,6 +128,7 @@ def gives_no_more(cut: Policy, full: Policy) -> bool:
     return (
         cut.anonymous <= full.anonymous
         and cut.queue_names <= full.queue_names
+        and cut.queue_jobs <= full.queue_jobs
         and all(
             ranks.index(cut.scope_of(name, groups_of)) <= ranks.index(full.scope_of(name, groups_of))
             for name in names
@@ -172,6 +173,23 @@ def test_whose_jobs_are_told_by_name(text: bytes, caller: Caller, others: bool) 
     shown = Policy.read(text + b'\neverybody = "operate"').names_shown_to(caller)
     assert shown("bob") is others
     assert shown(caller.name)
+
+
+@pytest.mark.parametrize(
+    ("text", "scope", "hidden", "shown"),
+    [
+        (b"\n", Scope.OPERATE, False, True),
+        (b"\n", Scope.OPERATE, True, False),
+        (b"\n", Scope.ADMIN, True, True),
+        (b'queue_jobs = "slurm"', Scope.READ, True, False),
+        (b'queue_jobs = "all"', Scope.READ, True, True),
+    ],
+)
+def test_policy_jobs_that_slurm_hides_are_shown_where_it_says_so(
+    text: bytes, scope: Scope, hidden: bool, shown: bool
+) -> None:
+    policy = Policy.read(text + b'\neverybody = "operate"')
+    assert policy.shows_jobs_to(Caller("ada", scope), hidden=hidden) is shown
 
 
 def test_scopes_are_ordered_and_the_lesser_of_two_counts() -> None:

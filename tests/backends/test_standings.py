@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -185,6 +186,23 @@ def test_a_standing_is_what_slurm_says(standings: CliStandings) -> None:
     assert standings.standing(asked("carol")).reserved_nodes == 1, "today's node, and the same one tomorrow"
     assert standings.standing(asked("carol", partition="a100")).reserved_nodes == 0
     assert math.isnan(standings.standing(asked("stranger")).fair_share)
+
+
+@pytest.mark.parametrize(
+    ("private", "hidden"), [("none", False), ("accounts,jobs", True), ("usage", False), ("(null)", False)]
+)
+def test_private_jobs_are_known_once_slurm_has_told(tmp_path: Path, clock: At, private: str, hidden: bool) -> None:
+    config = re.sub(r"(?m)^PrivateData .*$", f"PrivateData = {private}", text(VERSION, "scontrol.config.txt"))
+    assert f"= {private}\n" in config
+    with FakeSlurm(tmp_path / "slurm", told={("scontrol", "config"): config}) as slurm:
+        standings = CliStandings(Commands(slurm.environment("alice"), 10), clock)
+        assert standings.hides_jobs(), "not known yet"
+        standings.refresh()
+        assert standings.hides_jobs() is hidden
+        slurm.fault("scontrol", Fault.UNREACHABLE)
+        clock.time += 2 * HOUR
+        standings.refresh()
+        assert standings.hides_jobs() is hidden, "as told last"
 
 
 def test_the_default_partition_counts_where_none_is_named(standings: CliStandings) -> None:

@@ -48,6 +48,7 @@ class _File(BaseModel):
 
     everybody: Grade
     anonymous: Literal["none", "read"] = "none"
+    queue_jobs: Literal["slurm", "all"] = "slurm"
     queue_names: Literal["own", "all"] = "own"
     users: dict[str, Grade] = {}
     groups: dict[str, Grade] = {}
@@ -66,6 +67,8 @@ class Policy:
     """The greatest of a user's groups counts."""
     queue_names: bool = False
     """Whether users see what the queue's jobs of others are called, and their accounts."""
+    queue_jobs: bool = False
+    """Whether users see the jobs of others also where Slurm keeps them from these."""
 
     @classmethod
     def read(cls, content: bytes) -> Policy:
@@ -87,7 +90,12 @@ class Policy:
             {name: _scope(grade) for name, grade in found.users.items()},
             {name: _scope(grade) for name, grade in found.groups.items()},
             found.queue_names == "all",
+            found.queue_jobs == "all",
         )
+
+    def shows_jobs_to(self, caller: Caller, *, hidden: bool) -> bool:
+        """Whether a caller is told of the jobs of others; ``hidden``: Slurm does not show these to users."""
+        return caller.is_admin or self.queue_jobs or not hidden
 
     def names_shown_to(self, caller: Caller) -> Callable[[str], bool]:
         """Whose jobs are told to a caller by name: their own; all where the policy or their scope says so."""

@@ -25,6 +25,8 @@ class QueueDocument(Described):
     """When the queue was looked at; ``null``: never yet."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
+    own_only: bool
+    """Whether the jobs of others are not told: Slurm's PrivateData keeps users from them, or that is not known."""
     total: int
     """Jobs that the question is about, on all pages."""
     jobs: list[JobDocument]
@@ -41,6 +43,8 @@ class Sought:
     partition: str = ""
     state: str = ""
     """``pending`` or ``running``."""
+    owner: str = ""
+    """Of nobody else's, whatever is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,8 @@ def queue_page(
 def _matching(columns: JobColumns, sought: Sought, snapshot: Snapshot, *, running: bool) -> NDArray[np.bool_]:
     state = "running" if running else "pending"
     mask = np.full(len(columns), sought.state in ("", state))
-    if sought.user:
-        code = code_of(sought.user, snapshot.users)
+    for user in filter(None, (sought.user, sought.owner)):
+        code = code_of(user, snapshot.users)
         mask &= columns.user == (code if code is not None else -2)
     if sought.partition:
         # A pending job may name several partitions, commas between.

@@ -48,16 +48,21 @@ def cluster_routes(service: ApiService) -> APIRouter:
     ) -> QueueDocument:
         """Pending and running jobs as squeue shows them, by their numbers.
 
+        Where Slurm's PrivateData keeps users from the jobs of others, or that is not known, administrators alone
+        are told of these, and everybody where the policy says so.
+
         Names and accounts are told of one's own jobs, administrators' of all; of others' where the policy says so.
         Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.
         """
         status, after = service.status(), read_number(cursor) if cursor else 0
-        sought = Sought(caller.name if user == "me" else user, partition, state)
+        every = service.gate.policy().shows_jobs_to(caller, hidden=service.hides_jobs())
+        sought = Sought(caller.name if user == "me" else user, partition, state, "" if every else caller.name)
         shown_of = service.gate.policy().names_shown_to(caller)
         page = queue_page(status.snapshot, sought, after, limit, shown_of)
         return QueueDocument(
             snapshot=instant(status.snapshot.time) if status.cycles else None,
             stale_since=instant(status.stale_since),
+            own_only=not every,
             total=page.total,
             jobs=page.jobs,
             next=spell_cursor(page.last) if page.more else None,
