@@ -29,6 +29,7 @@ from mirage.daemon.settling import settle
 from mirage.daemon.signals import SignalWatch
 from mirage.daemon.standby import Standby
 from mirage.daemon.supervision import Supervisor
+from mirage.daemon.usernames import UsersOutdated, check_user_files
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ the loop has got on."""
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
 _LOOK_AT_INTERFACE_EVERY = 5.0
+_CHECK_USERS_EVERY = 5.0
+_RESTART = 75
+"""Exit status (EX_TEMPFAIL) where another process would do better: the unit starts one."""
 _REFRESH_ACCESS_EVERY = 10.0
 """Seconds after which keys and the policy are read again where no request has them read."""
 
@@ -87,7 +91,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
                 if daemon.run(ending):
                     break
         notifier.stopping()
-    return 0
+    return daemon.status
 
 
 def leave(status: int) -> None:
@@ -113,6 +117,8 @@ class _Daemon:
         self._heartbeat = Heartbeat(Path(service.config.service.state) / HEARTBEAT)
         self._reload_asked = threading.Event()
         self._ended = threading.Event()
+        self.status = 0
+        """With which the process is to exit."""
         every = self._notifier.watchdog_seconds / 2 or 3_600.0
         alive = self._notifier.alive
         self._ticks = WallTicks(
@@ -173,11 +179,12 @@ class _Daemon:
         """What is to be done beside the loop; most of it is the leader's."""
         service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
+        users = Chore("users", _CHECK_USERS_EVERY, _CHECK_USERS_EVERY, self._check_users)
         access = Chore("access", _REFRESH_ACCESS_EVERY, _REFRESH_ACCESS_EVERY, service.refresh_access)
         if not service.tenure.term:
-            return (reopening, access)
+            return (reopening, access, users)
         retention = Chore("retention", every, min(every, 600.0), self._prune)
-        return (retention, reopening, access, *learning_chores(service, self._ended))
+        return (retention, reopening, access, users, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
@@ -187,6 +194,16 @@ class _Daemon:
         interface.stop()
         interface.start()
         return "it had ended and answers again"
+
+    def _check_users(self) -> str:
+        """End where names are told wrongly: nobody is to be taken for another."""
+        try:
+            check_user_files()
+        except UsersOutdated as error:
+            _LOG.error("event=users_outdated text=%r", f"{error}; ending, to be started anew")
+            self.status = _RESTART
+            self._ticks.stop()
+        return ""
 
     def _cycle(self) -> Cycle:
         cycle = self._turns.cycle()
