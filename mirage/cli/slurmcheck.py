@@ -26,10 +26,17 @@ def check_directory(request: JobRequest) -> None:
 
 
 def check_done_file(path: str) -> None:
-    """Raise ``ConfigError`` where the file that ends the chain exists already: no link would be submitted."""
-    if path and os.path.lexists(path):
+    """Raise ``ConfigError`` where the file that ends the chain exists already: no link would be submitted.
+
+    Also where something is there that can never end the chain: a directory, a link that leads nowhere.
+    """
+    if not path or not os.path.lexists(path):
+        return
+    if Path(path).is_file():
         problem = f"'{path}' exists already, so the chain would end before its first link; remove it"
-        raise ConfigError("--done-file", f"{problem}, or submit with --no-check")
+    else:
+        problem = f"'{path}' is there and is no file that can be read, so it would never count; name another file"
+    raise ConfigError("--done-file", f"{problem}, or submit with --no-check")
 
 
 def check_request(request: JobRequest, commands: Commands) -> str:

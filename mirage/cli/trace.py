@@ -70,12 +70,14 @@ def import_command(
 ) -> None:
     """Read a trace into Mirage's parquet table, and account for every row."""
     from mirage.cli.outputs import check_writable
-    from mirage.domain.errors import TraceError
+    from mirage.domain.errors import ConfigError, TraceError
     from mirage.trace.faults import Strictness
     from mirage.trace.parquet import write_table
     from mirage.trace.readers import read_trace
 
     check_writable("--output", str(output))
+    if output.exists() and output.samefile(src):
+        raise ConfigError("--output", f"{output} is the trace that is read; name another file")
     strictness = Strictness.STRICT if strict else Strictness.LENIENT
     result = read_trace(src, format_name or None, strictness, tz or None)
     if not len(result.table):

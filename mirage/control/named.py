@@ -240,7 +240,7 @@ class NamedGuards:
         return Guard(predictor, fallback, self._budget, self._took, self.threads.named)
 
     def _absent(self, name: str, why: str) -> Guard:
-        return Guard(_Absent(name[:SHOWN], why), self._fallback)
+        return Guard(_Absent(name if len(name) <= SHOWN else f"{name[: SHOWN - 3]}...", why), self._fallback)
 
     def _forget_idle(self) -> None:
         now = time.monotonic()

@@ -164,6 +164,8 @@ def _sync_folder(folder: Path) -> None:
 def _remedy(error: Exception, location: Location) -> str:
     if isinstance(error, BlockingIOError):
         return "another backup is being made; wait for it"
+    if isinstance(error, FileExistsError):
+        return "name another file, or remove that one"
     first = "install it (Debian: postgresql-client)" if _is_missing_program(error, location) else "see to that"
     return f"{first}. Or make a backup by other means; mirage db upgrade --no-backup then makes none"
 

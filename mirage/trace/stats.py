@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.texts import printable
 from mirage.trace.chains import MET_LIMIT, HandChains, hand_chains
 from mirage.trace.occupancy import occupancy
 
@@ -24,6 +26,8 @@ LIMITS = (3600, 2 * 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Lower ends of the classes of sizes."""
 WEEK_HOURS = 168
+_LONGEST = 100 * 365 * 86_400
+"""Seconds; there is a figure for each hour."""
 CALENDAR_FROM = 10 * 365 * 86_400
 """Seconds since 1970. Traces whose instants lie before have a zero of their own and no hours of the week."""
 _THURSDAY = 3 * 24
@@ -129,7 +133,11 @@ class TraceStats:
 
 
 def trace_stats(table: JobTable, capacity_nodes: int | None = None) -> TraceStats:
-    """The statistics of ``table``; ``capacity_nodes``: nodes (or processors) that the machine has."""
+    """The statistics of ``table``; ``capacity_nodes``: nodes (or processors) that the machine has.
+
+    Raises ``TraceError`` for a trace of more than a century.
+    """
+    _check_span(table)
     unit, size = _sizes(table)
     hours = np.maximum(size, 0) * np.maximum(table.runtime, 0) / 3600
     first, last = _span(table)
@@ -152,6 +160,14 @@ def trace_stats(table: JobTable, capacity_nodes: int | None = None) -> TraceStat
         chains=hand_chains(table),
         notes=table.notes,
     )
+
+
+def _check_span(table: JobTable) -> None:
+    first, last = _span(table)
+    if last - first > _LONGEST:
+        years = (last - first) // (365 * 86_400)
+        told = f"its jobs span {years:,} years: a time is wrong, or not in seconds"
+        raise TraceError(printable(table.source) or "the trace", 0, "", told)
 
 
 def _sizes(table: JobTable) -> tuple[str, Int64]:

@@ -341,6 +341,13 @@ def test_done_file_of_an_earlier_chain_is_named_before_it_ends_a_new_one(folder:
     assert submit(folder, *chained, MIRAGE_SOCKET=str(world.socket)).returncode == 0
 
 
+def test_done_file_that_can_never_count_is_rejected_as_such(folder: Path, world: World) -> None:
+    (folder / "model.done").mkdir()
+    done = submit(folder, "--done-file=model.done", "train.sh", MIRAGE_SOCKET=str(world.socket))
+    assert (done.returncode, len(world.loop.records)) == (1, 0)
+    assert "never" in done.stderr
+
+
 def test_help_is_there_without_heavy_imports(folder: Path) -> None:
     done = submit(folder, "--help")
     assert done.returncode == 0

@@ -58,7 +58,7 @@ def test_a_model_is_named_by_folder_by_version_or_by_name_alone(tmp_path: Path) 
     assert not kept.current
     assert seeds(tmp_path, f"made-up:{first}") == (1,)
     assert seeds(tmp_path, f"made-up:{kept.version}") == (2,)
-    with pytest.raises(ConfigError, match=r"loop.shadows: .*needs the folder of a trained model"):
+    with pytest.raises(ConfigError, match=r"loop.shadows: .*needs a trained model"):
         seeds(tmp_path, "made-up")
     shelf.promote(first)
     assert seeds(tmp_path, "made-up") == (1,)

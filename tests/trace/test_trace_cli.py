@@ -54,6 +54,23 @@ def test_import_is_strict_unless_told_otherwise(dump: Path, tmp_path: Path) -> N
     assert not (tmp_path / "jobs.parquet").exists()
 
 
+def test_import_does_not_replace_the_trace_that_it_reads(dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "same").symlink_to(dump)
+    for output in (dump, tmp_path / "same"):
+        assert isinstance(run("import", dump, "-o", output, "--lenient").exception, ConfigError)
+    assert dump.read_text(encoding="utf-8") == DUMP
+
+
+def test_statistics_of_a_trace_with_a_time_in_milliseconds_end_at_once(tmp_path: Path) -> None:
+    """They have a figure for each hour, of which there would be half a billion."""
+    rows = [
+        f"{k} {at} 10 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1" for k, at in ((1, 17 * 10**8), (2, 17 * 10**11))
+    ]
+    trace = tmp_path / "ms.swf"
+    trace.write_text("\n".join(["; UnixStartTime: 0", "; MaxNodes: 16", "; MaxProcs: 16", *rows, ""]))
+    assert isinstance(run("stats", trace).exception, TraceError)
+
+
 def test_import_says_what_it_cannot_do(dump: Path, tmp_path: Path) -> None:
     out = tmp_path / "jobs.parquet"
     assert isinstance(run("import", tmp_path / "none.txt", "-o", out).exception, TraceError)
