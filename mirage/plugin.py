@@ -102,8 +102,8 @@ def artifact_factory(plugin: str) -> Callable[[str], ArtifactPredictor]:
     def build(parameter: str) -> ArtifactPredictor:
         if not parameter:
             raise ValueError(
-                f"needs a trained model: `mirage train {plugin}` makes one, `mirage models promote` puts it in use; "
-                f"a configuration may also name the folder of one, {plugin}:FOLDER"
+                f"needs a trained model: `mirage train {plugin}` makes one, `mirage models promote` puts it in "
+                f"use; a configuration may also name the folder of one, {plugin}:FOLDER"
             )
         return load_artifact(Path(parameter).expanduser(), f"{plugin}:{parameter}", plugin=plugin)
 

@@ -63,9 +63,8 @@ def test_import_does_not_replace_the_trace_that_it_reads(dump: Path, tmp_path: P
 
 def test_statistics_of_a_trace_with_a_time_in_milliseconds_end_at_once(tmp_path: Path) -> None:
     """They have a figure for each hour, of which there would be half a billion."""
-    rows = [
-        f"{k} {at} 10 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1" for k, at in ((1, 17 * 10**8), (2, 17 * 10**11))
-    ]
+    times = enumerate((17 * 10**8, 17 * 10**11), 1)
+    rows = [f"{k} {at} 10 100 4 -1 -1 4 200 -1 1 1 1 -1 1 -1 -1 -1" for k, at in times]
     trace = tmp_path / "ms.swf"
     trace.write_text("\n".join(["; UnixStartTime: 0", "; MaxNodes: 16", "; MaxProcs: 16", *rows, ""]))
     assert isinstance(run("stats", trace).exception, TraceError)

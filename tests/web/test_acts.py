@@ -98,6 +98,23 @@ def test_what_is_opened_stays_open(browser: Browser, loop: SeededLoop, address: 
         _submit_next(loop)
         details.get_by_role("rowheader", name="7", exact=True).wait_for()
         assert details.get_attribute("open") is not None
+        assert seen.page.evaluate("document.activeElement.tagName") == "SUMMARY", "the focus stays"
+
+
+def test_what_is_being_typed_is_not_taken_away(browser: Browser, loop: SeededLoop, address: str) -> None:
+    with visit(browser, address) as seen:
+        seen.go("/queue")
+        seen.page.locator("#live-switch:not(.off)").wait_for()
+        user = seen.page.locator("#user")
+        user.fill("ali")
+        before = seen.page.locator("#live").get_attribute("data-seen")
+        loop.status = replace(loop.status, time=loop.status.time + 60)
+        loop.feed.cycled(loop.status)
+        seen.page.wait_for_timeout(3_000)
+        assert user.input_value() == "ali"
+        assert seen.page.locator("#live").get_attribute("data-seen") == before
+        user.blur()
+        seen.page.wait_for_function("() => document.getElementById('user').value === ''")
 
 
 def test_updates_can_be_stopped(browser: Browser, loop: SeededLoop, address: str) -> None:

@@ -23,7 +23,9 @@
 
   const facts = () => new Map([...document.querySelectorAll("[data-say]")].map((each) => [each.dataset.say, each.dataset.now]));
 
-  const reading = () => !wanted || document.hidden || document.querySelector("dialog[open]") ||
+  const typing = () => document.activeElement.matches("#live input, #live select, #live textarea");
+
+  const reading = () => !wanted || document.hidden || document.querySelector("dialog[open]") || typing() ||
     (getSelection() && !getSelection().isCollapsed);
 
   button.addEventListener("click", () => {
@@ -93,6 +95,7 @@
     missed = true;
   };
 
+  document.addEventListener("focusout", () => { if (missed) { missed = false; plan(); } });
   if (!address) { button.hidden = true; return; }
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { leave(); return; }
