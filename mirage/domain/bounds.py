@@ -66,6 +66,14 @@ _STRAY_BYTE = re.compile("[\udc80-\udcff]")
 _SHOWN = 80
 
 
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols, to Unicode, that show nothing."""
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not character.isspace() and character not in _BLANK
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """Both ends are allowed."""
@@ -86,6 +94,8 @@ class Text:
 
     longest: int
     """Characters."""
+    visible: bool = False
+    """Whether a reader has to see something of it."""
 
     def problem(self, value: str) -> str:
         """Why ``value`` is not allowed; empty: it is."""
@@ -94,6 +104,8 @@ class Text:
         if found := _SURROGATE.search(value) or STEERING.search(value):
             fault = "is not UTF-8" if _SURROGATE.match(found[0]) else "holds a control character"
             return f"{value[:_SHOWN]!r} {fault}"
+        if self.visible and not any(map(_is_visible, value)):
+            return f"{value[:_SHOWN]!r} shows nothing; give a name with a letter or digit"
         return ""
 
 
@@ -177,7 +189,7 @@ _SIGNAL = Text(32)
 CHAIN = Record(
     {
         "chain_id": Text(64),
-        "name": NAME,
+        "name": Text(LONGEST_NAME, visible=True),
         "owner": NAME,
         "request.name": NAME,
         "request.user": NAME,

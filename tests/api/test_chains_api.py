@@ -76,6 +76,13 @@ def test_a_chain_is_made_shown_paused_resumed_and_cancelled(world: World) -> Non
     assert record.chain.request.batch.environment == (("HOME", "/home"),)
 
 
+@pytest.mark.parametrize("name", ["", " ", "\u200b", "\u00a0", "\u2800", "\u3164 "], ids=ascii)
+def test_a_chain_whose_name_shows_nothing_is_rejected(world: World, name: str) -> None:
+    """Nobody could click on it, and the question before its end would name nothing."""
+    is_problem(*world.call("POST", CHAINS, definition() | {"name": name}), 422, "name")
+    assert world.call("POST", CHAINS, definition() | {"name": "\u00fc"})[0] == 201
+
+
 @pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
 def test_a_chain_that_is_over_is_not_changed(world: World, command: str) -> None:
     world.call("POST", CHAINS, definition())

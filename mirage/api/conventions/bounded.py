@@ -30,6 +30,8 @@ def add_bounds(schema: Document, bound: Bound, schemas: Document) -> None:
             schema["maximum"] = max(schema.get("maximum", bound.most), bound.most)
         case Text() | Data() if kind == "string" and "enum" not in schema:
             schema["maxLength"] = max(schema.get("maxLength", 0), bound.longest)
+            if isinstance(bound, Text) and bound.visible:
+                schema["minLength"] = 1
         case Many() if kind == "array":
             schema["maxItems"] = bound.most
             add_bounds(schema["items"], bound.each, schemas)
