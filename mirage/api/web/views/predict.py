@@ -56,10 +56,11 @@ async def _answer(ask: Inquiry, given: dict[str, str]) -> tuple[PredictionList |
     """What is foreseen; or what is wrong with the question; or neither, where nothing was asked."""
     if not given["limit"]:
         return None, ""
+    query = {name: text or None for name, text in given.items()}
+    if given["limit"].isdecimal():  # the interface counts seconds, people as sbatch does
+        query["limit"] = f"{given['limit']}m"
     try:
-        return await ask.get(
-            "/predictions", PredictionList, **{name: text or None for name, text in given.items()}
-        ), ""
+        return await ask.get("/predictions", PredictionList, **query), ""
     except Refused as refused:
         if refused.status not in _FORM_FAULTS:
             raise
