@@ -8,7 +8,6 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
-from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,8 +130,8 @@ def labels_of(jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, shown: 
 
 
 def _told(text: str) -> str | None:
-    """What no text can say, stray bytes of another encoding and marks of direction, becomes a question mark."""
-    return printable(text.encode(errors="replace").decode()) or None
+    """What no text can say, stray bytes of another encoding, becomes a question mark."""
+    return text.encode(errors="replace").decode() or None
 
 
 def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from mirage import __version__
 from mirage.api.conventions.threads import run_in_thread
 from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.domain.bounds import STEERING
 from mirage.domain.instants import spell_instant
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _INSTANT = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 _CODE = re.compile("`([^`]+)`")
+_STEERING = re.compile(f"(?![\t\n\r]){STEERING.pattern}")
+"""Line breaks and tabs turn nothing around."""
 UNKNOWN = "\N{EN DASH}"
 """Stands where nothing is known."""
 STATIC = Path(__file__).parent / "static"
@@ -37,6 +40,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=plain,
     )
     environment.filters |= {"span": span, "seconds": seconds_of, "iso": _iso, "percent": _percent}
     environment.globals |= {
@@ -64,6 +68,13 @@ async def render(
     return HTMLResponse(text, status, headers={"Cache-Control": "no-store"})
 
 
+def plain(value: object) -> object:
+    """A text that users may have written, without marks that turn its direction, or the reader's, around."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return _STEERING.sub("?", value)
+    return value
+
+
 def when(text: str | None) -> Markup | str:
     """An instant of the interface as ``<time>``; a script shows it in the reader's zone."""
     seconds = seconds_of(text)
@@ -84,13 +95,13 @@ def since(text: str | None, now: str | None) -> Markup | str:
 
 def told(text: str) -> Markup:
     """A sentence of the journal, its instants as ``<time>``."""
-    parts = _INSTANT.split(text)
+    parts = _INSTANT.split(_STEERING.sub("?", text))
     return Markup("").join(when(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def spoken(text: str) -> Markup:
     """A sentence of the interface, what stands between backticks as ``<code>``."""
-    parts = _CODE.split(text)
+    parts = _CODE.split(_STEERING.sub("?", text))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
 
