@@ -23,6 +23,7 @@ from mirage.api.web.story import condense
 from mirage.api.web.timeaxis import Axis
 from mirage.api.web.views.predictors import _rows
 from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.domain.bounds import STEERING
 from mirage.replay.shadows import Measured
 
 instants = st.integers(0, 4_000_000_000)
@@ -119,10 +120,16 @@ def test_instants_within_sentences_are_for_people_and_the_rest_stays_as_it_is() 
     assert "<b>" not in text
 
 
+def unsteered(text: str) -> str:
+    return "".join("?" if STEERING.match(each) and each not in "\t\n\r" else each for each in text)
+
+
 @given(st.text())
 def test_no_sentence_brings_markup_of_its_own(text: str) -> None:
     assert "<" not in re.sub(r"</?time[^<>]*>", "", str(told(text)))
-    assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == text or re.search(r"\d{4}-\d\d-\d\dT", text)
+    assert unescape(re.sub(r"<[^>]*>", "", str(told(text)))) == unsteered(text) or re.search(
+        r"\d{4}-\d\d-\d\dT", text
+    )
 
 
 @given(st.integers(1, 400), st.floats(0.01, 0.99))
@@ -168,7 +175,7 @@ def test_predictors_have_a_row_for_each_partition() -> None:
 @given(st.text())
 def test_what_is_spoken_keeps_its_words_and_nothing_of_it_is_markup(text: str) -> None:
     shown = str(spoken(text))
-    assert unescape(re.sub("</?code>", "", shown)).replace("`", "") == text.replace("`", "")
+    assert unescape(re.sub("</?code>", "", shown)).replace("`", "") == unsteered(text).replace("`", "")
     assert set(re.findall("<[^>]*>", shown)) <= {"<code>", "</code>"}
 
 
