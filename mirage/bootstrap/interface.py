@@ -56,7 +56,7 @@ def build_interface(service: Service, world: World, views: Views) -> ApiServer:
 
     measurements = Measurements(store, service.clock, lambda: _weights(service.config))
     shown = ApiService(
-        status=lambda: service.loop.status,
+        status=lambda: views.readiness.shown(leads=bool(service.tenure.term)),
         ask=service.commands.put,
         entries=entries,
         desk=world.desk,

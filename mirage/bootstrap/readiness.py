@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import Future
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import StoreUnavailable
+from mirage.domain.instants import spell_instant
 from mirage.store.about import write_about
 
 if TYPE_CHECKING:
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 _INTERVALS = 3
+_PATIENCE = 8.0
+"""Seconds; a database that is locked says so earlier."""
 _TRIAL = "written"
 """The row that a check writes: a full disk takes the right to change, and no change."""
 
@@ -35,32 +41,87 @@ class Readiness:
         impediment: Callable[[], str],
     ) -> None:
         """``impediment``: why this daemon may not act; empty: it leads."""
-        self._status, self.now, self._pace, self._store = status, now, pace, store
+        self._status, self.now, self._pace = status, now, pace
         self._impediment = impediment
+        self._trial = _Trial(lambda: store.database.write(_write_trial))
+        self._shown: tuple[Status, str, Status] | None = None
 
     def __call__(self) -> Mapping[str, str]:
         """What is wrong with each part; empty: nothing."""
         if impediment := self._impediment():
             # Who stands by looks at no cluster.
-            return {"leadership": impediment, "store": self._writable()}
-        return {"leadership": "", "snapshot": self._snapshot(), "store": self._writable()}
+            return {"leadership": impediment, "store": self._trial.problem()}
+        return {"leadership": "", "snapshot": self._snapshot(), "store": self._trial.problem()}
+
+    def shown(self, *, leads: bool) -> Status:
+        """The loop's status; where the loop does not go on, such as for a database that hangs, with the reason.
+
+        ``leads``: this process is to act. The same object as long as nothing changes.
+        """
+        status = self._status()
+        why = (self._impediment() if leads else "") or self._behind(status)
+        if not why:
+            return status
+        before = self._shown
+        if before is None or before[0] is not status or before[1] != why:
+            before = self._shown = status, why, status.failing(why)
+        return before[2]
+
+    def _behind(self, status: Status) -> str:
+        if not status.cycles or self.now() - status.time <= _INTERVALS * self._longest():
+            return ""
+        return f"no cycle has ended since {spell_instant(status.time)}; see the daemon's log"
+
+    def _longest(self) -> Seconds:
+        pacing = self._pace.pacing
+        return pacing.longest if self._pace.stretched else pacing.interval
 
     def _snapshot(self) -> str:
         status, now = self._status(), self.now()
         if not status.cycles:
             return "the first look at the cluster is not over"
         age = now - (status.snapshot.stale_since if status.snapshot.stale else status.time)
-        pacing = self._pace.pacing
-        if age > _INTERVALS * (pacing.longest if self._pace.stretched else pacing.interval):
+        if age > _INTERVALS * self._longest():
             return f"the cluster was last seen {age} s ago"
         return ""
 
-    def _writable(self) -> str:
+
+class _Trial:
+    """Whether the database takes a change, told within seconds also where it does not answer at all."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._under_way: Future[None] | None = None
+        self._began = 0.0
+
+    def problem(self) -> str:
+        """Empty: it does. One attempt at a time: the next begins once the last has ended."""
+        with self._lock:
+            if self._under_way is None:
+                self._began, self._under_way = time.monotonic(), Future()
+                Thread(target=self._try, args=(self._under_way,), name="readiness", daemon=True).start()
+            attempt = self._under_way
         try:
-            self._store.database.write(_write_trial)
+            attempt.result(max(0.0, self._began + _PATIENCE - time.monotonic()))
         except StoreUnavailable as error:
             return str(error)
+        except TimeoutError:
+            return f"the database has not answered for {time.monotonic() - self._began:.0f} s"
         return ""
+
+    def _try(self, attempt: Future[None]) -> None:
+        problem: Exception | None = None
+        try:
+            self._write()
+        except Exception as error:
+            problem = error
+        with self._lock:
+            self._under_way = None
+        if problem is None:
+            attempt.set_result(None)
+        else:
+            attempt.set_exception(problem)
 
 
 def _write_trial(connection: Connection) -> None:
