@@ -75,6 +75,17 @@ def test_a_line_that_a_crash_cut_off_is_passed_over(tmp_path: Path) -> None:
     assert reader.news() == [("a", Remark(1.0, "whole"))]
 
 
+def test_a_line_of_which_a_crash_left_only_its_length_is_passed_over(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    writer, reader = JournalWriter(folder, "a"), JournalReader(folder)
+    writer.write(Remark(1.0, "whole"))
+    with (folder.journals / "a.jsonl").open("ab") as file:
+        file.write(b"\0" * 40 + b"\n\n")
+    writer.write(Remark(2.0, "after it"))
+    writer.close()
+    assert [entry for _, entry in reader.news()] == [Remark(1.0, "whole"), Remark(2.0, "after it")]
+
+
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     (folder.journals / "a.jsonl").write_text('{"entry": "Remark"}\n')

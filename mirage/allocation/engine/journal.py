@@ -27,6 +27,8 @@ LARGEST_JOURNAL = 256 << 20
 """Bytes of one life's file; a million tasks leave about as many."""
 _LONGEST_LINE = 1 << 20
 _LARGEST_CLAIM = 4_096
+_NOTHING = b"\0 \t\r\n"
+"""What a file system leaves of a line that was being written as the machine crashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ class JournalReader:
                         break  # the last one, which is not whole yet
                     at += len(line)
                     self._read[path.stem] = at
-                    yield _entry(path, line)
+                    if line.strip(_NOTHING):
+                        yield _entry(path, line)
         except OSError as error:
             raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
 
@@ -165,7 +168,9 @@ def _entry(path: Path, line: bytes) -> Entry:
     try:
         return read(line.decode())
     except ValueError as error:
-        raise ConfigError(str(path), f"{line[:80].decode(errors='replace')!r}: {error}") from error
+        shown = line[:80].decode(errors="replace")
+        advice = "delete the line: what it told, such as the end of a task, is then not known"
+        raise ConfigError(str(path), f"{shown!r} is damaged ({error}); {advice}") from error
 
 
 def _sync_folder(folder: Path) -> None:
