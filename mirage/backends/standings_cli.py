@@ -58,7 +58,7 @@ class CliStandings:
         return self._granted.default_partition
 
     def hides_jobs(self) -> bool:
-        """Whether ``PrivateData`` keeps users from the jobs of others; also until Slurm has told. Asks nothing."""
+        """Whether ``PrivateData`` hides the jobs of others from users; true until Slurm has answered."""
         return self._hides_jobs
 
     def refresh(self) -> str:

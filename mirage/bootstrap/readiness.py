@@ -87,7 +87,7 @@ class Readiness:
 
 
 class _Trial:
-    """Whether the database takes a change, told within seconds also where it does not answer at all."""
+    """Whether the database takes a change: an answer within seconds, also where the database gives none."""
 
     def __init__(self, write: Callable[[], None]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""After ``mirage submit``: what becomes of the first link, as ``sbatch`` tells at once."""
+"""After ``mirage submit``: whether Slurm accepts the first link, as ``sbatch`` reports it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVERY = 0.25
 
 @dataclass(frozen=True, slots=True)
 class FirstLink:
-    """What is known of it."""
+    """The state of the first link as the daemon last reported it."""
 
     job_id: int | None = None
     why_not: str = ""

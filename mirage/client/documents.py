@@ -57,7 +57,7 @@ class Done:
     file: str = ""
     """The chain is done when this file exists."""
     links: int = 0
-    """So many links have run; 0: no such bound."""
+    """The chain is done once this number of links have run; 0: no such bound."""
     total_time: int = 0
     """Seconds that all links together have run; 0: no such bound."""
     words: str = ""
@@ -261,7 +261,7 @@ class QueuePage:
 
     jobs: tuple[QueuedJob, ...]
     own_only: bool = False
-    """Whether the jobs of others are not told: Slurm's PrivateData keeps users from them, or that is not known."""
+    """Whether the jobs of others are left out: Slurm's PrivateData hides them from users, or is not known."""
     total: int = 0
     snapshot: datetime | None = None
     stale_since: datetime | None = None

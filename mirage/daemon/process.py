@@ -196,11 +196,11 @@ class _Daemon:
         return "it had ended and answers again"
 
     def _check_users(self) -> str:
-        """End where names are told wrongly: nobody is to be taken for another."""
+        """End where user names are out of date: a user must not be taken for another one."""
         try:
             check_user_files()
         except UsersOutdated as error:
-            _LOG.error("event=users_outdated text=%r", f"{error}; ending, to be started anew")
+            _LOG.error("event=users_outdated text=%r", f"{error}; ending, to be started again")
             self.status = _RESTART
             self._ticks.stop()
         return ""

@@ -18,7 +18,7 @@ FILES = (Path("/etc/passwd"), Path("/etc/group"))
 
 
 class UsersOutdated(MirageError):
-    """The process has to start again, in a container made anew, to know the users of the machine."""
+    """The process has to start again, with the file mounted again, to know the users of the machine."""
 
 
 def check_user_files(files: Iterable[Path] = FILES) -> None:

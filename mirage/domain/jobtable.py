@@ -130,8 +130,8 @@ class JobTable:
 def wait_began(submit: Int64, eligible: Int64, start: Int64) -> Int64:
     """From when only the queue kept jobs from starting; shapes alike.
 
-    A job that is held, depends on another one or is to begin later is not eligible; how long it is so says nothing
-    of the queue, and anybody may make it long. Where it is not known when it became eligible: its submission.
+    A job that is held, depends on another one or is to begin later is not eligible; that time says nothing of the
+    queue, and any user can make it long. Where it is not known when it became eligible: its submission.
     """
     known = (eligible > submit) & (eligible <= start)
     return np.where(known, eligible, submit)

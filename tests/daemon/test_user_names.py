@@ -1,4 +1,4 @@
-"""A daemon that would take users for others ends, to be started anew."""
+"""A daemon that would take users for others ends, to be started again."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Policy:
         )
 
     def shows_jobs_to(self, caller: Caller, *, hidden: bool) -> bool:
-        """Whether a caller is told of the jobs of others; ``hidden``: Slurm does not show these to users."""
+        """Whether a caller sees the jobs of others; ``hidden``: Slurm does not show these to users."""
         return caller.is_admin or self.queue_jobs or not hidden
 
     def names_shown_to(self, caller: Caller) -> Callable[[str], bool]:

@@ -84,7 +84,7 @@ class DoneDocument(Described):
     file: str
     """The chain is done when this file exists; empty: none is named."""
     links: int
-    """So many links have run; 0: no such bound."""
+    """The chain is done once this number of links have run; 0: no such bound."""
     total_time: int
     """Seconds that all links together have run; 0: no such bound."""
     words: str

@@ -26,7 +26,7 @@ class QueueDocument(Described):
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     own_only: bool
-    """Whether the jobs of others are not told: Slurm's PrivateData keeps users from them, or that is not known."""
+    """Whether the jobs of others are left out: Slurm's PrivateData hides them from users, or is not known."""
     total: int
     """Jobs that the question is about, on all pages."""
     jobs: list[JobDocument]
@@ -44,7 +44,7 @@ class Sought:
     state: str = ""
     """``pending`` or ``running``."""
     owner: str = ""
-    """Of nobody else's, whatever is asked for."""
+    """If set: only this user's jobs, whatever else is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

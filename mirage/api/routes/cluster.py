@@ -48,8 +48,8 @@ def cluster_routes(service: ApiService) -> APIRouter:
     ) -> QueueDocument:
         """Pending and running jobs as squeue shows them, by their numbers.
 
-        Where Slurm's PrivateData keeps users from the jobs of others, or that is not known, administrators alone
-        are told of these, and everybody where the policy says so.
+        Where Slurm's PrivateData hides the jobs of others from users, or is not known, only administrators see
+        these, and all users where the policy has queue_jobs = "all".
 
         Names and accounts are told of one's own jobs, administrators' of all; of others' where the policy says so.
         Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.

@@ -124,7 +124,7 @@ async def _events(
     charge: Callable[[int], None],
     lasts: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[str]:
-    """What was missed, how things stand, then all that comes in, as long as its caller may hear it.
+    """What was missed, the present state, then each new event, as long as its caller may receive it.
 
     The lines that were missed count against the caller's rate: a client may ask for them with each connection.
     """

@@ -165,7 +165,7 @@ def _damage(folder: Path) -> str:
 
 
 def _is_whole(folder: Path, package: Package) -> bool:
-    """Whether a version is there as it was promoted: who promotes it again may want to mend it."""
+    """Whether a version is there as it was promoted: promoting it again repairs it."""
     try:
         return read_package(folder).files == package.files
     except ArtifactMismatch:

@@ -57,7 +57,7 @@ async def _answer(ask: Inquiry, given: dict[str, str]) -> tuple[PredictionList |
     if not given["limit"]:
         return None, ""
     query = {name: text or None for name, text in given.items()}
-    if given["limit"].isdecimal():  # the interface counts seconds, people as sbatch does
+    if given["limit"].isdecimal():  # the API takes seconds, sbatch minutes
         query["limit"] = f"{given['limit']}m"
     try:
         return await ask.get("/predictions", PredictionList, **query), ""
