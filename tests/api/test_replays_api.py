@@ -106,6 +106,9 @@ def test_others_replays_are_theirs_and_there_may_be_none(world: World, runs: Rep
         pytest.skip("speaking as several users needs root")
     with serving(world, replays=runs) as served:
         _, run = served.call("POST", PATH, REQUEST, user="daemon")
-        assert served.call("GET", f"{PATH}/{run['id']}", user="nobody")[0] == 200
-        assert served.call("DELETE", f"{PATH}/{run['id']}", user="nobody")[0] == 403
+        for user, ids in (("daemon", [run["id"]]), ("nobody", []), ("", [run["id"]])):
+            assert [each["id"] for each in served.call("GET", PATH, user=user)[1]["replays"]] == ids
+        assert served.call("GET", f"{PATH}/{run['id']}", user="nobody")[0] == 404
+        assert served.call("DELETE", f"{PATH}/{run['id']}", user="nobody")[0] == 404
+        assert served.call("GET", f"{PATH}/{run['id']}")[0] == 200
         assert served.call("DELETE", f"{PATH}/{run['id']}")[0] == 204

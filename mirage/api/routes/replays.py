@@ -27,6 +27,7 @@ from mirage.replay.runs import TooManyRuns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirage.api.access.caller import Caller
     from mirage.api.port import ApiService
     from mirage.replay.runs import ReplayRuns, Run
 
@@ -40,10 +41,10 @@ def replay_routes(service: ApiService) -> APIRouter:
 
     @routes.get("", summary="Replays that are kept")
     def list_replays(caller: Reader) -> ReplayList:
-        """Everybody's, newest first, and the files that may be replayed."""
-        del caller
+        """The caller's own, for administrators those of all users, newest first; and the files to be replayed."""
         runs = _runs(service)
-        return ReplayList(files=list(runs.files()), replays=[replay_document(run) for run in reversed(runs.all())])
+        shown = [replay_document(run) for run in reversed(runs.all()) if caller.may_touch(run.by)]
+        return ReplayList(files=list(runs.files()), replays=shown)
 
     @routes.post("", status_code=202, summary="Ask for a replay")
     def start_replay(caller: Operator, request: Request, wanted: ReplayRequest) -> ReplayDocument:
@@ -59,18 +60,16 @@ def replay_routes(service: ApiService) -> APIRouter:
     async def show_replay(caller: Reader, request: Request, replay_id: RunId) -> Response:
         """Progress while it runs; then the document that `mirage replay --json` writes."""
         runs = _runs(service)
-        run, file = await run_in_thread(caller.name, _opened, runs, replay_id)
+        run, file = await run_in_thread(caller.name, _opened, runs, replay_id, caller)
         if file is not None:
             service.gate.charge(caller, request, os.fstat(file.fileno()).st_size)
         return StreamingResponse(replay_result(run, _parts(file)), media_type="application/json")
 
     @routes.delete("/{replay_id}", status_code=204, summary="Forget a replay")
     def delete_replay(caller: Operator, request: Request, replay_id: RunId) -> Response:
-        """One's own, administrators anybody's; one that runs is ended."""
+        """The caller's own, for administrators those of all users; one that runs is ended."""
         runs = _runs(service)
-        run = _found(runs, replay_id)
-        if not caller.may_touch(run.by):
-            raise NotPermitted(f"replay {replay_id} is {run.by}'s")
+        run = _found(runs, replay_id, caller)
         note(request.scope, f"delete replay {replay_id} of {run.by}")
         runs.remove(replay_id)
         return Response(status_code=204)
@@ -84,8 +83,8 @@ def _runs(service: ApiService) -> ReplayRuns:
     return service.replays
 
 
-def _opened(runs: ReplayRuns, replay_id: str) -> tuple[Run, BinaryIO | None]:
-    run = _found(runs, replay_id)
+def _opened(runs: ReplayRuns, replay_id: str, caller: Caller) -> tuple[Run, BinaryIO | None]:
+    run = _found(runs, replay_id, caller)
     return run, runs.open_result(run)
 
 
@@ -97,8 +96,8 @@ def _parts(file: BinaryIO | None) -> Iterator[bytes]:
             yield part
 
 
-def _found(runs: ReplayRuns, replay_id: str) -> Run:
+def _found(runs: ReplayRuns, replay_id: str, caller: Caller) -> Run:
     run = runs.of(replay_id)
-    if run is None:
+    if run is None or not caller.may_touch(run.by):
         raise HTTPException(404, f"there is no replay {replay_id}")
     return run
