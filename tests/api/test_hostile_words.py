@@ -18,7 +18,7 @@ from mirage.api.conventions.problems import BadDocument
 from mirage.api.documents.definition import read_chain
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.execution import Commands
-from mirage.domain.bounds import NAME
+from mirage.domain.bounds import CHAIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def test_any_name_arrives_as_it_was_written_or_is_refused(
     try:
         chain = described(tmp_path, name=name)
     except BadDocument:
-        assert NAME.problem(name)
+        assert CHAIN.fields["name"].problem(name)
         return
     assert f"--job-name={name}" in submitted(actuator, chain, tmp_path)[0]
 

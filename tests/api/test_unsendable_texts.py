@@ -13,7 +13,7 @@ from mirage.api.app import create_app
 from mirage.api.documents.events import cycle_event
 from mirage.api.feed import Interest
 from mirage.control.faults import Fault
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
 
@@ -29,7 +29,7 @@ CHIEF = "chief"
 
 def chain_of(owner: str, words: str) -> ChainRecord:
     chain = Chain(ChainId(f"of-{owner}"), "train", owner, JobRequest("train", owner, 3_600))
-    link = Link(1, "mirage:x:1", LinkState.PLANNED, words)
+    link = Link(1, "mirage:x:1", 5, reason=words)
     return ChainRecord(chain, (link,), reason=words, rejection=words)
 
 
