@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.backgroundfiles import BackgroundFiles, local_files
 from mirage.control.wallclock import WallClock, read_clock
+from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orderdesk import OrderDesk
@@ -83,8 +84,12 @@ def slurm_clock(section: ClusterSection) -> RealTimeClock:
 
 
 def own_user() -> str:
-    """The name of the user that this process runs as."""
-    return pwd.getpwuid(os.getuid()).pw_name
+    """The name of the user that this process runs as. Raises ``ConfigError`` where the machine has none for it."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        problem = f"UID {os.getuid()} has no name on this machine; add the account, or run the daemon as another"
+        raise ConfigError("user", problem) from None
 
 
 def command_environment(section: ClusterSection) -> dict[str, str]:

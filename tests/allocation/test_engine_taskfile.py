@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -219,3 +221,16 @@ def test_the_table_is_the_plan(tmp_path: Path) -> None:
     assert table.restart[0] == 30.0
     assert np.isnan(table.restart[1])
     assert table.tenant.decode() == ["vision", ""]
+
+
+def test_what_is_too_large_for_a_task_file_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.toml"
+    path.touch()
+    os.truncate(path, 3 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match="larger"):
+            read_plan(path)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()

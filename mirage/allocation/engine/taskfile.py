@@ -19,6 +19,7 @@ from mirage.documenttext import parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_human
 from mirage.slurm.tres import memory_mb
+from mirage.wholefile import LARGEST_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -137,7 +138,11 @@ def read_plan(path: Path) -> WorkPlan:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:  # may be a pipe
+            content = file.read(LARGEST_TEXT + 1)
+        if len(content) > LARGEST_TEXT:
+            raise ConfigError(str(path), f"is larger than {LARGEST_TEXT:,} bytes; that is no task file")
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise ConfigError(str(path), f"cannot be read: {reason}") from error
