@@ -203,6 +203,10 @@ class Oracle:
         """Slurm rejects a link for a reason that no retry can mend."""
         self._pausable.add(_chain_of(tag))
 
+    def mark_replaced(self, tag: str) -> None:
+        """A person replaces the comment of a link: one of unknown fate could not be told from others any more."""
+        self._pausable.add(_chain_of(tag))
+
     def successor_cancelled(self, chain_id: ChainId, job_id: JobId) -> None:
         """A person has cancelled the link for which Mirage waits."""
         if self.chains[chain_id].failures.cancelled.recovery is Recovery.STOP:

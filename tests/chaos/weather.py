@@ -133,6 +133,7 @@ class Weather(Episodes):
         known = {link.job_id for record in self._records() for link in record.links}
         ctld = self.ctld
         if job := self._one_of([job for job in ctld.live() if job.tag and job.job_id in known]):
+            self.oracle.mark_replaced(job.tag)
             ctld.comment(job.job_id, "mine: do not touch")
             self.tell(f"job {job.job_id} gets another comment")
 
