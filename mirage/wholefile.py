@@ -44,10 +44,13 @@ def open_regular(path: Path | str, *, follow_links: bool = True) -> Iterator[Bin
     """Open a regular file to be read in parts; raises ``OSError`` as ``read_regular``."""
     link = 0 if follow_links else os.O_NOFOLLOW
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | link)
-    with os.fdopen(handle, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield file
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
 
 
 def write_anew(path: Path, content: bytes) -> None:

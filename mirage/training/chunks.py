@@ -33,6 +33,7 @@ MANIFEST = "manifest.json"
 _CORRUPT = (
     *(OSError, ValueError, KeyError, EOFError, OverflowError),
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+    RuntimeError,  # zipfile: an entry that is encrypted, or compressed in an unknown way
 )
 """What numpy raises for a file that is none of its own."""
 

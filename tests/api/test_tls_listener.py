@@ -107,5 +107,7 @@ def test_unfinished_handshakes_of_one_address_keep_nobody_there_out(address: tup
 def test_unfinished_handshakes_of_all_are_bounded(address: tuple[str, int]) -> None:
     sources = [f"127.0.1.{k}" for k in range(1, 3 + MOST_HANDSHAKES // MOST_OF_ONE_ADDRESS)]
     with half_open(address, MOST_OF_ONE_ADDRESS, *sources) as sockets:
-        assert still_open(sockets) == MOST_HANDSHAKES
+        began = time.monotonic()
+        while still_open(sockets) > MOST_HANDSHAKES:  # a busy server comes to the last of them later
+            assert time.monotonic() - began < 60
         assert health(address, "127.0.3.1") == 200

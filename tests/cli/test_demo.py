@@ -61,7 +61,8 @@ def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
 
     demo.wait_until(handed_over, "a hand-over")
     pinned = client.chain("protein-folding")
-    assert pinned.interruption == pinned.overlap == 0  # bound to its predecessor's nodes
+    assert pinned.overlap == 0  # bound to its predecessor's nodes
+    assert pinned.interruption <= 60  # one that lasts counts while it lasts: a pass of the scheduler
     demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
     assert "PartitionNodeLimit" in client.chain("far-too-large").reason
     assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}

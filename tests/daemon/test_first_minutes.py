@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from mirage.domain.jobtable import JobTable
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
@@ -72,9 +74,8 @@ def test_a_fresh_daemon_predicts_from_what_accounting_knows(tmp_path: Path) -> N
 
         with site.daemon():
             wait_until(lambda: any(abs(wait - np.median(waits)) < HOUR for wait in foreseen()), "a prediction")
-    store = site.store()
-    known = store.jobs.read(0)
-    store.close()
+            wait_until(lambda: np.sum(known_jobs(site).end >= 0) >= 40, "the whole import")
+    known = known_jobs(site)
     told = {
         int(job_id): (int(submit), int(end))
         for job_id, submit, end in zip(known.job_id, known.submit, known.end, strict=True)
@@ -82,6 +83,13 @@ def test_a_fresh_daemon_predicts_from_what_accounting_knows(tmp_path: Path) -> N
     }
     assert {job.job_id: (job.submit, job.end) for job in site.slurm.jobs()}.items() >= told.items()
     assert len(told) >= 40
+
+
+def known_jobs(site: Site) -> JobTable:
+    store = site.store()
+    known = store.jobs.read(0)
+    store.close()
+    return known
 
 
 def test_the_import_keeps_no_chain_waiting_and_no_daemon_from_ending(site: Site) -> None:
