@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _INTERVALS = 3
 _PATIENCE = 8.0
 """Seconds; a database that is locked says so earlier."""
+_AT_LEAST = 60.0
+"""Real seconds that a cycle may take, however fast the cluster's clock runs."""
 _TRIAL = "written"
 """The row that a check writes: a full disk takes the right to change, and no change."""
 
@@ -45,6 +47,9 @@ class Readiness:
         self._impediment = impediment
         self._trial = _Trial(lambda: store.database.write(_write_trial))
         self._shown: tuple[Status, str, Status] | None = None
+        self._seen: Status | None = None
+        self._seen_at = 0.0
+        """On the monotonic clock: when the loop's present status was first seen."""
 
     def __call__(self) -> Mapping[str, str]:
         """What is wrong with each part; empty: nothing."""
@@ -68,7 +73,10 @@ class Readiness:
         return before[2]
 
     def _behind(self, status: Status) -> str:
-        if not status.cycles or self.now() - status.time <= _INTERVALS * self._longest():
+        if self._seen is not status:
+            self._seen, self._seen_at = status, time.monotonic()
+        recent = self.now() - status.time <= _INTERVALS * self._longest()
+        if not status.cycles or recent or time.monotonic() - self._seen_at < _AT_LEAST:
             return ""
         return f"no cycle has ended since {spell_instant(status.time)}; see the daemon's log"
 
