@@ -15,6 +15,8 @@ from mirage.cli.daemonaccount import become_owner, become_owner_of_files, load
 from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from mirage.config.loading import Loaded
@@ -40,11 +42,13 @@ def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJso
     from mirage.predictors.artifacts.shelf import Shelf
 
     folder = models_folder(models, load(config) if config else None)
-    versions = Shelf(folder).versions()
+    shelf = Shelf(folder)
+    checked = [(version, shelf.damage(version)) for version in shelf.versions()]
     if as_json:
-        typer.echo(json.dumps({"models": [_document(version) for version in versions]}, indent=1))
-    elif versions:
-        Console().print(_table(versions))
+        listed = [_document(version) | {"damage": found} for version, found in checked]
+        typer.echo(json.dumps({"models": listed}, indent=1))
+    elif checked:
+        Console().print(_table(checked))
     else:
         typer.echo(f"no models in {folder}; mirage train makes one, mirage models promote keeps it")
 
@@ -119,11 +123,12 @@ def _tell(version: Version, models: Path, *, as_json: bool) -> None:
 
 
 def _document(version: Version) -> dict[str, Any]:
-    told = {"name": version.name, "version": version.version, "current": version.current, "damage": version.damage}
+    told = {"name": version.name, "version": version.version, "current": version.current}
     return told | {"manifest": asdict(version.manifest)}
 
 
-def _table(versions: tuple[Version, ...]) -> Table:
+def _table(checked: Sequence[tuple[Version, str]]) -> Table:
+    """``checked``: each version, and why it cannot be used."""
     from rich.table import Table
     from rich.text import Text
 
@@ -131,14 +136,14 @@ def _table(versions: tuple[Version, ...]) -> Table:
     from mirage.domain.texts import printable
 
     table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
-    for version in versions:
+    for version, damaged in checked:
         manifest = version.manifest
         span = f"{spell_instant(manifest.training.first)[:10]} to {spell_instant(manifest.training.known)[:10]}"
         gap = manifest.metrics.get("absolute_x")
         table.add_row(
             version.name,
             version.version,
-            ("yes" if version.current else "") + (" (damaged)" if version.damage else ""),
+            ("yes" if version.current else "") + (" (damaged)" if damaged else ""),
             Text(printable(manifest.cluster.name)),
             span,
             str(manifest.training.handovers),

@@ -84,7 +84,10 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
     tell_silence(page.stale_since)
     if page.own_only:
-        show("These are your own jobs: Slurm keeps those of others private (PrivateData).", err=True)
+        show(
+            "Only your own jobs: Slurm's PrivateData hides those of others, or the daemon does not know it.",
+            err=True,
+        )
     if page.snapshot is None and not page.stale_since:
         show("The daemon has not asked the cluster: it starts, or stands by (mirage chains says why).", err=True)
 

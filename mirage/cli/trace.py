@@ -76,7 +76,7 @@ def import_command(
     from mirage.trace.readers import read_trace
 
     check_writable("--output", str(output))
-    if output.exists() and output.samefile(src):
+    if output.exists() and src.exists() and output.samefile(src):
         raise ConfigError("--output", f"{output} is the trace that is read; name another file")
     strictness = Strictness.STRICT if strict else Strictness.LENIENT
     result = read_trace(src, format_name or None, strictness, tz or None)

@@ -60,11 +60,11 @@ def test_promoting_again_mends_a_version_that_was_damaged_on_the_shelf(tmp_path,
     whole = graph.read_bytes()
     graph.write_bytes(whole[:100])
     (seen,) = shelf.versions()
-    assert "model.onnx" in seen.damage
+    assert "model.onnx" in shelf.damage(seen)
     assert shelf.promote(artifact).current
     assert graph.read_bytes() == whole
     (seen,) = shelf.versions()
-    assert seen.damage == ""
+    assert shelf.damage(seen) == ""
 
 
 def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts) -> None:

@@ -169,7 +169,7 @@ def _entry(path: Path, line: bytes) -> Entry:
         return read(line.decode())
     except ValueError as error:
         shown = line[:80].decode(errors="replace")
-        advice = "delete the line: what it told, such as the end of a task, is then not known"
+        advice = "delete the line: its content, such as the end of a task, is then lost"
         raise ConfigError(str(path), f"{shown!r} is damaged ({error}); {advice}") from error
 
 

@@ -120,10 +120,11 @@ class Gate:
         with suppress(TooOften):
             self.rates.take(f"{peer.share} " if peer else f"{ANONYMOUS} {_address(request)}")
 
-    async def _found(self, request: Request) -> Caller:
+    async def _found(self, request: Request, *, again: bool = False) -> Caller:
+        """``again``: the request was admitted before, so an invalid token counts as no attempt to guess one."""
         peer = peer_of(request)
         if peer is None:
-            return await self._from_afar(request)
+            return await self._from_afar(request, again=again)
         if self.policy().groups:  # the user database may have to ask another machine
             return await run_in_thread(peer.share, self._peer, peer)
         return self._peer(peer)
@@ -134,14 +135,9 @@ class Gate:
         Where that cannot be found out it does not last. Counts against no rate.
         """
         try:
-            if peer_of(request) is None and (text := _token(request)):
-                proof = await run_in_thread(_address(request), self._prove, text)
-                found = await run_in_thread(proof.session.name, self._caller, proof.session, proof.how)
-            else:
-                found = await self._found(request)
+            return await self._found(request, again=True) == caller
         except MirageError:
             return False
-        return found == caller
 
     def charge(self, caller: Caller, request: Request, size: int) -> None:
         """Count a body of so many bytes against its caller's rate."""
@@ -194,10 +190,13 @@ class Gate:
             return Caller(NAMELESS, lesser(scope, Scope.READ), peer.uid, SOCKET)
         return Caller(peer.name, scope, peer.uid, SOCKET)
 
-    async def _from_afar(self, request: Request) -> Caller:
+    async def _from_afar(self, request: Request, *, again: bool) -> Caller:
         """By what the caller brought along; first that counts which a browser never sends by itself."""
         if text := _token(request):
-            proof = await self.attempt(request, text)
+            if again:
+                proof = await run_in_thread(_address(request), self._prove, text)
+            else:
+                proof = await self.attempt(request, text)
             return await run_in_thread(proof.session.name, self._caller, proof.session, proof.how)
         if session := await self.opened(request):
             self._refuse_strange_pages(request)

@@ -37,8 +37,6 @@ class Version:
     version: str
     current: bool
     manifest: Manifest
-    damage: str = ""
-    """Why it cannot be used; empty: it can."""
 
 
 def promoted(folder: Path) -> Path:
@@ -101,16 +99,18 @@ class Shelf:
             place = {version: number for number, version in enumerate(history)}
             kept = (path.name for path in folder.iterdir() if path.name[0] != "." and (path / MANIFEST).is_file())
             found += [
-                Version(
-                    folder.name,
-                    version,
-                    history[-1:] == [version],
-                    read_manifest(folder / version),
-                    _damage(folder / version),
-                )
+                Version(folder.name, version, history[-1:] == [version], read_manifest(folder / version))
                 for version in sorted(kept, key=lambda version: (place.get(version, -1), version))
             ]
         return tuple(found)
+
+    def damage(self, version: Version) -> str:
+        """Why a version cannot be used, empty if it can. Reads all of its files."""
+        try:
+            read_package(self._root / version.name / version.version)
+        except ArtifactMismatch as error:
+            return str(error)
+        return ""
 
     def promote(self, artifact: Path) -> Version:
         """Use this artifact from now on: copied onto the shelf unless it is there.
@@ -154,14 +154,6 @@ class Shelf:
         verify_files(folder / history[-2], manifest)
         _point(folder, history[:-1])
         return Version(name, history[-2], True, manifest)
-
-
-def _damage(folder: Path) -> str:
-    try:
-        read_package(folder)
-    except ArtifactMismatch as error:
-        return str(error)
-    return ""
 
 
 def _is_whole(folder: Path, package: Package) -> bool:
