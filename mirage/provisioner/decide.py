@@ -118,7 +118,11 @@ def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionR
     start = forecast.at(rule.level)
     wait, left = hours(start - now), hours(end - now)
     if _is_cheaper_now(forecast, end - rule.margin, rule):
-        return Submit(f"submitted now it would wait {wait}, the predecessor has {left} left")
+        told = f"submitted now it would wait {wait}, the predecessor has {left} left"
+        if start < end - rule.margin:
+            late = 1.0 - chance_before(forecast, end)
+            told = f"{told}; to be late, with a chance of {late:.0%}, costs more than to make way early"
+        return Submit(told)
     return Hold(f"submitted now it would wait only {wait} of the {left} the predecessor has left")
 
 

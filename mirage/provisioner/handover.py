@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy, Steering
 from mirage.domain.job import ABSENT, NEVER, Dependency, DependencyKind, JobState
+from mirage.provisioner.decide import hours
 from mirage.provisioner.pending import held_by_slurm
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 """Slurm's reason of a job whose dependency has failed."""
+
+_HURRIED_AMONG = 8
+_FIRST_RUN: Seconds = 3_600
 
 
 def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
@@ -105,6 +109,29 @@ def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
         for link in record.live
         if link.is_retired and (link.requeued or not link.running or now >= link.retired + grace)
     )
+
+
+def let_run(record: ChainRecord, predecessor: Job | None, now: Seconds) -> str:
+    """Why no successor is to be submitted yet that the running predecessor would make way for; empty: none.
+
+    A forecast longer than the links has a successor submitted as each one starts. Where it then starts at once,
+    the forecast was wrong, and link after link would make way before it has done anything. So after one that was
+    told to make way before half of its limit, the next ones run for an hour first, for twice as long with each
+    one more among the last eight, and for half of their limit at most.
+    """
+    hurried = sum(map(_made_way_early, [link for link in record.links if link.started][-_HURRIED_AMONG - 1 : -1]))
+    if not hurried or predecessor is None or predecessor.start == ABSENT:
+        return ""
+    run = min(predecessor.limit // 2, _FIRST_RUN << (hurried - 1))
+    if now >= predecessor.start + run:
+        return ""
+    links = "1 link" if hurried == 1 else f"{hurried} links"
+    return f"{links} made way before half of the limit as successors started early; it runs for {hours(run)} first"
+
+
+def _made_way_early(link: Link) -> bool:
+    told = link.retired if link.is_retired else link.telling
+    return told != ABSENT and link.limit != ABSENT and told - link.start < link.limit // 2
 
 
 def told_to_leave(link: Link) -> bool:

@@ -86,6 +86,13 @@ class Network:
         assert answer.status == 303
         return answer.headers["set-cookie"].split(";")[0]
 
+    def in_browser(self, method: str, path: str, user: str, body: Any = None, **headers: str) -> Answer:
+        """As a page asks whose session a login link has opened."""
+        scope = Scope.ADMIN if user in self.gate.admins else Scope.OPERATE
+        entered = self.call("GET", self.server.login_link(user, scope).removeprefix(self.server.url))
+        cookie = entered.headers["set-cookie"].split(";")[0]
+        return self.call(method, path, body, Cookie=cookie, HX_Request="1", Origin=self.server.url, **headers)
+
 
 def slurm_token(name: str = "ada", **claims: Any) -> str:
     return jwt.encode({"sun": name, "exp": 4_000_000_000, "iat": 1_700_000_000} | claims, KEY, "HS256")

@@ -236,5 +236,5 @@ def test_files_are_named_absolutely_or_not_at_all(network: Network, field: str) 
 
 def test_a_token_for_others_takes_an_administrator_and_a_name(network: Network) -> None:
     for owner in ("a\nb", " root", "x\u202ey"):
-        answer = network.with_token("POST", TOKENS, CHIEF, {"owner": owner})
+        answer = network.in_browser("POST", TOKENS, "chief", {"owner": owner})
         assert answer.status == 422, owner

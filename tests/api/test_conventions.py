@@ -204,8 +204,8 @@ def test_a_request_that_is_sent_again_is_not_carried_out_again(network: Network)
 
 
 def test_a_secret_is_not_kept_for_who_asks_again(network: Network) -> None:
-    one = post(network, TOKENS, {}, Idempotency_Key="t")
-    two = post(network, TOKENS, {}, Idempotency_Key="t")
+    one = network.in_browser("POST", TOKENS, "ada", {}, Idempotency_Key="t")
+    two = network.in_browser("POST", TOKENS, "ada", {}, Idempotency_Key="t")
     assert one.body["token"] != two.body["token"]
     assert network.store.answers.find("ada", "t", 0) is None
 
@@ -292,7 +292,7 @@ def test_every_change_is_in_the_audit_and_reading_is_not(network: Network) -> No
     get(network, CHAINS)
     post(network, f"{CHAINS}/train/pause")
     post(network, CHAINS, "{")
-    made = post(network, TOKENS, {}).body
+    made = network.in_browser("POST", TOKENS, "ada", {}).body
     network.with_token("POST", f"{CHAINS}/train/resume", made["token"])
     network.audited(4)
     answer = get(network, AUDIT, CHIEF)
@@ -302,7 +302,7 @@ def test_every_change_is_in_the_audit_and_reading_is_not(network: Network) -> No
     ]
     assert lines == [
         ("ada", f"token {made['id']}", f"POST {CHAINS}/train/resume", None, "refused (403)"),
-        ("ada", "jwt", f"POST {TOKENS}", None, "done"),
+        ("ada", "session", f"POST {TOKENS}", None, "done"),
         ("ada", "jwt", "pause", owned_id("train-k3q9", "ada"), "done"),
         ("ada", "jwt", "create chain for ada", owned_id("train-k3q9", "ada"), "done"),
     ]

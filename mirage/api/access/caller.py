@@ -24,11 +24,18 @@ class Caller:
     """How they proved it: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
     token_id: str = ""
     """The token that they brought along, or that opened the session."""
+    by_link: bool = False
+    """Their session was opened by a login link."""
 
     @property
     def is_root(self) -> bool:
         """Whether it is this machine's superuser."""
         return self.uid == 0
+
+    @property
+    def makes_tokens(self) -> bool:
+        """Whether they may have tokens and login links made: no token, of the daemon or of Slurm, prolongs itself."""
+        return self.how == SOCKET or self.by_link
 
     @property
     def is_known(self) -> bool:

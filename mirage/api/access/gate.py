@@ -266,7 +266,7 @@ class Gate:
         scope = granted(session.scope, self.scope_of(session.name))
         if scope is None:
             raise NotPermitted(f"{session.name} may do nothing here, by the daemon's policy")
-        return Caller(session.name, scope, how=how, token_id=session.token_id)
+        return Caller(session.name, scope, how=how, token_id=session.token_id, by_link=session.by_link)
 
 
 def strange(request: Request) -> str:

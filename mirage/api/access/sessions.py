@@ -48,6 +48,8 @@ class Session:
     """The token that opened it: with that it ends."""
     session_id: str = ""
     """Given as it is signed."""
+    by_link: bool = False
+    """A login link opened it, no token."""
 
 
 class Sessions:
@@ -69,6 +71,7 @@ class Sessions:
             "sub": session.name,
             "scope": str(session.scope),
             "token": session.token_id,
+            "link": session.by_link,
             "jti": secrets.token_urlsafe(12),
             "aud": _AUDIENCE,
             "iat": now,
@@ -86,7 +89,8 @@ class Sessions:
                 audience=_AUDIENCE,
                 options={"require": ["exp", "sub", "jti"], "verify_exp": False, "verify_iat": False},
             )
-            session = Session(found["sub"], Scope(found["scope"]), found["token"], found["jti"])
+            by_link = found.get("link") is True
+            session = Session(found["sub"], Scope(found["scope"]), found["token"], found["jti"], by_link)
             opened = float(found.get("iat", 0))
         except (jwt.PyJWTError, ValueError, KeyError, TypeError, RecursionError):
             return None

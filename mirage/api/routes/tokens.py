@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def token_routes(service: ApiService) -> APIRouter:
-    """The addresses about tokens. A token makes no other: who has stolen one could keep a way in."""
+    """The addresses about tokens. A token makes no other: whoever has stolen one would keep access."""
     routes = APIRouter(route_class=QueryRoute, prefix="/tokens", tags=["tokens"])
     gate = service.gate
 
@@ -74,7 +74,7 @@ def login_link(gate: Gate, url: str, caller: Caller) -> str:
     """A link that logs a browser in as ``caller``. Raises ``ConfigError`` where no browser reaches the daemon."""
     if not url:
         raise ConfigError("api.listen", "this daemon has no network address; give it one, such as 127.0.0.1:8421")
-    return f"{url}/enter?ticket={gate.tickets.issue(Session(caller.name, caller.scope))}"
+    return f"{url}/enter?ticket={gate.tickets.issue(Session(caller.name, caller.scope, by_link=True))}"
 
 
 def _may_see(caller: Caller, token: StoredToken) -> bool:
@@ -85,8 +85,8 @@ def _may_see(caller: Caller, token: StoredToken) -> bool:
 def _check_maker(caller: Caller) -> None:
     if not caller.is_known:
         raise NotPermitted(f"{caller.name} is no user with a name, and has no tokens")
-    if caller.token_id:
+    if not caller.makes_tokens:
         raise NotPermitted(
-            "a token makes no other, nor does a session that it opened: ask on the daemon's socket, by Slurm's "
-            "token, or in a browser that a login link opened"
+            "a token makes no other, of Slurm or of Mirage, nor does a session that it opened: ask on the daemon's "
+            "socket, or in a browser that a login link opened"
         )
