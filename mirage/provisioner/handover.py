@@ -131,7 +131,7 @@ def let_run(record: ChainRecord, predecessor: Job | None, now: Seconds) -> str:
 
 def _made_way_early(link: Link) -> bool:
     told = link.retired if link.is_retired else link.telling
-    return told != ABSENT and link.limit != ABSENT and told - link.start < link.limit // 2
+    return ABSENT not in (told, link.limit) and told - link.start < link.limit // 2
 
 
 def told_to_leave(link: Link) -> bool:

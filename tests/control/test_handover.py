@@ -42,7 +42,9 @@ def overlaps(record: ChainRecord) -> list[int]:
 def test_a_forecast_longer_than_the_links_does_not_use_up_one_after_another() -> None:
     """The queue has emptied and the forecast does not know it yet: links start at once, an hour is foreseen."""
     cluster = FakeCluster(lambda request: Fate(obeys=0))
-    wanted = chain(limit=20 * MIN, done=DoneCondition(links=12), handover=Handover(HandoverPolicy.ON_START, SIGNAL))
+    wanted = chain(
+        limit=20 * MIN, done=DoneCondition(links=12), handover=Handover(HandoverPolicy.ON_START, SIGNAL)
+    )
     record = Service(cluster, "fixed:1h", chain_=wanted).run(24 * HOUR, tick=MIN)
     assert record.reason == "12 links have run"
     ran = [link.end - link.start for link in record.links]
@@ -52,7 +54,9 @@ def test_a_forecast_longer_than_the_links_does_not_use_up_one_after_another() ->
 
 def test_long_links_are_left_alone_for_longer_the_more_were_replaced() -> None:
     cluster = FakeCluster(lambda request: Fate(obeys=0))
-    wanted = chain(limit=48 * HOUR, done=DoneCondition(links=7), handover=Handover(HandoverPolicy.ON_START, SIGNAL))
+    wanted = chain(
+        limit=48 * HOUR, done=DoneCondition(links=7), handover=Handover(HandoverPolicy.ON_START, SIGNAL)
+    )
     record = Service(cluster, "fixed:50h", chain_=wanted).run(400 * HOUR)
     ran = [(link.end - link.start) // HOUR for link in record.links]
     assert ran[:6] == [0, 1, 2, 4, 8, 16]

@@ -55,6 +55,28 @@ def test_own_interpreter_imports_nothing_from_the_working_directory(trap: Path) 
     assert not (trap / "sprung").exists()
 
 
+@pytest.mark.parametrize("settings", ["chrome_trace: {victim}\n", "a: [b"], ids=["names a file", "is broken"])
+def test_numba_takes_no_settings_from_the_working_directory(
+    trap: Path, settings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = trap / "victim"
+    victim.write_text("precious")
+    (trap / ".numba_config.yaml").write_text(settings.format(victim=victim))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(trap / "cache"))
+    code = "from mirage.simulator.kernel import bitsets; from mirage.numbaimport import njit; njit(lambda x: x)(3)"
+    subprocess.run(own_python("-c", f"{code}; import yaml; assert yaml.safe_load('a: 1')"), check=True)
+    assert victim.read_text() == "precious"
+
+
+def test_numba_is_imported_at_one_place() -> None:
+    found = {
+        file.relative_to(ROOT).as_posix()
+        for file in sorted((ROOT / "mirage").rglob("*.py"))
+        if re.search(r"^\s*(import|from) numba\b", file.read_text(), re.MULTILINE)
+    }
+    assert found == {"mirage/numbaimport.py"}
+
+
 def test_worker_processes_import_nothing_from_the_working_directory(trap: Path) -> None:
     with ProcessPoolExecutor(1, spawning()) as pool:
         assert pool.submit(abs, -3).result(60) == 3

@@ -34,7 +34,7 @@ class Caller:
 
     @property
     def makes_tokens(self) -> bool:
-        """Whether they may have tokens and login links made: no token, of the daemon or of Slurm, prolongs itself."""
+        """Whether they may make tokens and login links: no token prolongs itself, nor does Slurm's."""
         return self.how == SOCKET or self.by_link
 
     @property

@@ -87,6 +87,6 @@ def _check_maker(caller: Caller) -> None:
         raise NotPermitted(f"{caller.name} is no user with a name, and has no tokens")
     if not caller.makes_tokens:
         raise NotPermitted(
-            "a token makes no other, of Slurm or of Mirage, nor does a session that it opened: ask on the daemon's "
-            "socket, or in a browser that a login link opened"
+            "a token makes no other, of Slurm or of Mirage, nor does a session that it opened: ask on the "
+            "daemon's socket, or in a browser that a login link opened"
         )

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from mirage.numbaimport import intrinsic, types
 from mirage.simulator.kernel.compile import compiled, inlined
 
 ONE = np.uint64(1)

@@ -13,10 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numba
-from numba import njit
-from numba.core import config
-
+from mirage.numbaimport import VERSION, config, njit
 from mirage.ownplaces import check_places
 
 if TYPE_CHECKING:
@@ -63,7 +60,7 @@ class Compiler:
 
 def cache_folder(kernel: Path) -> Path | None:
     """Where compiled code is kept: ``$XDG_CACHE_HOME/mirage/kernel-<digest>``; None where nothing can be."""
-    digest = hashlib.sha256(f"{numba.__version__} {config.CPU_NAME}".encode())
+    digest = hashlib.sha256(f"{VERSION} {config.CPU_NAME}".encode())
     for source in sorted(kernel.glob("*.py")):
         digest.update(source.read_bytes())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

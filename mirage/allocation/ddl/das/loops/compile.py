@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from numba import njit
-from numba.core import config
-
+from mirage.numbaimport import config, njit
 from mirage.simulator.kernel.compile import cache_folder
 
 if TYPE_CHECKING:
