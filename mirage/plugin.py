@@ -27,6 +27,7 @@ from mirage.domain.objective import Weights, objective
 from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.features.schema import FeatureSchema, encode, schema
 from mirage.features.table import Origin, Table
+from mirage.onnximport import onnx_runtime
 from mirage.ports import Predictor
 from mirage.predictors.artifacts.answers import Scores, WaitDistribution, WaitQuantiles
 from mirage.predictors.artifacts.predictor import ArtifactPredictor, load_artifact
@@ -74,6 +75,7 @@ __all__ = [
     "forecast_scores",
     "load_artifact",
     "objective",
+    "onnx_runtime",
     "policy_scores",
     "sample_observation",
     "schema",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
 from mirage.modelgraph.checking import AGENT, check_graph
 from mirage.modelgraph.wire import BadGraph
+from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,14 +29,14 @@ class Graph:
             told = f"must not be run: the graph {error}; train the agents again"
             raise ArtifactMismatch(str(path), told) from None
         try:
-            import onnxruntime
+            runtime = onnx_runtime()
         except ModuleNotFoundError:
             raise MissingExtra("trained agents", "onnx") from None
-        options = onnxruntime.SessionOptions()
+        options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         try:
-            self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self._session: Any = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own kinds are many
             raise ArtifactMismatch(str(path), f"cannot be loaded: {error}; train the agents again") from error
         self._inputs = {one.name for one in self._session.get_inputs()}

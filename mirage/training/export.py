@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from mirage.onnximport import onnx_runtime
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -55,9 +57,7 @@ def _longer(value: Tensor, axes: Mapping[int, str]) -> Tensor:
 
 
 def _check(model: bytes, inputs: dict[str, Tensor], wanted: Sequence[Tensor]) -> None:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    session = onnx_runtime().InferenceSession(model, providers=["CPUExecutionProvider"])
     read = {one.name for one in session.get_inputs()}
     found = session.run(None, {name: value.numpy() for name, value in inputs.items() if name in read})
     for answer, right in zip(found, wanted, strict=True):

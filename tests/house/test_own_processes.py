@@ -68,13 +68,22 @@ def test_numba_takes_no_settings_from_the_working_directory(
     assert victim.read_text() == "precious"
 
 
-def test_numba_is_imported_at_one_place() -> None:
-    found = {
-        file.relative_to(ROOT).as_posix()
-        for file in sorted((ROOT / "mirage").rglob("*.py"))
-        if re.search(r"^\s*(import|from) numba\b", file.read_text(), re.MULTILINE)
-    }
-    assert found == {"mirage/numbaimport.py"}
+def test_the_runtime_of_models_reads_no_file_that_others_can_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its telemetry would open this one, and wait."""
+    os.mkfifo(tmp_path / ".ses")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    code = "from mirage.onnximport import onnx_runtime; onnx_runtime()"
+    subprocess.run(own_python("-c", code), check=True, timeout=120)
+
+
+@pytest.mark.parametrize("library", ["numba", "onnxruntime"])
+def test_library_is_imported_at_one_place(library: str) -> None:
+    imports = re.compile(rf"^\s*(import|from) {library}\b", re.MULTILINE)
+    files = [file for folder in ("mirage", "plugins") for file in sorted((ROOT / folder).rglob("*.py"))]
+    found = [file.name for file in files if imports.search(file.read_text())]
+    assert found == [{"numba": "numbaimport.py", "onnxruntime": "onnximport.py"}[library]]
 
 
 def test_worker_processes_import_nothing_from_the_working_directory(trap: Path) -> None:

@@ -12,6 +12,7 @@ from mirage.features.schema import schema
 from mirage.features.summary import node_counts
 from mirage.modelgraph.checking import PREDICTOR, check_graph
 from mirage.modelgraph.wire import BadGraph
+from mirage.onnximport import onnx_runtime
 from mirage.predictors.artifacts.manifest import MODEL, Manifest, read_manifest, verify_files
 from mirage.predictors.artifacts.ranges import Likeness, known_ranges, known_schema
 from mirage.predictors.artifacts.shelf import promoted, version_of
@@ -41,14 +42,14 @@ class Model:
             told = f"must not be run: the graph {error}; train the model again"
             raise ArtifactMismatch(str(path), told) from None
         try:
-            import onnxruntime
+            runtime = onnx_runtime()
         except ModuleNotFoundError:
             raise MissingExtra("a trained model", "onnx") from None
-        options = onnxruntime.SessionOptions()
+        options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         try:
-            self._session: Any = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self._session: Any = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             self._input = self._session.get_inputs()[0].name
             shape = self.run(np.zeros((2, features), dtype=np.float32)).shape
         except Exception as error:  # onnxruntime's own kinds are many

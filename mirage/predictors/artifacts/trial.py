@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirage.artifact import MANIFEST
 from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
+from mirage.onnximport import onnx_runtime
 from mirage.ownprocess import own_python
 from mirage.predictors.artifacts.manifest import MODEL, read_manifest, verify_files
 from mirage.predictors.artifacts.ranges import known_ranges, known_schema
@@ -61,7 +62,7 @@ def _main(argv: Sequence[str]) -> int:
 
     content = sys.stdin.buffer.read()
     with suppress(ImportError):
-        import onnxruntime  # noqa: F401 - before the bounds, which are for the model
+        onnx_runtime()  # before the bounds, which are for the model
     _bound(MEMORY + 4 * len(content))
     try:
         Model(content, Path(argv[0]), int(argv[1]), int(argv[2]))

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mirage.plugin import onnx_runtime
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -53,7 +55,5 @@ def exported(network: nn.Module, sample: Float32) -> bytes:
 
 
 def _answers(model: bytes, sample: Float32) -> Float32:
-    import onnxruntime
-
-    session: Any = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    session: Any = onnx_runtime().InferenceSession(model, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {"features": sample})[0])

@@ -15,6 +15,7 @@ from mirage.allocation.inference.costs.manifest import Manifest, Measurement, Un
 from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
 from mirage.domain.request import CostTable
 from mirage.modelgraph.external import read_network
+from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,10 +122,9 @@ def _session(runtime: Any, path: Path, unit: RealUnit) -> Any:
 
 def _runtime() -> Any:
     try:
-        import onnxruntime
+        return onnx_runtime()
     except ImportError as error:
         raise MissingExtra("profiling networks", "onnx") from error
-    return onnxruntime
 
 
 def _filled(given: Any, path: Path) -> np.ndarray:

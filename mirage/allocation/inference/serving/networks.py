@@ -11,6 +11,7 @@ from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.tensors import DATATYPES, NAMES, Signature, Tensor, cut
 from mirage.domain.errors import MissingExtra
 from mirage.modelgraph.external import read_network
+from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,10 +108,9 @@ def _signature(found: Any) -> Signature:
 
 def _runtime() -> Any:
     try:
-        import onnxruntime
+        return onnx_runtime()
     except ImportError as error:
         raise MissingExtra("running networks", "onnx") from error
-    return onnxruntime
 
 
 def _first_line(error: Exception) -> str:
