@@ -88,6 +88,8 @@ class FakeCluster:
     """Links that have left the queue while accounting cannot be asked."""
     comments_replaced: bool = False
     """As a job_submit plugin may do."""
+    idle: bool = False
+    """There are free nodes: a job with a nice value starts as well."""
     sharing: str = ""
     """Why a second job fits beside one on its node."""
     _fates: dict[int, Fate] = field(default_factory=dict)
@@ -250,7 +252,7 @@ class FakeCluster:
         return self.forget_after is not None and job.state.finished and job.end + self.forget_after <= self.time
 
     def _restrained(self, job: Job) -> bool:
-        return bool(job.held or job.nice or self._holders(job) or self._awaited(job))
+        return bool(job.held or (job.nice and not self.idle) or self._holders(job) or self._awaited(job))
 
     def _holders(self, job: Job) -> list[Job]:
         """Running jobs on the nodes that a pending job must have."""

@@ -11,7 +11,6 @@ from mirage.domain.decision import Hold, Wants
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.decide import forced, weigh
-from mirage.provisioner.handover import let_run
 
 if TYPE_CHECKING:
     from mirage.control.guard import Guard, Guards
@@ -45,9 +44,6 @@ class Judge:
         if (decision := forced(bare)) is not None:
             self._write(record, bare, EntryKind.DECISION, _said(decision), record.next_index)
             return decision
-        if early := let_run(record, predecessor, bare.time):
-            self._write(record, bare, EntryKind.DECISION, f"hold: {early}", record.next_index)
-            return Hold(early)
         name = record.chain.predictor
         try:
             return self._decide(record, predecessor, snapshot, name)

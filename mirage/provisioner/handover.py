@@ -111,22 +111,34 @@ def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
     )
 
 
-def let_run(record: ChainRecord, predecessor: Job | None, now: Seconds) -> str:
-    """Why no successor is to be submitted yet that the running predecessor would make way for; empty: none.
+def let_run(record: ChainRecord, now: Seconds) -> str:
+    """Why no successor is to be submitted yet that the running link would make way for; empty: none.
 
     A forecast longer than the links has a successor submitted as each one starts. Where it then starts at once,
     the forecast was wrong, and link after link would make way before it has done anything. So after one that was
     told to make way before half of its limit, the next ones run for an hour first, for twice as long with each
     one more among the last eight, and for half of their limit at most.
     """
-    hurried = sum(map(_made_way_early, [link for link in record.links if link.started][-_HURRIED_AMONG - 1 : -1]))
-    if not hurried or predecessor is None or predecessor.start == ABSENT:
-        return ""
-    run = min(predecessor.limit // 2, _FIRST_RUN << (hurried - 1))
-    if now >= predecessor.start + run:
+    hurried, head = _hurried(record), record.head
+    if head is None or now >= (until := _runs_until(record)):
         return ""
     links = "1 link" if hurried == 1 else f"{hurried} links"
-    return f"{links} made way before half of the limit as successors started early; it runs for {hours(run)} first"
+    how = f"{links} made way before half of the limit as successors started early"
+    return f"{how}; link {head.index} runs for {hours(until - head.start)} first"
+
+
+def _hurried(record: ChainRecord) -> int:
+    """How many of the last links made way early."""
+    return sum(map(_made_way_early, [link for link in record.links if link.started][-_HURRIED_AMONG - 1 : -1]))
+
+
+def _runs_until(record: ChainRecord) -> Seconds:
+    """Until when the running link is left alone; 0: it need not be."""
+    hurried, head = _hurried(record), record.head
+    if not hurried or head is None:
+        return 0
+    limit = record.chain.request.limit if head.limit == ABSENT else head.limit
+    return head.start + min(limit // 2, _FIRST_RUN << (hurried - 1))
 
 
 def _made_way_early(link: Link) -> bool:
@@ -156,6 +168,7 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
     due = [link.retired + handover.signal.lead for link in record.live if link.is_retired]
     if heir is not None and handover.max_overlap:
         due.append(heir.start + handover.max_overlap)
+    due.append(_runs_until(record))
     return min((instant for instant in due if instant > now), default=NEVER)
 
 

@@ -28,7 +28,7 @@ from mirage.provisioner.events import (
     ResumeAsked,
 )
 from mirage.provisioner.failures import ends_at_once, fails_to_start, links_have_run, made_progress
-from mirage.provisioner.handover import before, told_to_leave
+from mirage.provisioner.handover import before, let_run, told_to_leave
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
 from mirage.provisioner.requeues import requeued
@@ -114,6 +114,8 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         return Rest(last)
     if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
         return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
+    if record.chain.steering is not Steering.HOLD and (early := let_run(record, now)):
+        return Rest(early)
     if record.head and record.chain.steering is not Steering.OFF:
         return Bid(record.head)
     started = [link for link in record.links if link.started]

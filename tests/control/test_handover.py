@@ -62,6 +62,18 @@ def test_long_links_are_left_alone_for_longer_the_more_were_replaced() -> None:
     assert ran[:6] == [0, 1, 2, 4, 8, 16]
 
 
+def test_a_nice_value_on_an_idle_cluster_does_not_use_up_one_link_after_another() -> None:
+    """An idle node takes a link of any nice value, so each one would start as its predecessor does."""
+    cluster = FakeCluster(lambda request: Fate(obeys=0), idle=True)
+    on_start = Handover(HandoverPolicy.ON_START, SIGNAL)
+    wanted = chain(
+        limit=40 * MIN, done=DoneCondition(links=9), handover=on_start, steering=Steering.NICE, lead=5 * MIN
+    )
+    record = Service(cluster, "reactive", chain_=wanted).run(24 * HOUR, tick=MIN)
+    assert record.reason == "9 links have run"
+    assert sum(link.end - link.start < 20 * MIN for link in record.links) == 1
+
+
 def test_with_overlap_both_run_until_the_limit() -> None:
     service = overlapping(Handover(HandoverPolicy.OVERLAP))
     record = service.run(300 * HOUR)
