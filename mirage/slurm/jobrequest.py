@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, BatchScript, JobRequest, Seconds
 from mirage.slurm import duration, tres
+from mirage.slurm.batchscript import SBATCH_LINE, read_directives
 from mirage.slurm.begintime import parse_begin
 from mirage.slurm.mailandsignal import check_mail_type, read_signal
+from mirage.slurm.sbatchoptions import SBATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,6 +38,8 @@ REFUSED = {
     "kill-on-invalid-dep": "links have no dependencies",
 }
 """Options that cannot work in a chain, and why."""
+
+_HELD = "sbatch would hold every link, not the first alone: remove it, and give --hold to mirage submit"
 
 _MOST_DIGITS = 18
 ABOUT_SBATCH = ("parsable", "quiet", "verbose", "help", "usage", "version", "autocomplete", "wrap", "comment")
@@ -106,6 +110,7 @@ def read_request(sources: Sources, around: Surroundings, script: str) -> tuple[J
     """
     effective = sources.effective()
     _refuse(effective.values())
+    _refuse_held(sources.script)
     changes: dict[str, Any] = {"directory": around.directory}
     options: list[Given] = []
     both = effective.keys() & set(_SAID["gres_per_node"])
@@ -146,6 +151,21 @@ def _refuse(effective: Iterable[Given]) -> None:
     for given in effective:
         if given.name in REFUSED:
             raise BadSpelling(given.spelling, f"{given.where}: cannot work in a chain: {REFUSED[given.name]}")
+
+
+def check_directives(text: str, label: str) -> None:
+    """Raise ``BadSpelling`` for a script whose ``#SBATCH`` lines cannot be read or cannot work in a chain."""
+    directives = read_directives(text, SBATCH_LINE, label)
+    given, _ = SBATCH.read(directives.words)
+    _refuse(given)
+    _refuse_held(given)
+
+
+def _refuse_held(script: Iterable[Given]) -> None:
+    """Raise ``BadSpelling`` for a script that asks for a hold: no other option takes that back."""
+    for given in script:
+        if given.name == "hold":
+            raise BadSpelling(given.spelling, f"{given.where}: {_HELD}")
 
 
 def _remarks(effective: dict[str, Given]) -> tuple[str, ...]:

@@ -186,6 +186,8 @@ def test_chain_with_a_number_that_is_not_finite_is_refused(number: str) -> None:
         ("request.batch.text", "#!/bin/sh\n#SBATCH" + " -H" * 5_000),
         ("request.batch.text", "#!/bin/sh\n" + "#SBATCH -H\n" * 2_000),
         ("request.batch.text", "#!/bin/sh\n#SBATCH -J" + "x" * 70_000),
+        ("request.batch.text", "#!/bin/sh\n#SBATCH --hold\ntrue\n"),
+        ("request.batch.text", "#!/bin/sh\n#SBATCH -a 1-9\ntrue\n"),
         ("request.batch.text", "#!/bin/sh a" + " " * 300 + "x\ntrue\n"),
         ("request.batch.environment", [["A", "x" * 200_000]]),
         ("request.batch.environment", [[f"A{n}", "x" * 100_000] for n in range(30)]),

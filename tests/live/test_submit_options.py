@@ -47,7 +47,7 @@ CASES: list[tuple[str, str, Mapping[str, str]]] = [
     ("#SBATCH --exclusive=user", "", {}),
     ("#SBATCH --nice=100", "--nice=0", {}),
     ("#SBATCH --nice", "", {}),
-    ("#SBATCH -H", "", {}),
+    ("", "-H", {}),
     ("#SBATCH --time-min=10 -t 60", "", {}),
     ("#SBATCH -t 10:10", "-t 0-2", {}),
     ("#SBATCH --partition=a100", "", {"SBATCH_PARTITION": "cpu"}),

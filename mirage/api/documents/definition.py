@@ -20,7 +20,7 @@ from mirage.predictors.naming import check_name
 from mirage.provisioner.aims import problem_of
 from mirage.slurm.batchscript import check_bounds
 from mirage.slurm.duration import parse_human
-from mirage.slurm.jobrequest import ABOUT_SBATCH, REFUSED
+from mirage.slurm.jobrequest import ABOUT_SBATCH, REFUSED, check_directives
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ def _check(chain: Chain, caller: Caller) -> None:
         raise BadDocument("request.batch.text: a chain needs a batch script")
     try:
         check_bounds(chain.request.batch.text, "request.batch.text")
+        check_directives(chain.request.batch.text, "script")
     except BadSpelling as error:
-        raise BadDocument(f"request.batch.text: {error.problem}") from None
+        raise BadDocument(f"request.batch.text: {error}") from None
     for name, path in (
         ("request.batch.directory", chain.request.batch.directory),
         ("done.file", chain.done.file or "/"),
