@@ -1,8 +1,9 @@
-"""Whether a directory, and all above it, is such that no other user can put anything in its place."""
+"""Directories in which no other user can put anything, and in whose place nobody can put another."""
 
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 import stat
 from typing import TYPE_CHECKING
@@ -21,6 +22,32 @@ def check_places(directory: Path, trusted: Collection[int]) -> None:
         _check_place(place, trusted)
 
 
+def make_own_directory(directory: Path) -> None:
+    """Make it where it is missing; it is this user's, and others cannot write to it.
+
+    A link to such a directory is taken where it is this user's or root's. Raises ``PermissionError`` for one of
+    another user and one that others may write to, and whatever ``mkdir`` and ``stat`` raise.
+    """
+    directory.mkdir(0o755, exist_ok=True)
+    own, link, there = os.geteuid(), directory.lstat(), directory.stat()
+    if link.st_uid not in (own, 0) or there.st_uid != own:
+        uid = there.st_uid if link.st_uid in (own, 0) else link.st_uid
+        told = f"{directory} belongs to another user (uid {uid}), who could change what is in it; name another"
+        raise PermissionError(told)
+    if _is_writable_by_others(there):
+        mode = stat.S_IMODE(there.st_mode)
+        raise PermissionError(f"others may write to {directory} (mode {mode:04o}); chmod go-w it, or name another")
+
+
+def check_not_replaceable(directory: Path) -> None:
+    """Raises ``PermissionError`` where every user could rename a part of the path, and what ``stat`` raises."""
+    for place in directory.resolve().parents:
+        mode = place.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            told = f"everybody may write to {place}, and so replace what is in it; name another directory"
+            raise PermissionError(told)
+
+
 def _check_place(place: Path, trusted: Collection[int]) -> None:
     there = place.stat()
     if there.st_uid not in trusted:
@@ -28,9 +55,13 @@ def _check_place(place: Path, trusted: Collection[int]) -> None:
         raise PermissionError(told)
     if there.st_mode & stat.S_ISVTX:
         return
-    shared = there.st_mode & stat.S_IWGRP and not _has_no_other_member(there.st_gid, there.st_uid)
-    if shared or there.st_mode & stat.S_IWOTH:
+    if _is_writable_by_others(there):
         raise PermissionError(f"other users may write to {place} and replace what is in it; name another folder")
+
+
+def _is_writable_by_others(there: os.stat_result) -> bool:
+    shared = there.st_mode & stat.S_IWGRP and not _has_no_other_member(there.st_gid, there.st_uid)
+    return bool(shared or there.st_mode & stat.S_IWOTH)
 
 
 def _has_no_other_member(gid: int, uid: int) -> bool:

@@ -16,6 +16,7 @@ import typer
 
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
+from mirage.ownplaces import make_own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -290,9 +291,10 @@ def _make_room(plan: Plan) -> None:
         return
     file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
     try:
-        file.parent.mkdir(exist_ok=True)
+        make_own_directory(file.parent)
     except OSError as error:
-        raise ConfigError(str(file.parent), f"no place for the hand-over files: {error.strerror}") from error
+        problem = f"no place for the hand-over files: {error.strerror or error}"
+        raise ConfigError(str(file.parent), problem) from error
 
 
 def _show(plan: Plan, *, as_json: bool) -> None:

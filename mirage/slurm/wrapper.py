@@ -29,7 +29,8 @@ _WATCH = """\
   trap : HUP INT USR1 USR2
   while kill -0 $$; do
     if sh -c {command}; then
-      mkdir -p "${{MIRAGE_HANDOVER_FILE%/*}}" && : >"$MIRAGE_HANDOVER_FILE"
+      mkdir -p "${{MIRAGE_HANDOVER_FILE%/*}}"
+      (set -C; : >"$MIRAGE_HANDOVER_FILE")  # never through a link that somebody else has laid there
       break
     fi
     sleep {interval}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import stat
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -198,3 +199,50 @@ def test_state_of_a_chain_is_found_by_its_task_file(tmp_path: Path) -> None:
     assert str(place) in str(several.value)
     default_state(first, {}).mkdir()
     assert kept_state(first, {}) == default_state(first, {})
+
+
+@pytest.mark.parametrize("place", [".mirage", ".mirage/tasks", ".mirage/tasks/journal", ".mirage/tasks/logs"])
+@pytest.mark.parametrize("how", ["of another user", "open to others", "a link of another user"])
+def test_state_that_another_user_could_have_laid_out_is_not_taken(tmp_path: Path, place: str, how: str) -> None:
+    """It would say which tasks are done, and lead what is written to other files."""
+    folder, there = StateFolder(tmp_path / ".mirage" / "tasks"), tmp_path / place
+    folder.make()
+    if how == "open to others":
+        there.chmod(0o777)
+    elif os.geteuid():
+        pytest.skip("takes root")
+    elif how == "of another user":
+        os.chown(there, 4711, 4711)
+    else:
+        there.rename(tmp_path / "elsewhere")
+        there.symlink_to(tmp_path / "elsewhere")
+        os.lchown(there, 4711, 4711)
+    with pytest.raises(ConfigError) as refused:
+        folder.make()
+    assert str(there) in str(refused.value)
+
+
+def test_state_behind_a_link_of_its_user_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / ".mirage").symlink_to(tmp_path / "scratch")
+    StateFolder(tmp_path / ".mirage" / "tasks").make()
+    assert (tmp_path / "scratch" / "tasks" / "journal").is_dir()
+
+
+def test_state_where_everybody_may_replace_it_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ConfigError, match="everybody"):
+        StateFolder(tmp_path / "open" / ".mirage" / "tasks").make()
+    (tmp_path / "open").chmod(0o1777)
+    StateFolder(tmp_path / "open" / ".mirage" / "tasks").make()
+
+
+def test_state_is_closed_to_others_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        StateFolder(tmp_path / ".mirage" / "tasks").make()
+    finally:
+        os.umask(before)
+    made = [tmp_path / ".mirage", *(tmp_path / ".mirage").rglob("*")]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o755}

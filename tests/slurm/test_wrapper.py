@@ -97,3 +97,13 @@ def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
     done = run(wrap(script, f"test -e '{up}'"), tmp_path, environment={"MIRAGE_HANDOVER_FILE": str(ready)})
     assert done.stdout == b"taken over\n", done.stderr
     assert ready.exists()
+
+
+def test_readiness_is_not_announced_through_a_link_that_another_user_laid(tmp_path: Path) -> None:
+    victim, up, mirage = tmp_path / "victim", tmp_path / "up", tmp_path / ".mirage"
+    victim.write_text("precious")
+    mirage.mkdir()
+    (mirage / "svc.2.ready").symlink_to(victim)
+    script = f"#!/bin/sh\nwhile [ ! -e '{up}' ]; do sleep 0.05; done\nsleep 0.5\n"
+    run(wrap(script, f"touch '{up}'"), tmp_path, environment={"MIRAGE_HANDOVER_FILE": str(mirage / "svc.2.ready")})
+    assert victim.read_text() == "precious"

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.entries import Entry, read, spell
 from mirage.domain.errors import ConfigError
+from mirage.domain.files import HANDOVER_FOLDER
+from mirage.ownplaces import check_not_replaceable, make_own_directory
 from mirage.wholefile import open_regular, read_regular
 
 if TYPE_CHECKING:
@@ -63,12 +65,19 @@ class StateFolder:
         return self.path / "status.json"
 
     def make(self) -> None:
-        """Make all of it. Raises ``ConfigError``."""
+        """Make all of it. Raises ``ConfigError``, also where another user could have written to it.
+
+        What it holds decides which tasks are done, and what is written to it goes where links in it lead.
+        """
         try:
-            for folder in (self.journals, self.claims, self.steps, self.logs):
-                folder.mkdir(parents=True, exist_ok=True)
+            above = (self.path.parent,) if self.path.parent.name == HANDOVER_FOLDER else ()
+            own = (*above, self.path)
+            own[0].parent.mkdir(parents=True, exist_ok=True)
+            check_not_replaceable(own[0])
+            for folder in (*own, self.journals, self.claims, self.steps, self.logs):
+                make_own_directory(folder)
         except OSError as error:
-            raise ConfigError(str(self.path), f"no place for the journal: {error.strerror}") from error
+            raise ConfigError(str(self.path), f"no place for the journal: {error.strerror or error}") from error
 
     def step(self, task: str, attempt: int) -> Path:
         """The beginning of the names of the files about one attempt."""
