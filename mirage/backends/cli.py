@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.backends.cli_links import LinkMemory
@@ -10,8 +11,10 @@ from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.backends.visibility import CliVisibility
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
+from mirage.domain.job import ABSENT, JobState
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm import accounting, nodetext, queuetext
+from mirage.slurm.configtext import read_settings
 from mirage.slurm.rows import new_mark
 from mirage.slurm.wording import one_line, unreachable
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirage.backends.execution import Commands
-    from mirage.domain.job import JobId
+    from mirage.domain.job import Job, JobId
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
@@ -29,6 +32,7 @@ _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
 """How far back jobs are looked for whose id was never learnt."""
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 NO_ACCOUNTING = "accounting storage is disabled"
 
 
@@ -100,11 +104,30 @@ class CliCluster:
                 return no_answer(QueryRejected(f"sacct: exit {answer.status}: {one_line(answer.said)}"))
             text = _checked(argv, answer.status, answer.out, answer.said)
             runs, unreadable = _read(argv, text, lambda text: accounting.read_runs(text, mark))
-            return Fates.of_runs(runs, unreadable)
+            return Fates.of_runs(self._with_cancelled(runs), unreadable)
         except ArgumentsRefused as trouble:
             return no_answer(QueryRejected(str(trouble)))
         except ClusterUnavailable as trouble:
             return no_answer(trouble)
+
+    def _with_cancelled(self, runs: Sequence[Job]) -> list[Job]:
+        """``runs``; of those that nobody cancelled, those that ended before slurmctld was started are CANCELLED.
+
+        As slurmctld starts it reports cancelled jobs once more, without the name. What it lost ended no earlier.
+        """
+        if not any(run.reason == accounting.CANCELLED_BY_NOBODY for run in runs):
+            return list(runs)
+        answer = self._commands.run(
+            ["scontrol", "show", "config"], environment=self._commands.environment | _EPOCH
+        )
+        started = read_settings(answer.out).get("boot_time", "")
+        since = int(started) if answer.status == 0 and started.isdecimal() else 0
+        return [
+            replace(run, state=JobState.CANCELLED)
+            if run.reason == accounting.CANCELLED_BY_NOBODY and ABSENT < run.end < since
+            else run
+            for run in runs
+        ]
 
     def _ask(self, argv: Sequence[str], settings: Mapping[str, str]) -> str:
         answer = self._commands.run(argv, environment=self._commands.environment | dict(settings))

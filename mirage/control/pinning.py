@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import Steering
 from mirage.domain.errors import MirageError
 from mirage.provisioner.handover import why_loose
+from mirage.slurm.jobrequest import names_nodes
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainId, ChainRecord, Link
@@ -30,6 +31,8 @@ class Pins:
         """Why a pin would not keep the successor back; empty where it does, and without steering by pin."""
         if record.chain.steering is not Steering.PIN:
             return ""
+        if names_nodes(record.chain.request):
+            return "it asks for nodes by name, which would count in place of its predecessor's"
         return why_loose(record, predecessor, job) or (self._shared(record, job) if job is not None else "")
 
     def _shared(self, record: ChainRecord, job: Job) -> str:

@@ -17,7 +17,7 @@ from mirage.slurm import duration, tres
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
 from mirage.slurm.begintime import parse_begin
 from mirage.slurm.mailandsignal import check_mail_type, read_signal
-from mirage.slurm.sbatchoptions import SBATCH
+from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -141,6 +141,21 @@ def unsaid_gres(request: JobRequest) -> tres.Amounts:
     if request.batch is not None and any(option.startswith(f"--{_GRES}=") for option in request.batch.options):
         return ()
     return tuple((name, count) for name, count in request.gres_per_node if name.partition(":")[0] != "gpu")
+
+
+def names_nodes(request: JobRequest) -> bool:
+    """Whether the request asks for nodes by name, in its options or its script."""
+    if request.node_list or request.batch is None:
+        return bool(request.node_list)
+    try:
+        words = read_directives(request.batch.text, SBATCH_LINE, "script").words
+        given = (
+            *SBATCH.read(words)[0],
+            *SBATCH.read([Word(text, "options") for text in request.batch.options])[0],
+        )
+    except BadSpelling:
+        return True  # sbatch may read it in another way
+    return any(option.name in ("nodelist", "nodefile") for option in given)
 
 
 def _slot(given: Given) -> str:

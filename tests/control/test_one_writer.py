@@ -222,3 +222,20 @@ def test_a_link_that_slurm_will_never_start_gives_its_place_to_the_next() -> Non
     assert service.record.links[1].job_state is JobState.CANCELLED
     assert not service.record.links[1].started
     assert service.record.reason == "3 links have run"
+
+
+@pytest.mark.parametrize("where", ["option", "script"])
+def test_link_that_asks_for_nodes_by_name_is_not_pinned(where: str) -> None:
+    """Its own list would count, or be lost as the link is let go: the dependency keeps it back."""
+    wanted = chain(done=LINKS, steering=Steering.PIN)
+    assert wanted.request.batch is not None
+    batch = replace(wanted.request.batch, options=("--nodelist=n7",))
+    if where == "script":
+        batch = replace(wanted.request.batch, text="#!/bin/sh\n#SBATCH -w n7\nexec serve\n")
+    wanted = replace(wanted, request=replace(wanted.request, batch=batch))
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR))
+    record = Service(cluster, chain_=wanted).run(500 * HOUR, tick=MIN)
+    assert [request.dependencies for request in cluster.submissions] == [(), after(100), after(101)]
+    assert {request.node_list for request in cluster.submissions} == {""}
+    assert [change for _, change in cluster.changes if change.node_list is not None] == []
+    assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]

@@ -359,7 +359,7 @@ def _record(fake: FakeSlurm, call: Call, job: Job) -> dict[str, str]:
         "Partition": job.partition,
         "NNodes": str(job.nodes),
         "TimelimitRaw": str(job.limit // 60),
-        "State": "CANCELLED by 1001" if job.state is JobState.CANCELLED else job.state.name,
+        "State": f"CANCELLED{fake.canceller}" if job.state is JobState.CANCELLED else job.state.name,
         "Submit": _time(call, job.submit, "Unknown"),
         "Eligible": _time(call, job.submit, "Unknown"),
         "Start": _time(call, start, "Unknown"),

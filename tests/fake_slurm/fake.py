@@ -104,6 +104,8 @@ class FakeSlurm:
     """``False``: AccountingStoreFlags has no job_comment."""
     down: bool = False
     """Whether the controller is unreachable for every command but sacct."""
+    canceller: str = " by 1001"
+    """What accounting tells of who cancelled jobs; nothing after a restart of the controller."""
     accounting_down: bool = False
     """Whether slurmdbd is unreachable."""
     operators: tuple[str, ...] = ()

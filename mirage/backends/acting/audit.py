@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,12 +35,27 @@ class Deed:
     """Of the job that a submission was to make; empty: no submission."""
 
 
-class Audited:
-    """An ``Actuator`` that tells ``record`` of every act of ``actuator``, done or not."""
+_SAID_AGAIN_AFTER = 3_600.0
+_MOST_REMEMBERED = 10_000
+"""Acts that failed last; with more of them all are forgotten."""
 
-    def __init__(self, actuator: Actuator, record: Callable[[Deed], None]) -> None:
+
+class Audited:
+    """An ``Actuator`` that tells ``record`` of every act of ``actuator``, done or not.
+
+    An act that fails in the same way again and again is told once an hour: without an agent every cycle has one
+    for each chain of a user.
+    """
+
+    def __init__(
+        self, actuator: Actuator, record: Callable[[Deed], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``now``: seconds, of any clock that goes on."""
         self._actuator = actuator
         self._record = record
+        self._now = now
+        self._failed: dict[tuple[str, str], tuple[type[Exception], float]] = {}
+        """By owner and act: how it failed when it was told last, and when."""
 
     def submit(self, request: JobRequest) -> JobId:
         """As the actuator behind."""
@@ -60,14 +76,26 @@ class Audited:
         self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, batch_only=batch_only))
 
     def _told(self, owner: str, act: Act, job_id: JobId, do: Callable[[], T]) -> T:
-        tag = act.tag if isinstance(act, JobRequest) else ""
+        tag, text = act.tag if isinstance(act, JobRequest) else "", describe(act)
         try:
             made = do()
         except Exception as error:
-            self._record(Deed(owner, describe(act), job_id, f"{type(error).__name__}: {error}", tag))
+            if self._is_news(owner, text, type(error)):
+                self._record(Deed(owner, text, job_id, f"{type(error).__name__}: {error}", tag))
             raise
-        self._record(Deed(owner, describe(act), job_id or _submitted(made), "done", tag))
+        self._failed.pop((owner, text), None)
+        self._record(Deed(owner, text, job_id or _submitted(made), "done", tag))
         return made
+
+    def _is_news(self, owner: str, act: str, kind: type[Exception]) -> bool:
+        now = self._now()
+        if len(self._failed) >= _MOST_REMEMBERED:
+            self._failed.clear()
+        before, told = self._failed.get((owner, act), (None, 0.0))
+        if before is kind and now - told < _SAID_AGAIN_AFTER:
+            return False
+        self._failed[owner, act] = kind, now
+        return True
 
 
 def _submitted(made: object) -> JobId:

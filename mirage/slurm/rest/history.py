@@ -63,11 +63,11 @@ def _read(record: Record) -> Job:
 
 
 def _end(record: Record) -> JobState:
-    """As ``state.parse_end``."""
+    """As ``state.parse_end``; slurmrestd does not tell when slurmctld was started."""
     state = job_state(part(record, "state"), "current")
     if state is not JobState.CANCELLED or "kill_request_user" not in record:
         return state
-    return state if text(record, "kill_request_user") else JobState.NODE_FAIL
+    return state if text(record, "kill_request_user") or exit_code(record) > 0 else JobState.NODE_FAIL
 
 
 def read_history(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[JobTable, int]:

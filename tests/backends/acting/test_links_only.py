@@ -225,3 +225,20 @@ def test_every_act_is_told_whatever_came_of_it() -> None:
         Deed("bob", "cancel job 100", job_id, "NotPermitted: job 100 is not bob's"),
         Deed("alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host", tag="mirage:svc:1"),
     ]
+
+
+def test_an_act_that_fails_again_and_again_is_told_once_an_hour() -> None:
+    told: list[Deed] = []
+    now, cluster = [0.0], FakeCluster(down=True)
+    actuator = Audited(cluster, told.append, lambda: now[0])
+    for minute in range(120):
+        now[0] = 60.0 * minute
+        with pytest.raises(ClusterUnavailable):
+            actuator.submit(LINK)
+    assert len(told) == 2
+    cluster.down = False
+    actuator.submit(LINK)
+    cluster.down = True
+    with pytest.raises(ClusterUnavailable):
+        actuator.submit(LINK)
+    assert [deed.result[:4] for deed in told[2:]] == ["done", "Clus"]
