@@ -326,13 +326,20 @@ class ChainRecord:
         return tuple(outcome for _, outcome in self.handovers())
 
     def handovers(self) -> tuple[tuple[Link, Outcome], ...]:
-        """Each link that has a started neighbour after it and has itself ended, with how that went."""
-        ran = [link for link in self.links if link.started]
-        return tuple(
-            (before, Outcome(before.end, after.start))
-            for before, after in itertools.pairwise(ran)
-            if before.final and before.end != ABSENT
-        )
+        """Each link after which another one has started, with how that went, once it and all before have ended.
+
+        A link may outlast its successor, and the successor's, where these fail. What counts is whether any link ran
+        before the one that starts: until the last of them ends, and no longer than the one that starts.
+        """
+        found: list[tuple[Link, Outcome]] = []
+        last = ABSENT
+        for before, after in itertools.pairwise([link for link in self.links if link.started]):
+            if not before.final or before.end == ABSENT:
+                break
+            last = max(last, before.end)
+            both_end = min(last, after.end) if after.final and after.end != ABSENT else last
+            found.append((before, Outcome(both_end, after.start)))
+        return tuple(found)
 
     def check(self) -> None:
         """Raise ``AssertionError`` where the record contradicts itself."""

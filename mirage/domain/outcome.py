@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One hand-over: when the predecessor ended and when its successor started."""
+    """One hand-over: when the links before ended and when the successor started."""
 
     predecessor_end: Seconds
+    """The last of the links before; the successor's own end where that is earlier."""
     successor_start: Seconds
 
     @property

@@ -99,6 +99,20 @@ def test_outcomes_join_neighbours_that_ran() -> None:
     assert [outcome.x for outcome in record.outcomes()] == [30, -20]
 
 
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 100)), min_size=1, max_size=8))
+def test_interruptions_and_overlaps_are_the_seconds_without_and_with_several_links(
+    ran: list[tuple[int, int]],
+) -> None:
+    """Also where a link outlasts those after it: counted second by second."""
+    spans = [(start, start + length) for start, length in sorted(ran)]
+    links = [link(k, LinkState.ENDED, start, end) for k, (start, end) in enumerate(spans, 1)]
+    outcomes = ChainRecord(chain(), tuple(links)).outcomes()
+    running = [sum(start <= second < end for start, end in spans) for second in range(450)]
+    between = range(spans[0][0], max(start for start, _ in spans))
+    assert sum(outcome.interruption for outcome in outcomes) == sum(running[second] == 0 for second in between)
+    assert sum(outcome.overlap for outcome in outcomes) == sum(max(0, count - 1) for count in running)
+
+
 def test_a_record_that_contradicts_itself_is_caught() -> None:
     two = ChainRecord(chain(), (link(1, LinkState.PENDING), link(2, LinkState.PENDING)))
     with pytest.raises(AssertionError, match="two links wait"):
