@@ -198,7 +198,7 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
         yield f"It runs; its limit ends it at {_at(link['end'])}."
         return
     why = _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
-    if link["retired"]:
+    if link["retired"] and link["job_state"] != "REQUEUED":
         why = "it made way for its successor"
     ran = between(start, end)
     yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."

@@ -270,6 +270,8 @@ def test_a_link_lets_a_browser_in_once(network: Network) -> None:
     assert made.body["chain"]["owner"] == "ada"
     assert network.call("GET", path).status == 401
     assert network.call("GET", "/enter").status == 401
+    told = network.call("GET", path, Accept="text/html")
+    assert (told.status, told.headers["location"]) == (303, "/login?used=1"), "a person gets a page"
     asked = network.in_browser("POST", f"{TOKENS}/link", "ada")
     assert asked.body["url"].startswith(f"{network.server.url}/enter?ticket=")
     assert network.call("GET", asked.body["url"].removeprefix(network.server.url)).status == 303

@@ -50,6 +50,8 @@ def login_routes(service: ApiService) -> APIRouter:
         session = gate.tickets.redeem(ticket)
         if session is None:
             gate.failed(request)
+            if _PAGE in request.headers.get("accept", ""):
+                return _moved("/login?used=1")
             raise NotAuthenticated("the link was used before, or is older than ten minutes: ask for another")
         return await _welcome(gate, request, session, "/")
 
