@@ -328,7 +328,7 @@ class ChainRecord:
     def handovers(self) -> tuple[tuple[Link, Outcome], ...]:
         """Each link after which another one has started, with how that went, once it and all before have ended.
 
-        A link may outlast its successor, and the successor's, where these fail. What counts is whether any link ran
+        A link may outlast its successor, and those after it, where these fail. What counts is whether any link ran
         before the one that starts: until the last of them ends, and no longer than the one that starts.
         """
         found: list[tuple[Link, Outcome]] = []

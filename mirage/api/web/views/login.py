@@ -15,5 +15,5 @@ async def show_login(
     used: bool = False,
     target: Annotated[str, Query(alias="next", max_length=2_000)] = "/",
 ) -> Response:
-    """The page; ``failed``: after a token that proved nothing; ``used``: after a login link that counts no more."""
+    """The page; ``failed``: after a token that proved nothing; ``used``: after a link that counts no more."""
     return await render(request, "login.html.j2", None, failed=failed, used=used, target=target)
