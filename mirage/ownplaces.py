@@ -25,8 +25,9 @@ def check_places(directory: Path, trusted: Collection[int]) -> None:
 def make_own_directory(directory: Path) -> None:
     """Make it where it is missing; it is this user's, and others cannot write to it.
 
-    A link to such a directory is taken where it is this user's or root's. Raises ``PermissionError`` for one of
-    another user and one that others may write to, and whatever ``mkdir`` and ``stat`` raise.
+    A link to such a directory is taken where it is this user's or root's. One that its group may write to, as a
+    umask of 002 leaves it, is closed to the group. Raises ``PermissionError`` for a directory or link of another
+    user and one that everybody may write to, and whatever ``mkdir``, ``stat`` and ``chmod`` raise.
     """
     directory.mkdir(0o755, exist_ok=True)
     own, link, there = os.geteuid(), directory.lstat(), directory.stat()
@@ -34,9 +35,11 @@ def make_own_directory(directory: Path) -> None:
         uid = there.st_uid if link.st_uid in (own, 0) else link.st_uid
         told = f"{directory} belongs to another user (uid {uid}), who could change what is in it; name another"
         raise PermissionError(told)
-    if _is_writable_by_others(there):
-        mode = stat.S_IMODE(there.st_mode)
+    mode = stat.S_IMODE(there.st_mode)
+    if mode & stat.S_IWOTH:
         raise PermissionError(f"others may write to {directory} (mode {mode:04o}); chmod go-w it, or name another")
+    if _is_writable_by_others(there):
+        directory.chmod(mode & ~stat.S_IWGRP)
 
 
 def check_not_replaceable(directory: Path) -> None:

@@ -222,6 +222,18 @@ def test_state_that_another_user_could_have_laid_out_is_not_taken(tmp_path: Path
     assert str(there) in str(refused.value)
 
 
+@pytest.mark.skipif(bool(os.geteuid()), reason="takes root, to have a group of others")
+def test_state_that_a_umask_left_open_to_the_group_is_closed_to_it(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / ".mirage" / "tasks")
+    folder.make()
+    places = (tmp_path / ".mirage", folder.claims)
+    for place in places:
+        os.chown(place, -1, 4711)
+        place.chmod(0o2775)
+    folder.make()
+    assert [stat.S_IMODE(place.stat().st_mode) for place in places] == [0o2755] * 2
+
+
 def test_state_behind_a_link_of_its_user_is_taken(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     (tmp_path / ".mirage").symlink_to(tmp_path / "scratch")
