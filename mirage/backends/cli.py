@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
-    from mirage.slurm.queuetext import Queue
+    from mirage.slurm.queuetext import Queue, QueuedJob
 
 _T = TypeVar("_T")
 
@@ -49,6 +49,7 @@ class CliCluster:
         self._commands = commands
         self._clock = clock
         self._memory = LinkMemory(account, CliVisibility(commands, account))
+        self._rows: dict[tuple[str, ...], QueuedJob] = {}
 
     def snapshot(
         self,
@@ -74,7 +75,7 @@ class CliCluster:
         return _read(
             argv,
             self._ask(argv, queuetext.queue_settings(mark)),
-            lambda text: queuetext.read_queue(text, mark, wanted, columns=columns),
+            lambda text: queuetext.read_queue(text, mark, wanted, columns=columns, before=self._rows),
         )
 
     def _partitions(self) -> tuple[PartitionState, ...]:
@@ -111,11 +112,11 @@ class CliCluster:
             return no_answer(trouble)
 
     def _with_cancelled(self, runs: Sequence[Job]) -> list[Job]:
-        """``runs``; of those that nobody cancelled, those that ended before slurmctld was started are CANCELLED.
+        """``runs``; those cancelled by an unknown user that ended before slurmctld was started are CANCELLED.
 
-        As slurmctld starts it reports cancelled jobs once more, without the name. What it lost ended no earlier.
+        As slurmctld starts it reports cancelled jobs again, without the user. Jobs that it lost end later.
         """
-        if not any(run.reason == accounting.CANCELLED_BY_NOBODY for run in runs):
+        if not any(run.reason == accounting.CANCELLED_BY_UNKNOWN for run in runs):
             return list(runs)
         answer = self._commands.run(
             ["scontrol", "show", "config"], environment=self._commands.environment | _EPOCH
@@ -124,7 +125,7 @@ class CliCluster:
         since = int(started) if answer.status == 0 and started.isdecimal() else 0
         return [
             replace(run, state=JobState.CANCELLED)
-            if run.reason == accounting.CANCELLED_BY_NOBODY and ABSENT < run.end < since
+            if run.reason == accounting.CANCELLED_BY_UNKNOWN and ABSENT < run.end < since
             else run
             for run in runs
         ]

@@ -296,7 +296,9 @@ def _by_tag(
                     _log.warning("event=duplicate_tag jobs=%s users=%s tag=%s", ids, users, tag)
                 rivals.append(queued.job)
             elif expected.get(tag, NO_JOB) in (NO_JOB, queued.job.job_id):
-                found[tag] = replace(queued, job=_named(replace(queued.job, tag=tag), expected, known))
+                job = queued.job if queued.job.tag == tag else replace(queued.job, tag=tag)
+                named = _named(job, expected, known)
+                found[tag] = queued if named is queued.job else replace(queued, job=named)
     return found, tuple(rivals)
 
 

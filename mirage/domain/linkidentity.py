@@ -59,7 +59,7 @@ def is_link(job: Job, link: LinkIdentity) -> bool:
     if link.owner and job.user != link.owner and not is_nameless(job.user):
         return False
     if is_tag(job.tag):
-        return is_mark_of(job.tag, link.tag)
+        return job.tag == link.tag or is_mark_of(job.tag, link.tag)
     if link.submit != ABSENT and job.submit == link.submit:
         return True
     return not _older(job, link) and _same_request(job, link)

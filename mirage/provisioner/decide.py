@@ -121,7 +121,7 @@ def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionR
         told = f"submitted now it would wait {wait}, the predecessor has {left} left"
         if start < end - rule.margin:
             late = 1.0 - chance_before(forecast, end)
-            told = f"{told}; to be late, with a chance of {late:.0%}, costs more than to make way early"
+            told = f"{told}; starting late (probability {late:.0%}) would cost more than replacing it early"
         return Submit(told)
     return Hold(f"submitted now it would wait only {wait} of the {left} the predecessor has left")
 

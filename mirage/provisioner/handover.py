@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 """Slurm's reason of a job whose dependency has failed."""
 
-_HURRIED_AMONG = 8
+_EARLY_AMONG = 8
 _FIRST_RUN: Seconds = 3_600
 
 
@@ -112,36 +112,36 @@ def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
 
 
 def let_run(record: ChainRecord, now: Seconds) -> str:
-    """Why no successor is to be submitted yet that the running link would make way for; empty: none.
+    """Why no successor of the running link is submitted yet; empty: nothing keeps it back.
 
-    A forecast longer than the links has a successor submitted as each one starts. Where it then starts at once,
-    the forecast was wrong, and link after link would make way before it has done anything. So after one that was
-    told to make way before half of its limit, the next ones run for an hour first, for twice as long with each
-    one more among the last eight, and for half of their limit at most.
+    If a forecast is longer than the time limit, a successor is submitted as each link starts. If that starts
+    immediately, the forecast was wrong, and link after link would be replaced before it has done anything. So
+    after a link that was replaced before half of its limit, the next ones run for an hour first, twice as long
+    for each further one among the last eight, and for half of their limit at most.
     """
-    hurried, head = _hurried(record), record.head
+    early, head = _early_ones(record), record.head
     if head is None or now >= (until := _runs_until(record)):
         return ""
-    links = "1 link" if hurried == 1 else f"{hurried} links"
-    how = f"{links} made way before half of the limit as successors started early"
-    return f"{how}; link {head.index} runs for {hours(until - head.start)} first"
+    links = "1 link" if early == 1 else f"{early} links"
+    how = "was replaced before half of its time limit" if early == 1 else "were replaced before half of theirs"
+    return f"{links} {how}; link {head.index} runs for {hours(until - head.start)} first"
 
 
-def _hurried(record: ChainRecord) -> int:
-    """How many of the last links made way early."""
-    return sum(map(_made_way_early, [link for link in record.links if link.started][-_HURRIED_AMONG - 1 : -1]))
+def _early_ones(record: ChainRecord) -> int:
+    """How many of the last links were replaced early."""
+    return sum(map(_replaced_early, [link for link in record.links if link.started][-_EARLY_AMONG - 1 : -1]))
 
 
 def _runs_until(record: ChainRecord) -> Seconds:
-    """Until when the running link is left alone; 0: it need not be."""
-    hurried, head = _hurried(record), record.head
-    if not hurried or head is None:
+    """Until when the running link gets no successor; 0: it may have one."""
+    early, head = _early_ones(record), record.head
+    if not early or head is None:
         return 0
     limit = record.chain.request.limit if head.limit == ABSENT else head.limit
-    return head.start + min(limit // 2, _FIRST_RUN << (hurried - 1))
+    return head.start + min(limit // 2, _FIRST_RUN << (early - 1))
 
 
-def _made_way_early(link: Link) -> bool:
+def _replaced_early(link: Link) -> bool:
     told = link.retired if link.is_retired else link.telling
     return ABSENT not in (told, link.limit) and told - link.start < link.limit // 2
 

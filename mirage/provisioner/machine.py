@@ -114,8 +114,8 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         return Rest(last)
     if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
         return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
-    if record.chain.steering is not Steering.HOLD and (early := let_run(record, now)):
-        return Rest(early)
+    if record.chain.steering is not Steering.HOLD and (reason := let_run(record, now)):
+        return Rest(reason)
     if record.head and record.chain.steering is not Steering.OFF:
         return Bid(record.head)
     started = [link for link in record.links if link.started]

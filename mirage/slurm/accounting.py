@@ -10,7 +10,7 @@ from mirage.domain.pastlinks import PastLinks
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.jobid import parse_exit_code
-from mirage.slurm.state import names_nobody, parse_end
+from mirage.slurm.state import names_no_user, parse_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,7 +26,7 @@ _TIME_WIDTH = 40
 """Slurm 22.05 prints a time that is longer than its column as ``#``."""
 _EVER = "90days"
 """How long ago a job of ours may have been submitted, and how far Slurm's clock may be from ours."""
-CANCELLED_BY_NOBODY = "cancelled by nobody"
+CANCELLED_BY_UNKNOWN = "cancelled by an unknown user"
 """Reason of such a run, which the cluster has lost, or which was cancelled before slurmctld was started again."""
 NO_NODES = ("None assigned", "")
 """A job that never ran has its end, or the instant of its refusal, as start."""
@@ -102,7 +102,7 @@ def _fate(cells: dict[str, str]) -> Job | None:
     try:
         code = parse_exit_code(cells["ExitCode"])
         state = parse_end(cells["State"], code)
-        lost = names_nobody(cells["State"]) and not code
+        lost = names_no_user(cells["State"]) and not code
         start, end = _time(cells["Start"]), _time(cells["End"])
         return Job(
             job_id=job_id_of(int(cells["JobIDRaw"])),
@@ -116,7 +116,7 @@ def _fate(cells: dict[str, str]) -> Job | None:
             start=ABSENT if cells["NodeList"] in NO_NODES else start,
             end=end,
             exit_code=code,
-            reason=CANCELLED_BY_NOBODY if lost else "",
+            reason=CANCELLED_BY_UNKNOWN if lost else "",
             tag=cells["Comment"],
             node_list="" if cells["NodeList"] in NO_NODES else cells["NodeList"],
         )

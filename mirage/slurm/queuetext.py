@@ -119,23 +119,39 @@ def queue_settings(mark: str) -> dict[str, str]:
     return {**times, "SLURM_BITSTR_LEN": "0", "SQUEUE_FORMAT2": ",".join(columns)}
 
 
-def read_queue(text: str, mark: str, wanted: Collection[JobId] = (), *, columns: bool = True) -> Queue:
+def read_queue(
+    text: str,
+    mark: str,
+    wanted: Collection[JobId] = (),
+    *,
+    columns: bool = True,
+    before: dict[tuple[str, ...], QueuedJob] | None = None,
+) -> Queue:
     """Read an answer; ``wanted``: ids of our jobs, whatever their comment. Without ``columns`` only ours.
 
-    Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and told.
+    ``before``: our jobs by their rows in the answer before, which take no time again; the dictionary is brought up
+    to this one. Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and
+    told.
     """
     table = rows.cut(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
     owners = frozenset(table.columns[_PLACE["UserName"]])
     if not columns:
         table = rows.Rows(_our_rows(table, wanted), ())
+    known = dict(before or {})
+    if before is not None:
+        before.clear()
     if not len(table):
         return _only((), unreadable, owners)
     cells = {name: table.columns[place] for name, place in _PLACE.items()}
     read = _numbers(cells)
     good = np.all([column != UNREADABLE for column in read.values()], axis=0)
     unreadable += [CELL.join(column[k] for column in table.columns) for k in np.flatnonzero(~good)]
-    ours = tuple(_queued_job(cells, read, k) for k in _ours(cells, wanted) if good[k])
+    rows_of_ours = {tuple(column[k] for column in table.columns): k for k in _ours(cells, wanted) if good[k]}
+    found_by_row = {row: known.get(row) or _queued_job(cells, read, k) for row, k in rows_of_ours.items()}
+    if before is not None:
+        before.update(found_by_row)
+    ours = tuple(found_by_row.values())
     ours = tuple(found for found in ours if not _refused_at_once(found.job))
     if not columns:
         return _only(ours, unreadable, owners)

@@ -59,14 +59,14 @@ def parse_state(text: str) -> JobState:
 def parse_end(text: str, exit_code: int = 0) -> JobState:
     """As ``parse_state``, of a job in accounting: a ``CANCELLED`` that names nobody is the cluster's doing.
 
-    slurmdbd ends in this way what a slurmctld no longer knows that has lost its state, and slurmctld what it will
-    never start; a cancelled job is ``CANCELLED by`` whoever did it. But a slurmctld that is started again reports
-    the jobs that it still knows once more, then without the name: an ``exit_code`` tells that such a job was ended
-    by a signal; where there is none, ``names_nobody`` and the time of the end decide.
+    slurmdbd ends in this way the jobs that a slurmctld no longer knows after it lost its state, and slurmctld
+    those that it will never start; a cancelled job is ``CANCELLED by`` a UID. But a slurmctld that is started
+    again reports the jobs that it knows again, without the UID: an ``exit_code`` shows that a signal ended such a
+    job; if the exit code is 0, the time of the end has to decide.
     """
-    return JobState.NODE_FAIL if names_nobody(text) and not exit_code else parse_state(text)
+    return JobState.NODE_FAIL if names_no_user(text) and not exit_code else parse_state(text)
 
 
-def names_nobody(text: str) -> bool:
+def names_no_user(text: str) -> bool:
     """Whether this is a ``CANCELLED`` that does not say by whom."""
     return text.strip().upper() == "CANCELLED"

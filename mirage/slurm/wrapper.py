@@ -30,7 +30,7 @@ _WATCH = """\
   while kill -0 $$; do
     if sh -c {command}; then
       mkdir -p "${{MIRAGE_HANDOVER_FILE%/*}}"
-      (set -C; : >"$MIRAGE_HANDOVER_FILE")  # never through a link that somebody else has laid there
+      (set -C; : >"$MIRAGE_HANDOVER_FILE")  # never through a link that another user has made
       break
     fi
     sleep {interval}

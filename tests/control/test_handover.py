@@ -40,7 +40,7 @@ def overlaps(record: ChainRecord) -> list[int]:
 
 
 def test_a_forecast_longer_than_the_links_does_not_use_up_one_after_another() -> None:
-    """The queue has emptied and the forecast does not know it yet: links start at once, an hour is foreseen."""
+    """The queue has emptied but the forecast is still an hour: links start immediately."""
     cluster = FakeCluster(lambda request: Fate(obeys=0))
     wanted = chain(
         limit=20 * MIN, done=DoneCondition(links=12), handover=Handover(HandoverPolicy.ON_START, SIGNAL)

@@ -226,7 +226,7 @@ def test_a_link_that_slurm_will_never_start_gives_its_place_to_the_next() -> Non
 
 @pytest.mark.parametrize("where", ["option", "script"])
 def test_link_that_asks_for_nodes_by_name_is_not_pinned(where: str) -> None:
-    """Its own list would count, or be lost as the link is let go: the dependency keeps it back."""
+    """The list would replace the pin, or be lost when the link is released: it waits by its dependency."""
     wanted = chain(done=LINKS, steering=Steering.PIN)
     assert wanted.request.batch is not None
     batch = replace(wanted.request.batch, options=("--nodelist=n7",))
