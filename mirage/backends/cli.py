@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
-    from mirage.slurm.queuetext import Queue, QueuedJob
+    from mirage.slurm.queuetext import Queue
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ class CliCluster:
         self._commands = commands
         self._clock = clock
         self._memory = LinkMemory(account, CliVisibility(commands, account))
-        self._rows: dict[tuple[str, ...], QueuedJob] = {}
+        self._rows = queuetext.KnownRows()
 
     def snapshot(
         self,
@@ -75,7 +75,7 @@ class CliCluster:
         return _read(
             argv,
             self._ask(argv, queuetext.queue_settings(mark)),
-            lambda text: queuetext.read_queue(text, mark, wanted, columns=columns, before=self._rows),
+            lambda text: queuetext.read_queue(text, mark, wanted, columns=columns, known=self._rows),
         )
 
     def _partitions(self) -> tuple[PartitionState, ...]:

@@ -30,7 +30,7 @@ from mirage.slurm.state import parse_state
 from mirage.slurm.tres import gres_class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirage.domain.jobtraits import GresColumns
 
@@ -119,28 +119,30 @@ def queue_settings(mark: str) -> dict[str, str]:
     return {**times, "SLURM_BITSTR_LEN": "0", "SQUEUE_FORMAT2": ",".join(columns)}
 
 
+class KnownRows:
+    """Our jobs by their rows in the answer before: rows that stay the same are read once."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, ...], QueuedJob] = {}
+
+    def read(self, rows: Mapping[tuple[str, ...], int], job_of: Callable[[int], QueuedJob]) -> list[QueuedJob]:
+        """The jobs of these rows; ``job_of`` reads one by its number in the answer."""
+        self._jobs = {row: self._jobs.get(row) or job_of(number) for row, number in rows.items()}
+        return list(self._jobs.values())
+
+
 def read_queue(
-    text: str,
-    mark: str,
-    wanted: Collection[JobId] = (),
-    *,
-    columns: bool = True,
-    before: dict[tuple[str, ...], QueuedJob] | None = None,
+    text: str, mark: str, wanted: Collection[JobId] = (), *, columns: bool = True, known: KnownRows | None = None
 ) -> Queue:
     """Read an answer; ``wanted``: ids of our jobs, whatever their comment. Without ``columns`` only ours.
 
-    ``before``: our jobs by their rows in the answer before, which take no time again; the dictionary is brought up
-    to this one. Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and
-    told.
+    Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and told.
     """
     table = rows.cut(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
     owners = frozenset(table.columns[_PLACE["UserName"]])
     if not columns:
         table = rows.Rows(_our_rows(table, wanted), ())
-    known = dict(before or {})
-    if before is not None:
-        before.clear()
     if not len(table):
         return _only((), unreadable, owners)
     cells = {name: table.columns[place] for name, place in _PLACE.items()}
@@ -148,11 +150,8 @@ def read_queue(
     good = np.all([column != UNREADABLE for column in read.values()], axis=0)
     unreadable += [CELL.join(column[k] for column in table.columns) for k in np.flatnonzero(~good)]
     rows_of_ours = {tuple(column[k] for column in table.columns): k for k in _ours(cells, wanted) if good[k]}
-    found_by_row = {row: known.get(row) or _queued_job(cells, read, k) for row, k in rows_of_ours.items()}
-    if before is not None:
-        before.update(found_by_row)
-    ours = tuple(found_by_row.values())
-    ours = tuple(found for found in ours if not _refused_at_once(found.job))
+    found = (known or KnownRows()).read(rows_of_ours, lambda k: _queued_job(cells, read, k))
+    ours = tuple(queued for queued in found if not _refused_at_once(queued.job))
     if not columns:
         return _only(ours, unreadable, owners)
     user, users = rows.codes(cells["UserName"])

@@ -42,7 +42,8 @@ def test_the_page_is_on_this_machine_only_and_the_link_opens_it_once(demo: Demo)
     cookie = headers["set-cookie"].partition(";")[0]
     assert demo.get("/", cookie)[0] == 200
     demo.wait_until(lambda: "train-llm" in demo.get("/", cookie)[2], "a chain on the page")
-    assert demo.get(target)[0] == 401
+    status, headers, _ = demo.get(target)
+    assert (status, headers["location"]) == (303, "/login?used=1")
 
 
 @pytest.mark.xdist_group("demo")
