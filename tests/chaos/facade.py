@@ -19,6 +19,7 @@ class Slurm:
 
     simulation: Slurmctld
     min_job_age: int = 300
+    canceller: str = " by 1001"
     accounting: bool = True
     comments: dict[int, str] = field(default_factory=dict)
     batches: dict[JobId, object] = field(default_factory=dict)
