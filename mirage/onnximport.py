@@ -1,7 +1,7 @@
 """onnxruntime without its telemetry; import it from here alone.
 
 From 1.32 on it otherwise sends data about its use to its maker, and reads ``/tmp/.ses`` as it is imported: a FIFO
-of that name, which every user of the machine can make, would have it wait for ever.
+of that name, which every user of the machine can make, would block it indefinitely.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directories in which no other user can put anything, and in whose place nobody can put another."""
+"""Directories that no other user can write to or replace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_own_directory(directory: Path) -> None:
 
     A link to such a directory is taken where it is this user's or root's. One that its group may write to, as a
     umask of 002 leaves it, is closed to the group. Raises ``PermissionError`` for a directory or link of another
-    user and one that everybody may write to, and whatever ``mkdir``, ``stat`` and ``chmod`` raise.
+    user and one that all users may write to, and whatever ``mkdir``, ``stat`` and ``chmod`` raise.
     """
     directory.mkdir(0o755, exist_ok=True)
     own, link, there = os.geteuid(), directory.lstat(), directory.stat()

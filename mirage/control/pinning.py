@@ -11,7 +11,7 @@ from mirage.provisioner.handover import why_loose
 from mirage.slurm.jobrequest import names_nodes
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
     from mirage.domain.job import Job, JobId
     from mirage.ports import NodeSharing
 
@@ -31,8 +31,6 @@ class Pins:
         """Why a pin would not keep the successor back; empty where it does, and without steering by pin."""
         if record.chain.steering is not Steering.PIN:
             return ""
-        if names_nodes(record.chain.request):
-            return "it asks for nodes by name, which would count in place of its predecessor's"
         return why_loose(record, predecessor, job) or (self._shared(record, job) if job is not None else "")
 
     def _shared(self, record: ChainRecord, job: Job) -> str:
@@ -40,7 +38,7 @@ class Pins:
         if known is None or known[0] != job.job_id:
             if len(self._told) >= _MOST_TOLD:
                 self._told.clear()
-            known = (job.job_id, self._asked(job))
+            known = (job.job_id, _named_nodes(record.chain) or self._asked(job))
             self._told[record.chain.chain_id] = known
         return known[1]
 
@@ -51,3 +49,9 @@ class Pins:
             return self.source.why_shared(job)
         except MirageError as error:
             return f"whether its nodes are shared is not known: {error}"
+
+
+def _named_nodes(chain: Chain) -> str:
+    if not names_nodes(chain.request):
+        return ""
+    return "the job asks for nodes by name, and Slurm keeps one list of nodes for a job"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def token_routes(service: ApiService) -> APIRouter:
-    """The addresses about tokens. A token makes no other: whoever has stolen one would keep access."""
+    """The addresses about tokens. A token makes no other: a thief would keep access."""
     routes = APIRouter(route_class=QueryRoute, prefix="/tokens", tags=["tokens"])
     gate = service.gate
 

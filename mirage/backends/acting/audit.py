@@ -41,21 +41,21 @@ _MOST_REMEMBERED = 10_000
 
 
 class Audited:
-    """An ``Actuator`` that tells ``record`` of every act of ``actuator``, done or not.
+    """An ``Actuator`` that reports every act of ``actuator`` to ``record``, done or not.
 
-    An act that fails in the same way again and again is told once an hour: without an agent every cycle has one
-    for each chain of a user.
+    An act that keeps failing with the same kind of error is reported once an hour: without an agent every
+    cycle has one for each chain of a user.
     """
 
     def __init__(
         self, actuator: Actuator, record: Callable[[Deed], None], now: Callable[[], float] = time.monotonic
     ) -> None:
-        """``now``: seconds, of any clock that goes on."""
+        """``now``: seconds of a monotonic clock."""
         self._actuator = actuator
         self._record = record
         self._now = now
         self._failed: dict[tuple[str, str], tuple[type[Exception], float]] = {}
-        """By owner and act: how it failed when it was told last, and when."""
+        """By owner and act: the last failure reported, and when."""
 
     def submit(self, request: JobRequest) -> JobId:
         """As the actuator behind."""
