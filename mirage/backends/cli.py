@@ -105,30 +105,11 @@ class CliCluster:
                 return no_answer(QueryRejected(f"sacct: exit {answer.status}: {one_line(answer.said)}"))
             text = _checked(argv, answer.status, answer.out, answer.said)
             runs, unreadable = _read(argv, text, lambda text: accounting.read_runs(text, mark))
-            return Fates.of_runs(self._with_cancelled(runs), unreadable)
+            return Fates.of_runs(with_cancelled(self._commands, runs), unreadable)
         except ArgumentsRefused as trouble:
             return no_answer(QueryRejected(str(trouble)))
         except ClusterUnavailable as trouble:
             return no_answer(trouble)
-
-    def _with_cancelled(self, runs: Sequence[Job]) -> list[Job]:
-        """``runs``; those cancelled by an unknown user that ended before slurmctld was started are CANCELLED.
-
-        As slurmctld starts it reports cancelled jobs again, without the user. Jobs that it lost end later.
-        """
-        if not any(run.reason == accounting.CANCELLED_BY_UNKNOWN for run in runs):
-            return list(runs)
-        answer = self._commands.run(
-            ["scontrol", "show", "config"], environment=self._commands.environment | _EPOCH
-        )
-        started = read_settings(answer.out).get("boot_time", "")
-        since = int(started) if answer.status == 0 and started.isdecimal() else 0
-        return [
-            replace(run, state=JobState.CANCELLED)
-            if run.reason == accounting.CANCELLED_BY_UNKNOWN and ABSENT < run.end < since
-            else run
-            for run in runs
-        ]
 
     def _ask(self, argv: Sequence[str], settings: Mapping[str, str]) -> str:
         answer = self._commands.run(argv, environment=self._commands.environment | dict(settings))
@@ -146,3 +127,22 @@ def _read(argv: Sequence[str], text: str, read: Callable[[str], _T]) -> _T:
         return read(text)
     except BadSpelling as fault:
         raise ClusterUnavailable(f"{argv[0]}: {fault}") from fault
+
+
+def with_cancelled(commands: Commands, runs: Sequence[Job]) -> list[Job]:
+    """``runs``; those cancelled by an unknown user that ended before slurmctld was started are CANCELLED.
+
+    As slurmctld starts it reports cancelled jobs again, without the user. Jobs that it lost end later. Raises
+    ``ClusterUnavailable``.
+    """
+    if not any(run.reason == accounting.CANCELLED_BY_UNKNOWN for run in runs):
+        return list(runs)
+    answer = commands.run(["scontrol", "show", "config"], environment=commands.environment | _EPOCH)
+    started = read_settings(answer.out).get("boot_time", "")
+    since = int(started) if answer.status == 0 and started.isdecimal() else 0
+    return [
+        replace(run, state=JobState.CANCELLED)
+        if run.reason == accounting.CANCELLED_BY_UNKNOWN and ABSENT < run.end < since
+        else run
+        for run in runs
+    ]

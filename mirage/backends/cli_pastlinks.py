@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirage.backends.cli import NO_ACCOUNTING
+from mirage.backends.cli import NO_ACCOUNTING, with_cancelled
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.slurm import accounting
 from mirage.slurm.configtext import read_settings
@@ -41,9 +41,10 @@ class CliLinkAccounting:
             return None
         _check("sacct", answer)
         try:
-            return accounting.read_past_links(answer.out, mark, ids)
+            found = accounting.read_past_links(answer.out, mark, ids)
         except BadSpelling as error:
             raise ClusterUnavailable(f"sacct: {error}") from error
+        return replace(found, jobs=tuple(with_cancelled(self.commands, found.jobs)))
 
 
 def _check(command: str, answer: Answer) -> None:

@@ -9,6 +9,8 @@ from backends.contract import HOUR
 from backends.test_cli import FakeWorld
 from fake_slurm.fake import FakeSlurm
 
+from mirage.backends.cli_pastlinks import CliLinkAccounting
+from mirage.backends.execution import Commands
 from mirage.domain.job import JobState
 from mirage.slurm.state import parse_end
 
@@ -53,3 +55,11 @@ def test_a_job_that_a_signal_ended_was_cancelled() -> None:
     """As Slurm 22.05.8 shows a cancelled job after slurmctld was started again: CANCELLED, exit code 0:15."""
     assert parse_end("CANCELLED", 128 + 15) is JobState.CANCELLED
     assert parse_end("CANCELLED", 0) is JobState.NODE_FAIL
+
+
+def test_a_restored_database_learns_that_a_link_was_cancelled(world: FakeWorld) -> None:
+    job_id = cancelled_unseen(world, pending=False, started_after=600).job_id
+    accounting = CliLinkAccounting(Commands(world.slurm.environment("alice")))
+    found = accounting.past_links(0, world.slurm.now(), {job_id})
+    assert found is not None
+    assert [job.state for job in found.jobs] == [JobState.CANCELLED]
