@@ -89,6 +89,13 @@ def test_a_refused_srun_is_said_and_tried_again(runs: JobRuns) -> None:
     assert lines(runs.folder / "marks") == ["ran"]
 
 
+def test_output_that_no_folder_can_hold_keeps_no_other_task_back(runs: JobRuns) -> None:
+    runs.write(tasks(("a", "true", "output = '/proc/nothing/a.log'"), ("b", "echo ran >>marks", "")))
+    child = runs.begin()
+    runs.until(lambda: (runs.results("b"), runs.results("a")[:1]) == (["succeeded"], ["refused"]), "the other task")
+    assert child.poll() is None
+
+
 def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
     runs.write(tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $MIRAGE_ATTEMPT = 2 ] || sleep 1000", "devices = 4")))
     child = runs.begin()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mirage.allocation.engine.keepers import Keepers, signal_group
 from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
-from mirage.allocation.engine.steps import Step
+from mirage.allocation.engine.steps import EngineRefused, Step
 from mirage.domain.errors import ClusterUnavailable
 from mirage.wholefile import read_regular
 
@@ -72,7 +72,10 @@ class SrunEngine:
         environment = own_environment(self._environment) | dict(launch.environment)
         self._nodes[launch.path] = tuple(launch.ranks)
         argv = [*self._srun(launch), *self._rank(launch)]
-        launch.output.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            launch.output.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineRefused(f"its output: {error}") from error
         return self._keepers.start(launch, argv, environment, file_of(launch.path, "said"), "/")
 
     def poll(self, step: Step) -> Ending | None:
