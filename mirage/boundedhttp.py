@@ -6,6 +6,7 @@ keeps an answer for as long as a client does not read it.
 
 from __future__ import annotations
 
+import logging
 import select
 from collections import Counter
 from socket import AF_UNIX
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable
+
+_FAULTS = logging.getLogger(__name__)
+# uvicorn warns of each request that is malformed: anybody can send as many as they like.
+_FAULTS.setLevel(logging.ERROR)
 
 MOST_HEADERS = 100
 """Headers and trailers of one request."""
@@ -102,6 +107,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Note the time."""
         super().connection_made(transport)
+        self.logger = _FAULTS
         self.origin = client_network(self.client[0]) if self.client else ""
         self.made = self.loop.time()
         self.presence = Presence(self._hold)

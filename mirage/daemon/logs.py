@@ -44,10 +44,8 @@ def set_up_logging(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("apscheduler", "alembic"):
+    for chatty in ("apscheduler", "alembic", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
-    # It warns of each request that is none, and of each beyond its bound: anybody can send as many as they like.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
 class SparingHandler(logging.StreamHandler["TextIO"]):

@@ -141,6 +141,16 @@ def test_request_that_asks_for_another_protocol_keeps_its_body_or_is_rejected(wi
     assert b"Upgrade" in answer
 
 
+def test_malformed_requests_leave_nothing_in_the_log(site: Site) -> None:
+    logged = len(site.said)
+    for _ in range(20):
+        malformed = Wire(site.url)
+        malformed.send(b"\0 no request\r\n\r\n")
+        assert malformed.closed().startswith(b"HTTP/1.1 400 ")
+    assert site.infer("scale").status == 200
+    assert len(site.said) == logged
+
+
 def test_the_connection_is_closed_where_the_client_wants_it_so(site: Site) -> None:
     for request in (head("Connection: close"), head(version="1.0")):
         came = Wire(site.url)
