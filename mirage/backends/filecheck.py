@@ -3,8 +3,8 @@
 The daemon's account may see what its users cannot, and directories may be written by several users. So the way to
 the file is walked one directory at a time: a directory that the chain's owner may not search by its mode bits or
 access control list is not entered, a symbolic link of a third user is not followed, a file of a third user does
-not count. Each directory is entered from the one before: a name costs the same however deep it lies, and names are
-counted.
+not count, nor one with several names: whoever may write to a file may give it another name elsewhere. Each
+directory is entered from the one before: a name costs the same however deep it lies, and names are counted.
 """
 
 from __future__ import annotations
@@ -115,6 +115,9 @@ def _state(path: str, walk: _Walk, viewer: Viewer) -> FileState:
         return FileState(Presence.UNKNOWN, f"{path}: not a regular file; only a regular file counts")
     if about.st_uid not in (viewer.uid, _ROOT):
         text = f"{path}: belongs to {_user(about.st_uid)}; only a file of {viewer.name} or root counts"
+        return FileState(Presence.UNKNOWN, text)
+    if about.st_nlink > 1:
+        text = f"{path}: has {about.st_nlink} names (hard links); only a file with one name counts"
         return FileState(Presence.UNKNOWN, text)
     if Path(path).parent.name == HANDOVER_FOLDER and walk.folder_owner not in (viewer.uid, _ROOT):
         text = f"{path}: {HANDOVER_FOLDER} belongs to {_user(walk.folder_owner)}; only {viewer.name}'s counts"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mirage.store.database import Database
     from mirage.store.upserts import Row
 
+MOST_READ = 500_000
+"""Jobs that are read at once: of more, the last submitted. Users choose how many jobs there are."""
 _BATCH = 10_000
 _NUMBERS = {
     **dict.fromkeys(("submit", "eligible", "start", "end", "limit", "memory_mb"), np.int64),
@@ -51,7 +53,10 @@ class JobArchive:
             self._database.write(lambda connection, rows=rows: upsert(connection, jobs, rows, _KEY))  # type: ignore[misc]
 
     def read(self, since: Seconds) -> JobTable:
-        """The jobs submitted at ``since`` or later, in order of submission. Raises ``StoreUnavailable``."""
+        """The last ``MOST_READ`` jobs submitted at ``since`` or later, in order of submission.
+
+        Raises ``StoreUnavailable``.
+        """
         return self._database.read(lambda connection: _read(connection, since, f"{self._database.where}, jobs"))
 
 
@@ -75,8 +80,10 @@ def _gres_texts(table: JobTable) -> list[str]:
 
 
 def _read(connection: Connection, since: Seconds, where: str) -> JobTable:
-    query = select(*(jobs.c[name] for name in ("job_id", *_NUMBERS, *_TEXTS, "gres")))
-    query = query.where(jobs.c.submit >= since).order_by(jobs.c.submit, jobs.c.job_id)
+    newest = select(*(jobs.c[name] for name in ("job_id", *_NUMBERS, *_TEXTS, "gres")))
+    newest = newest.where(jobs.c.submit >= since).order_by(jobs.c.submit.desc(), jobs.c.job_id.desc())
+    last = newest.limit(MOST_READ).subquery()
+    query = select(last).order_by(last.c.submit, last.c.job_id)
     texts = {name: _Coded() for name in (*_TEXTS, "gres")}
     numbers: dict[str, list[Any]] = {name: [] for name in ("job_id", *_NUMBERS)}
     result = connection.execution_options(stream_results=True).execute(query)

@@ -92,7 +92,9 @@ def test_a_refused_srun_is_said_and_tried_again(runs: JobRuns) -> None:
 def test_output_that_no_folder_can_hold_keeps_no_other_task_back(runs: JobRuns) -> None:
     runs.write(tasks(("a", "true", "output = '/proc/nothing/a.log'"), ("b", "echo ran >>marks", "")))
     child = runs.begin()
-    runs.until(lambda: (runs.results("b"), runs.results("a")[:1]) == (["succeeded"], ["refused"]), "the other task")
+    runs.until(
+        lambda: (runs.results("b"), runs.results("a")[:1]) == (["succeeded"], ["refused"]), "the other task"
+    )
     assert child.poll() is None
 
 

@@ -102,6 +102,15 @@ def test_the_file_of_another_user_does_not_count(home: Path) -> None:
     assert seen(home / "done").presence is Presence.PRESENT, "root may end any chain"
 
 
+def test_hard_link_does_not_count(home: Path) -> None:
+    """In a directory where nobody can rename the owner's files, others can still link one they may write to."""
+    touch(home / "log")
+    (home / "done").hardlink_to(home / "log")
+    assert seen(home / "done").presence is Presence.UNKNOWN
+    (home / "log").unlink()
+    assert seen(home / "done").presence is Presence.PRESENT
+
+
 @as_root
 def test_the_link_of_another_user_is_not_followed(home: Path) -> None:
     home.chmod(0o1777)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from copy import deepcopy
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.predictors.lookahead import Budget, Lookahead
 from mirage.predictors.lookahead.predictor import LEARNING, LEVELS, LONG_QUEUE
-from mirage.predictors.lookahead.sampling import Outlook
+from mirage.predictors.lookahead.sampling import MOST_PENDING, Outlook
 from mirage.replay.closedloop import replay
 from mirage.simulator.resume import Resumption
 from mirage.simulator.simulation import Simulation
@@ -67,6 +68,47 @@ def test_the_observation_is_left_as_it_was() -> None:
     assert before.history is not None
     assert observation.history is not None
     assert np.array_equal(before.history.end, observation.history.end)
+
+
+def crowd(observation: Observation, many: int) -> Observation:
+    """The same, behind so many pending jobs more, of as many time limits and of higher priority the later."""
+    one = observation.snapshot.running.take(np.zeros(many, dtype=np.int64))
+    now, count = observation.time, np.arange(many)
+    pending = replace(
+        one,
+        job_id=10**6 + count,
+        submit=np.full(many, now - 60),
+        eligible=np.full(many, now - 60),
+        start=np.full(many, -1),
+        limit=HOUR + count,
+        priority=count,
+    )
+    return replace(observation, snapshot=replace(observation.snapshot, pending=pending))
+
+
+def test_memory_does_not_grow_with_the_queue() -> None:
+    """Whoever may ask a question, and submit job arrays, chooses how many jobs wait."""
+    observation, _ = seen(12, HOUR)
+    observation = replace(observation, predecessor=None)
+    peaks = []
+    for many in (MOST_PENDING, 12 * MOST_PENDING):
+        crowded = crowd(observation, many)
+        tracemalloc.start()
+        Lookahead(CLUSTER, budget=SMALL).predict(crowded)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] < 256 << 20
+
+
+def test_of_a_queue_too_long_the_jobs_of_highest_priority_are_played() -> None:
+    observation = crowd(seen(12, HOUR)[0], MOST_PENDING + 50)
+    pending = observation.snapshot.pending
+    foremost = replace(observation.snapshot, pending=pending.take(np.arange(50, len(pending))))
+    few, all_ = (
+        Outlook(each, Resumption(CLUSTER), 1, observation.time + DAY).starts(np.arange(2), np.array([each.time]))
+        for each in (replace(observation, snapshot=foremost), observation)
+    )
+    assert few.tolist() == all_.tolist()
 
 
 def test_scores_are_costs_and_come_with_a_forecast() -> None:

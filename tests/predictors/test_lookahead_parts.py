@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -162,6 +164,22 @@ def test_a_limit_reached_stands_for_the_limit_of_the_next() -> None:
 
 
 # Cancellations
+
+
+def test_run_times_are_the_same_however_few_mixtures_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People choose how many time limits are in the queue."""
+    known = jobs([("a", "x", hour * HOUR, hour * HOUR + 60 * hour, HOUR) for hour in range(1, 2_000)])
+    many = 300
+    waiting = Likeness(np.arange(many), np.zeros(many, dtype=np.int64), HOUR + np.arange(many))
+    chance, elapsed = uniforms(1, np.arange(3), np.arange(many)), np.zeros(many, dtype=np.int64)
+    expected = RunTimes(past(known)).draw(waiting, elapsed, chance)
+    monkeypatch.setattr(runtimes, "_MOST_KEPT", 10_000)
+    few = RunTimes(past(known))
+    tracemalloc.start()
+    assert (few.draw(waiting, elapsed, chance) == expected).all()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20
 
 
 def waiting(cancelled: int, started: int, hours: float) -> JobTable:

@@ -65,6 +65,15 @@ def test_jobs_come_back_as_they_were(store: Store, monkeypatch: pytest.MonkeyPat
     assert len(store.jobs.read(1_000_000)) == 0
 
 
+def test_of_too_many_jobs_the_last_submitted_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job array is many jobs of one second."""
+    monkeypatch.setattr("mirage.store.jobs.MOST_READ", 600)
+    jobs = table(1_000, np.random.default_rng(4))
+    jobs = in_order(replace(jobs, submit=np.sort(np.maximum(jobs.submit, 500_000))))
+    store.jobs.add(jobs)
+    assert same(store.jobs.read(0), jobs.take(np.arange(400, 1_000)))
+
+
 def test_a_job_told_of_again_has_gone_on(store: Store) -> None:
     jobs = table(50, np.random.default_rng(2))
     store.jobs.add(replace(jobs, end=np.full(50, ABSENT), state=np.full(50, JobState.RUNNING, dtype=np.int8)))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 
+MOST_PAST = 200_000
+"""Jobs that are learnt from: of more, the last submitted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
@@ -60,7 +63,8 @@ class Past:
         if table is None or not len(table):
             raise ValueError("no jobs of the past are known: a look-ahead learns run times and arrivals from them")
         others = ~_same_service(table, observation)
-        table = table.take(others) if not others.all() else table
+        if len(table) > MOST_PAST or not others.all():
+            table = table.take(np.flatnonzero(others)[-MOST_PAST:])
         return cls(observation.time, table, Likeness.of_table(table))
 
     @property

@@ -44,6 +44,9 @@ CLASS = Level(prior=0.1, memory=14 * DAY, fading=1.0)
 SAME_CLASS = 2.0
 """Limits up to so many times longer or shorter make a class."""
 
+_MOST_KEPT = 8_000_000
+"""Run times in the mixtures that are kept for the next draw; beyond, the oldest are mixed anew."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Mixture:
@@ -66,7 +69,8 @@ class RunTimes:
         self._series, self._user, limit = like.series[rows], like.user[rows], like.limit[rows]
         self._limit, self._log_limit = limit, np.log(np.maximum(limit, 1))
         self._kept: dict[tuple[int, int, int], _Mixture] = {}
-        self._classes: dict[int, Int64] = {}
+        self._values = 0
+        """Run times in all that are kept."""
 
     def draw(self, like: Likeness, elapsed: Int64, uniforms: Floats) -> Int64:
         """Seconds each job runs in all, more than ``elapsed`` and at most its limit; shape of ``uniforms``."""
@@ -80,7 +84,10 @@ class RunTimes:
     def _mixture(self, series: int, user: int, limit: int) -> _Mixture:
         key = (series, user, limit)
         if key not in self._kept:
-            self._kept[key] = self._mixed(*key)
+            self._kept[key] = mixture = self._mixed(*key)
+            self._values += len(mixture.seconds)
+            while self._values > _MOST_KEPT and len(self._kept) > 1:
+                self._values -= len(self._kept.pop(next(iter(self._kept))).seconds)
         return self._kept[key]
 
     def _mixed(self, series: int, user: int, limit: int) -> _Mixture:
@@ -121,10 +128,8 @@ class RunTimes:
 
     def _class(self, limit: int) -> Int64:
         """Jobs of about this limit; all jobs where there are none."""
-        if limit not in self._classes:
-            near = np.abs(self._log_limit - np.log(max(limit, 1))) <= np.log(SAME_CLASS)
-            self._classes[limit] = np.flatnonzero(near) if near.any() else np.arange(len(self._ran))
-        return self._classes[limit]
+        near = np.abs(self._log_limit - np.log(max(limit, 1))) <= np.log(SAME_CLASS)
+        return np.flatnonzero(near) if near.any() else np.arange(len(self._ran))
 
 
 def _conditioned(mixture: _Mixture, elapsed: int, limit: int, uniforms: Floats) -> Int64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ from mirage.simulator.resume import Futures
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
     from mirage.domain.job import Seconds
-    from mirage.domain.snapshot import JobColumns
+    from mirage.domain.snapshot import JobColumns, Snapshot
     from mirage.simulator.resume import Resumption
 
 Int64 = NDArray[np.int64]
@@ -31,6 +32,13 @@ PATIENT = 0.75
 """Power of a waiting job's chance: it is drawn from the longer runs of those like it. People wait for what is
 meant, trials start at once; without it forecasts of LS6 in January were 0.8 h early in the median."""
 
+MOST_PENDING = 5_000
+"""Pending jobs that futures are played with. Of more, those of the highest priority: Slurm itself plans with fewer
+in one pass, and what a future costs in time and memory must not hang on how many jobs somebody submits."""
+
+_AT_ONCE = 500_000
+"""Values that are drawn at once: futures times jobs."""
+
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
 """Kinds of chance, each with numbers of its own."""
 
@@ -41,7 +49,7 @@ class Outlook:
     def __init__(self, observation: Observation, resumption: Resumption, seed: int, until: Seconds) -> None:
         """No future is played beyond ``until``. Raises ``ValueError`` where too little of the past is known."""
         past = Past.of(observation)
-        snapshot = observation.snapshot
+        snapshot = _foremost(observation.snapshot)
         self._seed, self._until, self._now = seed, until, snapshot.time
         coming = resumption.coming(past.table)
         self._resumed = resumption.resume(snapshot, observation.successor, observation.standing.fair_share)
@@ -60,12 +68,14 @@ class Outlook:
         """Starts if submitted at ``times`` (ascending, from now on), shape (futures, times); ``until`` at most."""
         drawn = [self._arrivals.draw(int(future), self._until) for future in futures]
         stage = Futures(self._resumed, max(map(len, drawn)))
-        runtimes = self._drawn_run_times(futures)
-        cancels = self._drawn_cancels(futures)
         found = np.empty((len(futures), len(times)), dtype=np.int64)
-        for row, arrivals in enumerate(drawn):
-            coming = self._arrivals.rows(arrivals)
-            found[row] = stage.starts(runtimes[row], cancels[row], coming, times, self._until)
+        some = max(1, _AT_ONCE // max(len(self._jobs), 1))
+        for first in range(0, len(futures), some):
+            rows = range(first, min(first + some, len(futures)))
+            runtimes, cancels = self._drawn_run_times(futures[rows]), self._drawn_cancels(futures[rows])
+            for row, runs, ends in zip(rows, runtimes, cancels, strict=True):
+                coming = self._arrivals.rows(drawn[row])
+                found[row] = stage.starts(runs, ends, coming, times, self._until)
         return np.minimum(found, self._until)
 
     def _drawn_run_times(self, futures: Int64) -> Int64:
@@ -85,6 +95,15 @@ class Outlook:
         """Running jobs have one as well, which nothing looks at."""
         chance = uniforms(self._seed + _CANCEL, futures, self._jobs.job_id)
         return self._cancellations.draw(self._like.user, self._jobs.submit, self._now, chance)
+
+
+def _foremost(snapshot: Snapshot) -> Snapshot:
+    """The same, with so many pending jobs at most; those left keep their order."""
+    pending = snapshot.pending
+    if len(pending) <= MOST_PENDING:
+        return snapshot
+    first = np.argsort(-pending.priority, kind="stable")[:MOST_PENDING]
+    return replace(snapshot, pending=pending.take(np.sort(first)))
 
 
 def _joined(first: JobColumns, second: JobColumns) -> JobColumns:
