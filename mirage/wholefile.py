@@ -54,9 +54,11 @@ def open_regular(path: Path | str, *, follow_links: bool = True) -> Iterator[Bin
 
 
 def write_anew(path: Path, content: bytes) -> None:
-    """Replace what the file holds. Raises ``OSError``; it then holds what it held."""
+    """Replace what the file holds; no group may write to it. Raises ``OSError``; it then holds what it held."""
     with draft_of(path) as draft:
-        draft.write_bytes(content)
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with os.fdopen(opened, "wb") as file:
+            file.write(content)
 
 
 @contextmanager

@@ -98,6 +98,18 @@ def test_output_that_no_folder_can_hold_keeps_no_other_task_back(runs: JobRuns) 
     assert child.poll() is None
 
 
+def test_state_is_closed_to_the_group_whatever_the_umask(runs: JobRuns) -> None:
+    """In a project's directory with umask 002 others could otherwise write what decides whether a task is done."""
+    os.umask(0o002)
+    runs.write(tasks(("a", "umask >mask", "output = 'a.log'")))
+    code, said = runs.finish(runs.begin())
+    assert (code, lines(runs.folder / "mask")) == (0, ["0002"]), said
+    no_content = {"a.1.said", "a.1.ended.0"}
+    found = {path.name: path.stat().st_mode & 0o022 for path in runs.state.rglob("*")}
+    assert {"a.1.began", "a.1.exit", "a.1", "status.json"} <= found.keys()
+    assert {name for name, open_to in found.items() if open_to} <= no_content
+
+
 def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
     runs.write(tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $MIRAGE_ATTEMPT = 2 ] || sleep 1000", "devices = 4")))
     child = runs.begin()

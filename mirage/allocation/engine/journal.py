@@ -86,7 +86,8 @@ class StateFolder:
     def claim(self, task: str, attempt: int, life: str) -> bool:
         """Whether this attempt is ours: at most one caller, anywhere, ever gets ``True``."""
         draft = self.claims / f"{life}.draft"
-        with draft.open("w", encoding="utf-8") as file:
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        with os.fdopen(opened, "w", encoding="utf-8") as file:
             file.write(f"{life}\n")
             file.flush()
             os.fsync(file.fileno())

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.allocation.engine.remains import GUARDED
 from mirage.allocation.engine.steps import EngineRefused, Step
 
 if TYPE_CHECKING:
@@ -24,10 +25,14 @@ MARK = "MIRAGE_STEP"
 """The variable by which whatever a step has started is found."""
 
 # Signals are for what it keeps; a trap that does something is not inherited, one that ignores would be.
-_KEEP = """\
+_BEGINNING = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM CONT
 "$@"
+"""
+_KEEP = f"""\
+{_BEGINNING}\
 code=$?
+{GUARDED}
 printf '%s\\n' "$code" >"$0.exit.new" && mv "$0.exit.new" "$0.exit"
 exit "$code"
 """
@@ -77,7 +82,12 @@ class Keepers:
         wanted = {str(path): path for path in paths}
         found = dict[Path, int]()
         for pid, arguments in _command_lines():
-            if len(arguments) > 3 and arguments[0] == _SHELL and arguments[2] == _KEEP and arguments[3] in wanted:
+            if (
+                len(arguments) > 3
+                and arguments[0] == _SHELL
+                and arguments[2].startswith(_BEGINNING)
+                and arguments[3] in wanted
+            ):
                 found.setdefault(wanted[arguments[3]], pid)
         return found
 

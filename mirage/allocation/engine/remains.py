@@ -31,6 +31,9 @@ LISTEN = f"""\
 for _heard in {" ".join(map(str, _HEARD))}; do trap ": >\\"\\$MIRAGE_STEP.heard.$_heard\\"" "$_heard"; done
 """
 
+# What these files say decides whether a task has succeeded: whatever umask it has, others must not write to them.
+GUARDED = "umask g-w,o-w"
+
 # What is sent to all of a step comes to one process after another, and to this shell maybe after its command's
 # end.
 LINGER = """\
