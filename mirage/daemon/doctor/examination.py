@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.execution import Commands
 from mirage.backends.visibility import CliVisibility
+from mirage.bootstrap.policies import build_guards
 from mirage.bootstrap.simulated import SIMULATED
 from mirage.bootstrap.world import command_environment, slurm_clock
 from mirage.bootstrap.worlds import build_own_world
@@ -74,6 +75,7 @@ def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding
         todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
         yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
     yield _snapshot(config)
+    yield _predictors(config)
     yield from _acting(config, account)
 
 
@@ -184,6 +186,17 @@ def _snapshot(config: Config) -> Finding:
         follows = "the daemon looks less often while it takes so long"
         return warn("cluster", found, follows, "ask when Slurm is less busy; see sdiag")
     return ok("cluster", found)
+
+
+def _predictors(config: Config) -> Finding:
+    """Those that the configuration names, built as the daemon builds them: a model knows its own cluster alone."""
+    try:
+        guards = build_guards(config, build_own_world(config).lore)
+    except MirageError as error:
+        todo = "name another, or promote a model that was trained on this cluster"
+        return fail("predictors", str(error), "the daemon cannot start", todo)
+    guards.close()
+    return ok("predictors", ", ".join(guards.names))
 
 
 def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:

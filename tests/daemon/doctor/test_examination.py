@@ -45,7 +45,11 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}/usr/bin:/bin")
 
     def examine(
-        config: str = f"cat {ASSETS}/scontrol.config.txt", sacct: str = "true", mode: str = "own", now: int = 0
+        config: str = f"cat {ASSETS}/scontrol.config.txt",
+        sacct: str = "true",
+        mode: str = "own",
+        now: int = 0,
+        more: str = "",
     ):
         text = SCRIPT.format(assets=ASSETS, config=config, sacct=sacct, now=now or int(time.time()))
         for name in ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct", "sacctmgr", "sdiag"):
@@ -53,7 +57,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
             (commands / name).chmod(0o755)
         file = tmp_path / "mirage.toml"
         file.write_text(
-            f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}"\n[acting]\nmode = "{mode}"\n'
+            f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}"\n[acting]\nmode = "{mode}"\n{more}'
         )
         result = CliRunner().invoke(app, ["doctor", "--json", "--config", str(file)], catch_exceptions=False)
         findings = json.loads(result.stdout)["findings"]
@@ -66,10 +70,18 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
     return examine
 
 
+def test_predictor_that_stops_the_start_is_found(examined) -> None:
+    """A configuration alone does not tell: what a model was trained on is compared with what Slurm says."""
+    assert [each["level"] for each in examined()["predictors"]] == ["ok"]
+    (found,) = examined(more='[loop]\npredictor = "xgboost:/nowhere"\n')["predictors"]
+    assert (found["level"], "loop.predictor" in found["found"]) == ("fail", True)
+
+
 def test_every_part_is_looked_at(examined) -> None:
     found = examined()
     expected = {
         "state",
+        "predictors",
         "daemon",
         "interface",
         "commands",
