@@ -13,7 +13,7 @@ import typer
 
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
-from mirage.client.errors import ClientError, DaemonUnreachable, Refusal
+from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,9 +73,10 @@ class _Contact:
     def check(self, error: ClientError) -> None:
         """Raise ``error`` where another attempt is of no use.
 
-        That is where the daemon does not permit it, and before its first answer also where there is no daemon.
+        That is where the daemon does not permit it, and before its first answer also where there is no daemon. One
+        that goes away before it answers may be on its way up.
         """
-        permanent = not isinstance(error, Refusal) or error.permanent
+        permanent = error.permanent if isinstance(error, Refusal) else not isinstance(error, Unanswered)
         denied = isinstance(error, Refusal) and error.status in _NOT_PERMITTED
         if self._once or denied or (permanent and not self._heard):
             raise error

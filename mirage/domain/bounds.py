@@ -70,8 +70,21 @@ _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 """Letters and symbols, to Unicode, that show nothing."""
 
 
+_JOINERS = "\u200c\u200d"
+"""Within words of some scripts, and within emoji, they decide how the characters around them look."""
+
+
 def _is_visible(character: str) -> bool:
     return character.isprintable() and not character.isspace() and character not in _BLANK
+
+
+def _hidden(text: str) -> str:
+    """The first character that shows nothing and is no space: by it two texts can differ that look alike."""
+    for before, character in zip(" " + text, text, strict=False):
+        joins = character in _JOINERS and not before.isascii()
+        if not (_is_visible(character) or character.isspace() or joins):
+            return character
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,7 @@ class Text:
     longest: int
     """Characters."""
     visible: bool = False
-    """Whether a reader has to see something of it."""
+    """Whether a reader has to see something of it, and all that tells it from others."""
 
     def problem(self, value: str) -> str:
         """Why ``value`` is not allowed; empty: it is."""
@@ -106,6 +119,8 @@ class Text:
             return f"{value[:_SHOWN]!r} {fault}"
         if self.visible and not any(map(_is_visible, value)):
             return f"{value[:_SHOWN]!r} shows nothing; give a name with a letter or digit"
+        if self.visible and (hidden := _hidden(value)):
+            return f"{value[:_SHOWN]!r} holds the invisible character U+{ord(hidden):04X}"
         return ""
 
 

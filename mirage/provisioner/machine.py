@@ -215,12 +215,11 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = _ended(record, event)
     record = room_again(record.with_link(link))
     if record.over:
-        return record
+        return _done(record, link) if _completes_after_all(record, link) else record
     if told_to_leave(link):
         return _go_on(record) if link.started else record
     if _completes(record, link):
-        text = f"link {link.index} ended with exit code {link.exit_code}"
-        return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
+        return _done(record, link)
     kind = _FAILURES.get(event.state)
     if kind is None or (kind is FailureKind.EXIT and was_warned(record, link)):
         record = _go_on(record)
@@ -320,6 +319,17 @@ def _completes(record: ChainRecord, link: Link) -> bool:
     exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
     says_done = exited and link.exit_code == record.chain.done.exit_code
     return says_done and (link.exit_code != 0 or not was_warned(record, link))
+
+
+def _completes_after_all(record: ChainRecord, link: Link) -> bool:
+    """Whether a link completes a chain that an earlier one had stopped: it was in the queue by then, and has run."""
+    later = 0 < record.ended_by < link.index
+    return record.status is ChainStatus.STOPPED and later and _completes(record, link)
+
+
+def _done(record: ChainRecord, link: Link) -> ChainRecord:
+    text = f"link {link.index} ended with exit code {link.exit_code}"
+    return replace(record, status=ChainStatus.DONE, reason=text, cancel_running=True)
 
 
 def _go_on(record: ChainRecord) -> ChainRecord:

@@ -128,6 +128,13 @@ def test_agent_waits_for_a_daemon_that_is_busy_at_first(tmp_path: Path, passing:
     assert len(daemon.delivered) == 1
 
 
+def test_agent_waits_for_a_daemon_that_goes_away_before_its_first_answer(tmp_path: Path) -> None:
+    daemon = Daemon([None, None, GIVEN, (200, b"{}"), DENIED])
+    with serving(daemon, tmp_path / "sock") as address, pytest.raises(Refusal):
+        serve(address)
+    assert len(daemon.delivered) == 1
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_agent_that_is_denied_ends(tmp_path: Path, status: int) -> None:
     for answers in ([(status, b"{}")], [NONE, (status, b"{}")], [GIVEN, (status, b"{}")]):
@@ -139,7 +146,9 @@ def test_agent_that_is_denied_ends(tmp_path: Path, status: int) -> None:
 
 
 def test_agent_without_a_daemon_ends_at_first(tmp_path: Path) -> None:
-    for answer in (None, (404, b"<html>"), (200, b"no JSON")):
+    with pytest.raises(DaemonUnreachable):
+        serve(str(tmp_path / "none.sock"))
+    for answer in ((404, b"<html>"), (200, b"no JSON")):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sock"
         with serving(Daemon([answer]), path) as address, pytest.raises((DaemonUnreachable, Refusal)):
             serve(address)

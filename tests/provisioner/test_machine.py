@@ -76,6 +76,19 @@ def test_a_link_that_was_sent_and_never_seen_is_sent_again_after_a_while() -> No
     assert machine.need(record, 1_000 + SETTLE, SETTLE) == Resubmit(record.links[0])
 
 
+def test_work_that_a_later_link_finished_is_done_whatever_stopped_the_chain_before() -> None:
+    """A link is cancelled by hand while no daemon runs; its successor waited for its end, and finishes."""
+    record = submitted(running(fresh()), HOUR)
+    stopped = after(record, LinkEnded(1, 0, HOUR, JobState.CANCELLED, 0), now=3 * HOUR)
+    assert stopped.status is ChainStatus.STOPPED
+    done = after(stopped, LinkEnded(2, HOUR, 2 * HOUR, JobState.COMPLETED, 0), now=3 * HOUR)
+    assert (done.status, done.reason) == (ChainStatus.DONE, "link 2 ended with exit code 0")
+    for state, code in ((JobState.FAILED, 1), (JobState.TIMEOUT, 0), (JobState.CANCELLED, 0)):
+        assert after(stopped, LinkEnded(2, HOUR, 2 * HOUR, state, code)).status is ChainStatus.STOPPED
+    own = after(record, CancelAsked(), LinkEnded(1, 0, HOUR, JobState.CANCELLED, 0), now=HOUR)
+    assert after(own, LinkEnded(2, HOUR, 2 * HOUR, JobState.COMPLETED, 0)).status is ChainStatus.STOPPED
+
+
 def test_reaching_the_limit_is_no_failure() -> None:
     record = ended(running(fresh()), LIMIT)
     assert (record.status, record.failures) == (ChainStatus.ACTIVE, 0)
