@@ -18,6 +18,7 @@ from mirage.control.campaign import Tenure
 from mirage.control.wallclock import WallTicks
 from mirage.daemon.chores import learning_chores, restored_query
 from mirage.daemon.folders import check_database, keep_files_private, make_folder, make_private_folder
+from mirage.daemon.heap import keep_heap_small
 from mirage.daemon.heartbeat import HEARTBEAT, Heartbeat
 from mirage.daemon.housekeeping import Chore, Housekeeping
 from mirage.daemon.lock import single_instance
@@ -61,6 +62,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
     started: ``AlreadyRunning``, ``ConfigError`` and what ``build`` raises.
     """
+    keep_heap_small()
     loaded = load()
     config = loaded.config
     set_up_logging(config.log.level, config.log.format)

@@ -322,7 +322,7 @@ def _completes(record: ChainRecord, link: Link) -> bool:
 
 
 def _completes_after_all(record: ChainRecord, link: Link) -> bool:
-    """Whether a link completes a chain that an earlier one had stopped: it was in the queue by then, and has run."""
+    """Whether a link has completed a chain that an earlier one had stopped: it was in the queue by then."""
     later = 0 < record.ended_by < link.index
     return record.status is ChainStatus.STOPPED and later and _completes(record, link)
 

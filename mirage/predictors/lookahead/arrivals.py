@@ -40,16 +40,21 @@ class Drawn:
         return len(self.rows)
 
 
+def weeks_known(past: Past) -> int:
+    """From how many weeks days may be drawn. Raises ``ValueError`` where less than one is known."""
+    weeks = min(WEEKS, (past.now - int(past.table.submit[0])) // WEEK)
+    if weeks < 1:
+        raise ValueError("less than a week of the past is known: nothing to draw arrivals from")
+    return weeks
+
+
 class Arrivals:
     """Draws the arrivals of the next days."""
 
     def __init__(self, past: Past, coming: Coming, seed: int) -> None:
-        """``coming``: the jobs of ``past`` as arrivals. Raises ``ValueError`` where less than a week is known."""
+        """``coming``: the jobs of ``past`` as arrivals. Raises ``ValueError`` as ``weeks_known`` does."""
         self._now, self._seed = past.now, seed
-        first = int(past.table.submit[0])
-        self._weeks = min(WEEKS, (past.now - first) // WEEK)
-        if self._weeks < 1:
-            raise ValueError("less than a week of the past is known: nothing to draw arrivals from")
+        self._weeks = weeks_known(past)
         self._coming = coming
         self._submit = coming.jobs["submit"].copy()
 

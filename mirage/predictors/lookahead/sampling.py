@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT
-from mirage.predictors.lookahead.arrivals import Arrivals
+from mirage.predictors.lookahead.arrivals import Arrivals, weeks_known
 from mirage.predictors.lookahead.cancellations import Cancellations
 from mirage.predictors.lookahead.chance import following, uniforms
 from mirage.predictors.lookahead.past import Likeness, Past
@@ -49,6 +49,7 @@ class Outlook:
     def __init__(self, observation: Observation, resumption: Resumption, seed: int, until: Seconds) -> None:
         """No future is played beyond ``until``. Raises ``ValueError`` where too little of the past is known."""
         past = Past.of(observation)
+        weeks_known(past)  # before anything that costs
         snapshot = _foremost(observation.snapshot)
         self._seed, self._until, self._now = seed, until, snapshot.time
         coming = resumption.coming(past.table)
