@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FAULTS = logging.getLogger(__name__)
-# uvicorn warns of each request that is malformed: anybody can send as many as they like.
+# uvicorn warns of each request that is malformed: a client can send any number of them.
 _FAULTS.setLevel(logging.ERROR)
 
 MOST_HEADERS = 100

@@ -3,7 +3,7 @@
 The daemon's account may see what its users cannot, and directories may be written by several users. So the way to
 the file is walked one directory at a time: a directory that the chain's owner may not search by its mode bits or
 access control list is not entered, a symbolic link of a third user is not followed, a file of a third user does
-not count, nor one with several names: whoever may write to a file may give it another name elsewhere. Each
+not count, nor one with several names: a user who may write to a file may give it another name elsewhere. Each
 directory is entered from the one before: a name costs the same however deep it lies, and names are counted.
 """
 

@@ -14,7 +14,7 @@ _LARGE = 1 << 20
 def keep_heap_small() -> None:
     """Have freed memory given back; to be called before the process has threads.
 
-    glibc keeps up to eight heaps for each processor, and in each what was once used: a daemon that answers in many
+    glibc keeps up to eight heaps for each CPU, and in each what was once used: a daemon that answers in many
     threads would keep as much for each of them as its largest answer took. Does nothing with other C libraries.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -108,7 +108,7 @@ class Text:
     longest: int
     """Characters."""
     visible: bool = False
-    """Whether a reader has to see something of it, and all that tells it from others."""
+    """Whether a reader has to see something of it, and every character that distinguishes it from others."""
 
     def problem(self, value: str) -> str:
         """Why ``value`` is not allowed; empty: it is."""

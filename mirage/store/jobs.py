@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirage.store.upserts import Row
 
 MOST_READ = 500_000
-"""Jobs that are read at once: of more, the last submitted. Users choose how many jobs there are."""
+"""Jobs of one answer: of more, the last submitted. Users choose how many jobs there are."""
 _BATCH = 10_000
 _NUMBERS = {
     **dict.fromkeys(("submit", "eligible", "start", "end", "limit", "memory_mb"), np.int64),

@@ -87,7 +87,7 @@ def crowd(observation: Observation, many: int) -> Observation:
 
 
 def test_memory_does_not_grow_with_the_queue() -> None:
-    """Whoever may ask a question, and submit job arrays, chooses how many jobs wait."""
+    """A user who submits job arrays chooses how many jobs wait."""
     observation, _ = seen(12, HOUR)
     observation = replace(observation, predecessor=None)
     peaks = []

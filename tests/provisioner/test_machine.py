@@ -77,7 +77,7 @@ def test_a_link_that_was_sent_and_never_seen_is_sent_again_after_a_while() -> No
 
 
 def test_work_that_a_later_link_finished_is_done_whatever_stopped_the_chain_before() -> None:
-    """A link is cancelled by hand while no daemon runs; its successor waited for its end, and finishes."""
+    """A user cancels a link while no daemon runs; its successor waited for its end, and finishes."""
     record = submitted(running(fresh()), HOUR)
     stopped = after(record, LinkEnded(1, 0, HOUR, JobState.CANCELLED, 0), now=3 * HOUR)
     assert stopped.status is ChainStatus.STOPPED

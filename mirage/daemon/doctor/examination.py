@@ -189,7 +189,7 @@ def _snapshot(config: Config) -> Finding:
 
 
 def _predictors(config: Config) -> Finding:
-    """Those that the configuration names, built as the daemon builds them: a model knows its own cluster alone."""
+    """Those that the configuration names, built as the daemon builds them: a model is for one cluster."""
     try:
         guards = build_guards(config, build_own_world(config).lore)
     except MirageError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 
 MOST_PAST = 200_000
-"""Jobs that are learnt from: of more, the last submitted."""
+"""Past jobs that are looked at: of more, the last submitted."""
 
 
 @dataclass(frozen=True, slots=True)

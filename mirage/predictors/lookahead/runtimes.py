@@ -45,7 +45,7 @@ SAME_CLASS = 2.0
 """Limits up to so many times longer or shorter make a class."""
 
 _MOST_KEPT = 8_000_000
-"""Run times in the mixtures that are kept for the next draw; beyond, the oldest are mixed anew."""
+"""Run times in the mixtures that are kept for the next draw; beyond, the oldest are dropped and mixed again."""
 
 
 @dataclass(frozen=True, slots=True)

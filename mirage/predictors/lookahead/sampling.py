@@ -34,10 +34,10 @@ meant, trials start at once; without it forecasts of LS6 in January were 0.8 h e
 
 MOST_PENDING = 5_000
 """Pending jobs that futures are played with. Of more, those of the highest priority: Slurm itself plans with fewer
-in one pass, and what a future costs in time and memory must not hang on how many jobs somebody submits."""
+in one pass, and what a future costs in time and memory must not depend on how many jobs a user submits."""
 
 _AT_ONCE = 500_000
-"""Values that are drawn at once: futures times jobs."""
+"""Values of one draw: futures times jobs."""
 
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
 """Kinds of chance, each with numbers of its own."""
@@ -99,7 +99,7 @@ class Outlook:
 
 
 def _foremost(snapshot: Snapshot) -> Snapshot:
-    """The same, with so many pending jobs at most; those left keep their order."""
+    """The same, with at most ``MOST_PENDING`` pending jobs, in their order."""
     pending = snapshot.pending
     if len(pending) <= MOST_PENDING:
         return snapshot
