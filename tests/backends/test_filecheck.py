@@ -103,7 +103,7 @@ def test_the_file_of_another_user_does_not_count(home: Path) -> None:
 
 
 def test_hard_link_does_not_count(home: Path) -> None:
-    """In a directory where nobody can rename the owner's files, others can still link one they may write to."""
+    """In a sticky directory other users cannot rename the owner's files, but can link one they may write to."""
     touch(home / "log")
     (home / "done").hardlink_to(home / "log")
     assert seen(home / "done").presence is Presence.UNKNOWN

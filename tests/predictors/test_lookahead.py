@@ -71,7 +71,7 @@ def test_the_observation_is_left_as_it_was() -> None:
 
 
 def crowd(observation: Observation, many: int) -> Observation:
-    """The same, behind so many pending jobs more, of as many time limits and of higher priority the later."""
+    """The same, behind ``many`` pending jobs, each with its own time limit and of higher priority the later."""
     one = observation.snapshot.running.take(np.zeros(many, dtype=np.int64))
     now, count = observation.time, np.arange(many)
     pending = replace(

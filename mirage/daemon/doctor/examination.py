@@ -27,6 +27,7 @@ from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirage.bootstrap.world import World
     from mirage.config.model import Config
     from mirage.daemon.doctor.account import DaemonAccount
     from mirage.daemon.doctor.finding import Finding
@@ -74,8 +75,7 @@ def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding
     else:
         todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
         yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
-    yield _snapshot(config)
-    yield _predictors(config)
+    yield from _own_look(config)
     yield from _acting(config, account)
 
 
@@ -171,11 +171,21 @@ class _Slurm:
         return answer.out
 
 
-def _snapshot(config: Config) -> Finding:
-    """One look with the daemon's own eyes."""
+def _own_look(config: Config) -> Iterator[Finding]:
+    """The cluster and the predictors, through the same parts as the daemon's."""
+    try:
+        world = build_own_world(config)
+    except ConfigError as error:
+        yield fail("cluster", str(error), "the daemon cannot start", "correct the configuration")
+        return
+    yield _snapshot(config, world)
+    yield _predictors(config, world)
+
+
+def _snapshot(config: Config, world: World) -> Finding:
     began = time.monotonic()
     try:
-        seen = build_own_world(config).cluster.snapshot()
+        seen = world.cluster.snapshot()
     except ConfigError as error:
         return fail("cluster", str(error), "the daemon cannot start", "correct the configuration")
     except MirageError as error:
@@ -188,12 +198,12 @@ def _snapshot(config: Config) -> Finding:
     return ok("cluster", found)
 
 
-def _predictors(config: Config) -> Finding:
+def _predictors(config: Config, world: World) -> Finding:
     """Those that the configuration names, built as the daemon builds them: a model is for one cluster."""
     try:
-        guards = build_guards(config, build_own_world(config).lore)
+        guards = build_guards(config, world.lore)
     except MirageError as error:
-        todo = "name another, or promote a model that was trained on this cluster"
+        todo = "correct it; a model has to be trained on this cluster"
         return fail("predictors", str(error), "the daemon cannot start", todo)
     guards.close()
     return ok("predictors", ", ".join(guards.names))

@@ -71,7 +71,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
 
 
 def test_predictor_that_stops_the_start_is_found(examined) -> None:
-    """A configuration alone does not tell: what a model was trained on is compared with what Slurm says."""
+    """A configuration alone does not show it: what a model was trained on is compared with what Slurm says."""
     assert [each["level"] for each in examined()["predictors"]] == ["ok"]
     (found,) = examined(more='[loop]\npredictor = "xgboost:/nowhere"\n')["predictors"]
     assert (found["level"], "loop.predictor" in found["found"]) == ("fail", True)
