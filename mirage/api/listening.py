@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirage.api.access.protocol import PeerProtocol
+from mirage.domain.addresses import host_in_url
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 _WAITING = 128
+_OTHERS_DOING = frozenset((errno.EADDRINUSE, errno.EADDRNOTAVAIL))
+
+
+class AddressTaken(ConfigError):
+    """The address is not this daemon's now: another process listens there, or it is not this machine's yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,11 @@ class Listening:
     @property
     def url(self) -> str:
         """Without a path."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = host_in_url(self.host)
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
     def bind(self) -> socket.socket:
-        """A listening socket. Raises ``ConfigError``."""
+        """A listening socket. Raises ``ConfigError``: ``AddressTaken`` where it may be had later."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -60,14 +66,15 @@ class Listening:
             listening.listen(_WAITING)
         except OSError as error:
             listening.close()
-            raise ConfigError("api.listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
+            kind = AddressTaken if error.errno in _OTHERS_DOING else ConfigError
+            raise kind("api.listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
         return listening
 
     def check(self) -> None:
         """Raise ``ConfigError`` where no server can listen there. Another that does, such as a daemon, may."""
         try:
             self.bind().close()
-        except ConfigError as error:
+        except AddressTaken as error:
             if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE):
                 raise
         if self.certificate:

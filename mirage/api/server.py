@@ -23,7 +23,7 @@ from mirage.api.access.caller import Caller
 from mirage.api.access.protocol import PeerProtocol
 from mirage.api.app import create_app
 from mirage.api.certificate import log_validity
-from mirage.api.listening import unusable_certificate
+from mirage.api.listening import AddressTaken, unusable_certificate
 from mirage.api.routes.tokens import login_link
 from mirage.domain.errors import ConfigError
 from mirage.tlshandshake import serve_bounded
@@ -47,7 +47,11 @@ loop at each step, and the loop for a request after each look at a file."""
 
 
 class ApiServer:
-    """Serves ``service`` on the socket ``path``, and on a network address, between ``start`` and ``stop``."""
+    """Serves ``service`` on the socket ``path``, and on a network address, between ``start`` and ``stop``.
+
+    Any user may take the port of a network address while no daemon listens there. The socket answers all the same,
+    and ``reach_out`` tries again.
+    """
 
     def __init__(self, service: ApiService, path: Path, listening: Listening | None = None) -> None:
         self._ending = threading.Event()
@@ -58,28 +62,43 @@ class ApiServer:
         self._servers: list[uvicorn.Server] = []
         self._thread: threading.Thread | None = None
         self._audit: AuditWriter | None = None
+        self._app: FastAPI | None = None
+        self._network: socket.socket | None = None
+        self._missed = ""
+        """Why there is no network address now, as the log has it."""
+        self._running: _Running | None = None
 
     def start(self) -> None:
         """Listen, in a thread of its own; callers are answered when it returns.
 
-        Raises ``ConfigError`` where an address cannot be had, or a server listens there already.
+        Raises ``ConfigError`` where an address can never be had, or a server listens on the socket already.
         """
         self._ending.clear()
         if self.service.audit is not None:
             self._audit = AuditWriter(self.service.audit)
-        app = create_app(self.service, self._audit)
-        self._add(_listen(self._path), app, {"http": PeerProtocol, "proxy_headers": False})
-        if self._listening is not None:
-            if self._listening.certificate:
+        self._app = create_app(self.service, self._audit)
+        self._add(_listen(self._path), self._app, {"http": PeerProtocol, "proxy_headers": False})
+        try:
+            if self._listening is not None and self._listening.certificate:
                 log_validity(self._listening.certificate)
-            try:
-                self._add(self._listening.bind(), app, self._listening.options())
-            except BaseException:
-                self._close()
-                raise
+            self._add_network()
+        except BaseException:
+            self._close()
+            raise
         self._thread = threading.Thread(target=self._serve, name="api", daemon=True)
         sys.setswitchinterval(_SWITCH)
         self._thread.start()
+
+    def reach_out(self) -> bool:
+        """Listen at the network address, where that could not be had before; whether that came about now.
+
+        To be called while it runs. Raises as ``start`` does.
+        """
+        running = self._running
+        if running is None or self._network is not None or not self._add_network():
+            return False
+        running.add(self._servers[-1], self._sockets[-1])
+        return True
 
     def stop(self) -> None:
         """Answer what is being asked, for a second, then close and remove the socket. May be called twice.
@@ -107,17 +126,33 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where browsers find it on the network; empty: nowhere."""
-        if self._listening is None:
+        if self._listening is None or self._missed:
             return ""
-        bound = self._sockets[-1].getsockname()[1] if len(self._sockets) > 1 else self._listening.port
+        bound = self._listening.port if self._network is None else self._network.getsockname()[1]
         return replace(self._listening, port=bound).url
 
     def login_link(self, name: str, scope: Scope) -> str:
         """A link that logs a browser in, once, as this user. Raises ``ConfigError`` without a network address."""
         return login_link(self.service.gate, self.service.url(), Caller(name, scope))
 
+    def _add_network(self) -> bool:
+        """Whether it listens at the network address now; the reason why not is logged once."""
+        if self._listening is None or self._app is None:
+            return False
+        try:
+            listening = self._listening.bind()
+        except AddressTaken as error:
+            if self._missed != (missed := str(error)):
+                text = "event=network_address_missing reason=%r"
+                _LOG.error(text, f"{missed}; the socket answers, and the daemon retries this address")
+            self._missed = missed
+            return False
+        self._add(listening, self._app, self._listening.options())
+        self._network, self._missed = listening, ""
+        return True
+
     def _add(self, listening: socket.socket, app: FastAPI, options: dict[str, Any]) -> None:
-        self._sockets.append(listening)
+        """Raises ``ConfigError`` for a certificate that cannot be used; the socket is closed then."""
         config = uvicorn.Config(
             app,
             ws="none",
@@ -132,7 +167,9 @@ class ApiServer:
         try:
             config.load()
         except (OSError, ssl.SSLError) as error:
+            listening.close()
             raise unusable_certificate(error) from error
+        self._sockets.append(listening)
         self._servers.append(uvicorn.Server(config))
 
     def _close(self) -> None:
@@ -142,6 +179,7 @@ class ApiServer:
         for listening in self._sockets:
             listening.close()
         self._sockets, self._servers, self._thread = [], [], None
+        self._network, self._running = None, None
 
     def _serve(self) -> None:
         """The thread: whatever happens here must not reach the loop."""
@@ -153,14 +191,44 @@ class ApiServer:
 
     async def _serve_all(self) -> None:
         """All addresses, or none: the daemon sets them up again together."""
-        pairs = zip(self._servers, self._sockets, strict=True)
-        tasks = [asyncio.create_task(serve_bounded(server, listening)) for server, listening in pairs]
+        running = _Running()
+        for server, listening in zip(self._servers, self._sockets, strict=True):
+            running.serve(server, listening)
+        self._running = running
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await running.first_end()
         finally:
             for server in self._servers:
                 server.should_exit = True
-            await asyncio.gather(*tasks)
+            await running.all_ends()
+
+
+class _Running:
+    """The servers of one event loop, to which another one may be added from any thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def serve(self, server: uvicorn.Server, listening: socket.socket) -> None:
+        """For the loop's thread."""
+        task = self._loop.create_task(serve_bounded(server, listening))
+        task.add_done_callback(lambda _: self._ended.set())
+        self._tasks.append(task)
+
+    def add(self, server: uvicorn.Server, listening: socket.socket) -> None:
+        """For any other thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            self._loop.call_soon_threadsafe(self.serve, server, listening)
+
+    async def first_end(self) -> None:
+        """Return as soon as one of them has ended."""
+        await self._ended.wait()
+
+    async def all_ends(self) -> None:
+        """Return when all have ended; raises what one of them has raised."""
+        await asyncio.gather(*self._tasks)
 
 
 def check_socket(path: Path, made: Path) -> None:

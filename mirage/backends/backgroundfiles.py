@@ -216,6 +216,8 @@ def _check_here(owner: str, paths: tuple[str, ...]) -> tuple[FileState, ...]:
     except (KeyError, ValueError):
         unknown = FileState(Presence.UNKNOWN, f"{owner}: no user of this machine, so no file can be theirs")
         return (unknown,) * len(paths)
+    except OSError as error:
+        return (FileState(Presence.UNKNOWN, f"{owner}: {error}"),) * len(paths)
     return check_files(paths, viewer)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.execution import ArgumentsRefused
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
+from mirage.backends.seldom import Seldom
 from mirage.backends.visibility import CliVisibility
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
@@ -16,18 +18,19 @@ from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm import accounting, nodetext, queuetext
 from mirage.slurm.configtext import read_settings
 from mirage.slurm.rows import new_mark
-from mirage.slurm.wording import one_line, unreachable
+from mirage.slurm.wording import access_denied, one_line, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from mirage.backends.execution import Commands
+    from mirage.backends.execution import Answer, Commands
     from mirage.domain.job import Job, JobId
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
 
+_LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
@@ -50,6 +53,7 @@ class CliCluster:
         self._clock = clock
         self._memory = LinkMemory(account, CliVisibility(commands, account))
         self._rows = queuetext.KnownRows()
+        self._seldom = Seldom()
 
     def snapshot(
         self,
@@ -81,9 +85,14 @@ class CliCluster:
     def _partitions(self) -> tuple[PartitionState, ...]:
         mark = new_mark()
         argv = ["sinfo", *nodetext.ARGUMENTS]
-        found, unreadable = _read(
-            argv, self._ask(argv, nodetext.node_settings(mark)), lambda text: nodetext.read_partitions(text, mark)
-        )
+        answer = self._answer(argv, nodetext.node_settings(mark))
+        if answer.status and access_denied(answer.said):  # PrivateData=nodes: the queue is seen all the same
+            if self._seldom.allows("nodes_hidden", ""):
+                text = "event=nodes_hidden reason=%r; forecasts know the queue alone, as with PrivateData=nodes"
+                _LOG.warning(text, one_line(answer.said))
+            return ()
+        text = _checked(argv, answer.status, answer.out, answer.said)
+        found, unreadable = _read(argv, text, lambda text: nodetext.read_partitions(text, mark))
         self._memory.report_unreadable("nodes", unreadable)
         return found
 
@@ -112,8 +121,11 @@ class CliCluster:
             return no_answer(trouble)
 
     def _ask(self, argv: Sequence[str], settings: Mapping[str, str]) -> str:
-        answer = self._commands.run(argv, environment=self._commands.environment | dict(settings))
+        answer = self._answer(argv, settings)
         return _checked(argv, answer.status, answer.out, answer.said)
+
+    def _answer(self, argv: Sequence[str], settings: Mapping[str, str]) -> Answer:
+        return self._commands.run(argv, environment=self._commands.environment | dict(settings))
 
 
 def _checked(argv: Sequence[str], status: int, out: str, said: str) -> str:

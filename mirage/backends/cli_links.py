@@ -13,7 +13,7 @@ from mirage.backends.jobquery import JobQuery
 from mirage.backends.seldom import Seldom
 from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import marked_for_another
-from mirage.domain.job import ABSENT, Job, JobId, JobState, PastRun
+from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState, PastRun
 from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link, is_nameless, is_tag
 from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rows import CELL
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from mirage.slurm.queuetext import Queue, QueuedJob
 
 _log = logging.getLogger(__name__)
+_SENT_WITHIN = 5  # seconds after its cycle began in which a link nearly always reaches Slurm
 _SELDOM = Seldom()
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 
-ShowsAll = Callable[[], bool]
+ShowsAll = Callable[[bool], bool]
+"""Given whether jobs of other users are seen, whether all are."""
 _SHOWN_FOR: Seconds = 60
 """How long Slurm's answer counts whether it shows the jobs of all users."""
 GRACE: Seconds = 600
@@ -53,7 +55,7 @@ class LinkMemory:
 
     account_name: str = ""
     """As whom Slurm is queried; empty: this account sees the jobs of all users."""
-    shows_all: ShowsAll = lambda: False
+    shows_all: ShowsAll = lambda seen: False
     """Asks Slurm whether this account sees the jobs of all users; false where Slurm does not tell."""
     last: dict[str, Job] = field(default_factory=dict)
     missing_since: dict[str, Seconds] = field(default_factory=dict)
@@ -137,26 +139,25 @@ class LinkMemory:
     ) -> dict[str, Job]:
         """``links`` without those that Slurm may hide from this account: they are ``unaccounted``.
 
-        With ``PrivateData=jobs`` Slurm shows the jobs of others to Operators alone. Where no job of another user
-        is seen, one that is missing tells nothing, unless accounting has its end or Slurm hides no jobs.
+        With ``PrivateData=jobs`` Slurm shows the jobs of others to Operators alone, and those of an account to its
+        coordinators: that some are seen does not mean that all are. One that is missing tells nothing then, unless
+        accounting has its end.
         """
         me = self.account_name
-        if not me or any(owner not in ("", me) for owner in owners):
-            return dict(links)
         hidden = {tag for tag in missing if known[tag].owner != me and not _has_ended(links.get(tag))}
-        if not hidden or self._sees_all(now):
+        if not me or not hidden or self._sees_all(now, any(owner not in ("", me) for owner in owners)):
             return dict(links)
         if self._seldom.allows("jobs_hidden", me):
             text = "event=jobs_hidden account=%s links=%d first=%s text=%r"
-            advice = "Slurm shows no job of another user: make the account an Operator if PrivateData has jobs"
+            advice = "Slurm may hide the jobs of other users: make the account an Operator if PrivateData has jobs"
             _log.warning(text, me, len(hidden), min(hidden), advice)
         self.unaccounted |= hidden
         return {tag: job for tag, job in links.items() if tag not in hidden}
 
-    def _sees_all(self, now: Seconds) -> bool:
+    def _sees_all(self, now: Seconds, seen: bool) -> bool:
         asked, answer = self._shown
         if asked == ABSENT or not 0 <= now - asked < _SHOWN_FOR:
-            answer = self.shows_all()
+            answer = self.shows_all(seen)
             self._shown = now, answer
         return answer
 
@@ -303,17 +304,23 @@ def _by_tag(
 
 
 def _with_past_runs(links: Iterable[Job], known: Mapping[str, LinkIdentity], ask: Ask) -> dict[str, Job]:
-    """The links whose jobs were requeued since their submit times were stored, with the runs that ended before."""
-    again = {job.tag: job for job in links if ABSENT < known[job.tag].submit < job.submit}
+    """The links whose jobs were requeued since they were sent or last seen, with the runs that ended before."""
+    again = {job.tag: job for job in links if job.submit > _submitted_by(known[job.tag])}
     if not again:
         return {}
     fates = ask({job.job_id for job in again.values()})
     return {tag: _with_runs(job, known[tag], fates) for tag, job in again.items()}
 
 
+def _submitted_by(link: LinkIdentity) -> Seconds:
+    """When its first run was submitted, at the latest; a later submit time is another run's."""
+    sent = NEVER if link.sent == ABSENT else link.sent + _SENT_WITHIN
+    return sent if link.submit == ABSENT else link.submit
+
+
 def _with_runs(job: Job, link: LinkIdentity, fates: Fates) -> Job:
     if not fates.answered or job.job_id in fates.unanswered:
-        return replace(job, runs_untold=True)
+        return replace(job, runs_untold=link.submit != ABSENT)
     every = [run for run in fates.runs() if run.job_id == job.job_id]
     if same := [run.submit for run in every if run.start == job.start != ABSENT]:
         job = replace(job, submit=min(job.submit, *same))  # of a run that was resized the last row alone is known

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MOST_OUTPUT = 1 << 30
 """Bytes: five million rows of the queue or of accounting."""
 
+_MOST_OF_A_LAUNCH = 1 << 20
+"""Bytes of what runs with a user's environment, as ``sbatch`` does: it prints what they like."""
 _END_S = 2.0
 _SCRIPT = "/dev/fd/3"
 _NOT_TAKEN = frozenset((errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL))
@@ -93,22 +95,23 @@ class Commands:
         if program is None:
             raise ClusterUnavailable(f"{argv[0]}: not found in PATH={path}; is Slurm installed on this machine?")
         if launch is None:
-            return self._finish(argv[0], _start(argv[0], [program, *argv[1:]], environment), stdin)
+            process = _start(argv[0], [program, *argv[1:]], environment)
+            return self._finish(argv[0], process, stdin, self._most)
         with _Launcher(program, argv, environment, launch) as prepared:
             process = _start(argv[0], prepared.command, os.environ, prepared.descriptors)
-            answer = self._finish(argv[0], process, stdin)
+            answer = self._finish(argv[0], process, stdin, min(self._most, _MOST_OF_A_LAUNCH))
             prepared.check(argv[0])
         return answer
 
-    def _finish(self, name: str, process: subprocess.Popen[bytes], stdin: bytes) -> Answer:
+    def _finish(self, name: str, process: subprocess.Popen[bytes], stdin: bytes, most: int) -> Answer:
         began = time.monotonic()
         try:
-            out, err = converse(process, stdin, self._timeout, self._most)
+            out, err = converse(process, stdin, self._timeout, most)
             process.wait(max(0.0, began + self._timeout - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired):
             raise ClusterUnavailable(f"{name}: no answer within {self._timeout:g} s") from None
         except TooMuch:
-            raise ClusterUnavailable(f"{name}: more than {self._most >> 20} MiB of output") from None
+            raise ClusterUnavailable(f"{name}: more than {most >> 20} MiB of output") from None
         finally:
             _end(process)
         if process.returncode < 0:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 from mirage.backends.posixacl import read_access_list
 from mirage.domain.bounds import path_problem
 from mirage.domain.files import HANDOVER_FOLDER, FileState, Presence
+from mirage.userdb import group_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,11 +61,11 @@ class Viewer:
 
     @classmethod
     def of(cls, name: str) -> Viewer:
-        """The user of this name; may ask another machine. Raises ``KeyError``."""
+        """The user of this name; may ask another machine. Raises ``KeyError`` and ``OSError``."""
         person = pwd.getpwnam(name)
         if person.pw_uid == os.geteuid():
             return cls(name, person.pw_uid, own=True)
-        return cls(name, person.pw_uid, frozenset(os.getgrouplist(name, person.pw_gid)))
+        return cls(name, person.pw_uid, group_ids(name))
 
     def may_search(self, descriptor: int, directory: os.stat_result) -> bool:
         """Whether the mode bits, or the access control list, let this user into the open ``directory``."""

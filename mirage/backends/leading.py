@@ -1,10 +1,10 @@
-"""Acts only while this daemon leads."""
+"""Acts only while this daemon leads, and for users who are who they were."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.errors import NotPermitted
+from mirage.domain.errors import NotPermitted, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,30 +19,36 @@ class Leading:
     ``NotPermitted`` where it may not: certainly nothing has happened.
     """
 
-    def __init__(self, actuator: Actuator, impediment: Callable[[], str]) -> None:
+    def __init__(self, actuator: Actuator, impediment: Callable[[], str], check: Callable[[str], None]) -> None:
+        """``check`` raises ``NotPermitted`` where the owner's name is another user's now."""
         self._actuator = actuator
         self._impediment = impediment
+        self._check_owner = check
 
     def submit(self, request: JobRequest) -> JobId:
         """As the actuator behind."""
-        self._check()
+        self._check(request.user)
         return self._actuator.submit(request)
 
     def cancel(self, job_id: JobId, owner: str) -> None:
         """As the actuator behind."""
-        self._check()
+        self._check(owner)
         self._actuator.cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         """As the actuator behind."""
-        self._check()
+        self._check(owner)
         self._actuator.update(job_id, owner, change)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
         """As the actuator behind."""
-        self._check()
+        self._check(owner)
         self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
 
-    def _check(self) -> None:
+    def _check(self, owner: str) -> None:
         if found := self._impediment():
             raise NotPermitted(f"this daemon may not act now: {found}")
+        try:
+            self._check_owner(owner)
+        except StoreUnavailable as error:
+            raise NotPermitted(f"which user has the name {owner} is not known: {error}") from None

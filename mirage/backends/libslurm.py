@@ -113,7 +113,7 @@ class LibslurmCluster:
     """``Cluster``: one question for the jobs, one for the nodes, one for the accounting where a link has left."""
 
     def __init__(
-        self, libslurm: Libslurm, clock: Clock, account: str = "", shows_all: ShowsAll = lambda: False
+        self, libslurm: Libslurm, clock: Clock, account: str = "", shows_all: ShowsAll = lambda seen: False
     ) -> None:
         """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
         self._libslurm = libslurm

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
+from mirage.backends.restclient import NoSuchPath
 from mirage.backends.visibility import RestVisibility
 from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
@@ -40,10 +41,6 @@ _log = logging.getLogger(__name__)
 
 _LOOK_BACK = 2 * 86_400
 """How far back a link whose id is not known is looked for: its submission was tried at most some hours ago."""
-
-
-class NoSuchPath(ClusterUnavailable):
-    """The version that was found out is not offered any more, or never had such a path."""
 
 
 class RestVersion:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import pwd
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,6 +30,10 @@ _LOST = (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionR
 _LAST = 10_000_000_000
 """A later end of a token is taken for none."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class NoSuchPath(ClusterUnavailable):
+    """The version that was found out is not offered any more, or never had such a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,12 @@ class Address:
     port: int | None = None
     path: str = ""
     """``unix``: the socket. Else what stands before ``/slurm`` in every path (behind a proxy)."""
+    server: int = 0
+    """A UID that slurmrestd may have at a port of this machine, in addition to those of ``check_port``."""
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Raises ``ConfigError`` for anything else."""
+    def parse(cls, text: str, server_user: str = "") -> Address:
+        """Raises ``ConfigError`` for anything else, and for a user that this machine does not know."""
         try:
             parts = urlsplit(text)
             found = cls(text, parts.scheme, parts.hostname or "", parts.port, parts.path.rstrip("/"))
@@ -99,14 +106,15 @@ class Address:
                 "slurmrestd",
                 f"{without_secrets(text)!r}: expected http://host:port, https://host or unix:/path/to/socket",
             )
-        return found
+        return replace(found, server=_uid_of(server_user)) if server_user else found
 
     def connect(self, timeout: float) -> BoundedConnection:
         """A connection for one exchange within ``timeout`` seconds, opened at its first use."""
         if self.scheme == "unix":
             return BoundedConnection("localhost", timeout=timeout, path=self.path)
-        kind = BoundedTlsConnection if self.scheme == "https" else BoundedConnection
-        return kind(self.host, self.port, timeout=timeout)
+        if self.scheme == "https":
+            return BoundedTlsConnection(self.host, self.port, timeout=timeout)
+        return BoundedConnection(self.host, self.port, timeout=timeout, trusted=(self.server,))
 
     def target(self, path: str) -> str:
         """The request's path."""
@@ -200,6 +208,13 @@ class RestClient:
         if status < 400 or status == 429 or status >= 500:
             raise ClusterUnavailable(f"{where}: the answer is no JSON object: {shown!r}")
         return Answer(status, {}, shown)
+
+
+def _uid_of(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise ConfigError("cluster.rest.server_user", f"this machine knows no user {user!r}") from None
 
 
 def _expiry(token: str) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mirage.backends.jobquery import QueryRejected
+from mirage.backends.restclient import NoSuchPath
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.slurm.configtext import read_settings
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from mirage.backends.rest import Rest
 
 _SUPERUSER = "root"
+_ASKS_FOR_COORDINATORS = 40
+"""From this version of the interface on the user's record has them only where that is asked for."""
 _LEVELS = frozenset({"operator", "administrator"})
 
 
@@ -28,8 +31,8 @@ class CliVisibility:
     commands: Commands
     account: str
 
-    def __call__(self) -> bool:
-        """Whether the account sees all jobs; false also where Slurm does not tell."""
+    def __call__(self, seen: bool = False) -> bool:
+        """Whether the account sees all jobs; false also where Slurm does not tell. ``seen`` says nothing here."""
         if self.account == _SUPERUSER:
             return True
         try:
@@ -50,20 +53,34 @@ class CliVisibility:
 
 @dataclass(frozen=True, slots=True)
 class RestVisibility:
-    """By the user's level in accounting: slurmrestd does not tell ``PrivateData``."""
+    """By the user's level in accounting: slurmrestd does not tell ``PrivateData``.
+
+    Jobs of other users that are seen show that it is off, unless the account coordinates accounts of Slurm.
+    """
 
     rest: Rest
     account: str
 
-    def __call__(self) -> bool:
-        """Whether the account sees all jobs; false also where slurmrestd does not tell."""
+    def __call__(self, seen: bool = False) -> bool:
+        """Whether the account sees all jobs; ``seen``: whether it sees any of other users.
+
+        False also where slurmrestd does not tell.
+        """
         if self.account == _SUPERUSER:
             return True
         try:
-            users = self.rest.records(f"user/{quote(self.account, safe='')}", "users", family="slurmdb")
+            path = f"user/{quote(self.account, safe='')}"
+            if self.rest.number() >= _ASKS_FOR_COORDINATORS:
+                path += "?with_coords=true"
+            users = self.rest.records(path, "users", family="slurmdb")
+        except NoSuchPath:  # no accounting, so no coordinators
+            return seen
         except (ClusterUnavailable, NotPermitted, QueryRejected):
             return False
-        return any(user.get("name") == self.account and _level_of(user) for user in users)
+        own = [user for user in users if user.get("name") == self.account]
+        if any(map(_level_of, own)):
+            return True
+        return seen and bool(own) and not any(user.get("coordinators") for user in own)
 
 
 def _level_of(user: Mapping[str, Any]) -> bool:

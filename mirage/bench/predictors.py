@@ -9,6 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from mirage.artifact import MANIFEST
@@ -16,6 +18,7 @@ from mirage.backends.simulated import SimulatedCluster
 from mirage.bench.lookahead import crowded
 from mirage.bench.section import Section
 from mirage.control.observing import Observer
+from mirage.documenttext import parse_json
 from mirage.domain.decision import Wants
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.domain.job import Job, JobId, JobRequest, JobState
@@ -25,6 +28,7 @@ from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,7 +52,8 @@ def measure_predictors(traces: Path, models: Path, say: Callable[[str], None]) -
 
     ``say`` is told what is measured next. Raises ``ConfigError`` where there is no model.
     """
-    loaded = [load_artifact(folder) for folder in sorted({path.parent for path in models.rglob(MANIFEST)})]
+    folders = sorted({path.parent for path in models.rglob(MANIFEST) if not _is_table(path)})
+    loaded = [load_artifact(folder) for folder in folders]
     if not loaded:
         raise ConfigError("--models", f"no trained model is below {models}; mirage train makes one")
     path = traces / "ls6-a100-to-2023-02.log.gz"
@@ -56,12 +61,24 @@ def measure_predictors(traces: Path, models: Path, say: Callable[[str], None]) -
     sections = []
     for queue in QUEUES:
         say(f"{queue} jobs more in the queue")
-        sections.append(_section(loaded, _tick(table, queue)))
+        sections.append(_section(loaded, _tick(table, queue, reduce(or_, (model.wants for model in loaded)))))
     return tuple(sections)
 
 
-def _tick(table: JobTable, queue: int) -> list[Observation]:
-    """All chains as they are seen at one instant of the trace's second half; links of one node and of eight."""
+def _is_table(manifest: Path) -> bool:
+    """Whether it is that of a table of handovers, such as ``mirage evaluate`` keeps near its models."""
+    try:
+        content = parse_json(read_regular(manifest))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and "chunks" in content
+
+
+def _tick(table: JobTable, queue: int, wants: Wants) -> list[Observation]:
+    """All chains as they are seen at one time of the trace's second half; links of one node and of eight.
+
+    ``wants``: what the predictors need to see.
+    """
     at = int(table.submit[len(table) * 3 // 4])
     world = SimulatedCluster(Simulation(load_cluster("ls6"), crowded(table, at, queue), start=at - 4 * DAY))
     world.advance(at - DAY)
@@ -70,7 +87,7 @@ def _tick(table: JobTable, queue: int) -> list[Observation]:
         world.advance(instant)
         observer.seen(world.snapshot(), Wants(window=True))
     snapshot = world.snapshot()
-    wants = Wants(waits=1_000, queue=True, window=True, standing=True)
+    wants |= Wants(waits=1_000, queue=True, window=True, standing=True)
     seen = []
     for k in range(CHAINS):
         request = JobRequest("service", f"user{k}", LIMIT, (1, 8)[k % 2], tag=f"bench-{k}")

@@ -19,6 +19,7 @@ from mirage.bootstrap.world import own_user
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mirage.api.access.holders import Holders
     from mirage.config.model import ApiSection, Config
     from mirage.store.tokens import TokenStore
 
@@ -26,7 +27,9 @@ SESSION_KEY = "session.key"
 """File of the state directory."""
 
 
-def build_gate(config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] = bool) -> Gate:
+def build_gate(
+    config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] = bool, holders: Holders | None = None
+) -> Gate:
     """All that decides who somebody is and what they may do. Raises ``ConfigError``.
 
     ``in_cycle``: whether the loop is in a cycle, which busy callers wait for.
@@ -41,6 +44,7 @@ def build_gate(config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] 
         admins=frozenset(section.admins) | own,
         policy=lambda: policy.value if policy else built_in,
         tokens=TokenBook(tokens),
+        holders=holders,
         slurm=slurm,
         sessions=Sessions(key, section.session),
         rates=Rates(section.rate, section.burst),

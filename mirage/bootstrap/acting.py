@@ -75,7 +75,7 @@ def _by_release(config: Config, own: World) -> World:
 def _by_sudo(config: Config, own: World) -> World:
     from mirage.backends.acting.files import files_by_order
     from mirage.backends.acting.helpergroups import HelperGroups, own_group
-    from mirage.backends.acting.sudo import SudoActuator
+    from mirage.backends.acting.sudo import SudoActuator, check_person
     from mirage.backends.backgroundfiles import CheckLimits
 
     helper = _helper(config)
@@ -87,7 +87,8 @@ def _by_sudo(config: Config, own: World) -> World:
         )
     actuator = SudoActuator(helper, groups)
     files = files_by_order(actuator.ask, CheckLimits(timeout=_BY_SUDO, every=_EVERY_BY_SUDO))
-    return replace(_by_owners(own, actuator), files=files)
+    made = _by_owners(own, actuator)
+    return replace(made, files=files, check_request=lambda request: check_person(request.user))
 
 
 def _helper(config: Config) -> Helper:
@@ -108,7 +109,8 @@ def _by_tokens(config: Config, own: World) -> World:
         raise ConfigError("cluster.rest.url", "acting mode token needs it, such as http://127.0.0.1:6820")
     if not config.acting.tokens:
         raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
-    address, directory = Address.parse(config.cluster.rest.url), TokenDirectory(Path(config.acting.tokens))
+    rest, directory = config.cluster.rest, TokenDirectory(Path(config.acting.tokens))
+    address = Address.parse(rest.url, rest.server_user)
     actuator = RestActuator(address, directory, own.clock, timeout=config.acting.timeout)
     guard = LinkGuard(own.cluster, actuator, actuator.identify)
     turns = InTurns(guard, f"slurmrestd at {address.text}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.api.access.holders import Holders
 from mirage.backends.acting.audit import Audited
 from mirage.backends.clustername import CheckedCluster
 from mirage.backends.leading import Leading
@@ -21,6 +22,7 @@ from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.readiness import Readiness
 from mirage.bootstrap.replays import build_replays
+from mirage.bootstrap.succession import PuttingAway
 from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
 from mirage.control.campaign import SOLE
@@ -76,7 +78,9 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     jobs.jobs(guards.wants.history)  # read before the first cycle, not within it
     journal = LoggedJournal(store.journal, alive, [watching.hear])
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
-    led = replace(world, actuator=Leading(world.actuator, tenure.impediment))
+    holders, putting_away = _holders(config, store)
+    act_for = holders.permit if holders is not None else _anybody
+    led = replace(world, actuator=Leading(world.actuator, tenure.impediment, act_for))
     noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure)
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -98,7 +102,9 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
         watching=watching,
         tenure=tenure,
         restored=restored,
+        holders=holders,
     )
+    putting_away.serve(service)
     service.prepare_named(guards, _PREPARING)
     watching.stand_on(
         Sources(
@@ -114,6 +120,17 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     if config.api.enabled:
         _add_interface(service, world)
     return service
+
+
+def _holders(config: Config, store: Store) -> tuple[Holders | None, PuttingAway]:
+    """Which user has which name, where the daemon acts for other users."""
+    putting_away = PuttingAway()
+    return None if config.acting.mode == "own" else Holders(store.holders, putting_away), putting_away
+
+
+def _anybody(owner: str) -> None:
+    """The daemon acts as the user that it runs as."""
+    del owner
 
 
 def _identified(world: World, store: Store, tenure: Tenure) -> World:

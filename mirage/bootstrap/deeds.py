@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import pwd
 from typing import TYPE_CHECKING
 
 from mirage.domain.chainid import split_tag
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.store.audit import AuditEntry
+from mirage.userdb import UIDS
 
 if TYPE_CHECKING:
     from mirage.backends.acting.audit import Deed
@@ -54,7 +54,6 @@ class DeedLog:
 
 
 def _uid(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return ABSENT
+    """As far as it is known: the loop does not wait for it."""
+    found = UIDS.last(name)
+    return ABSENT if found is None else found

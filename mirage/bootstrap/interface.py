@@ -66,7 +66,7 @@ def build_interface(service: Service, world: World, views: Views) -> ApiServer:
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,
         feed=views.feed,
-        gate=build_gate(config, store.tokens, lambda: service.in_cycle),
+        gate=build_gate(config, store.tokens, lambda: service.in_cycle, service.holders),
         check_room=_Room(service),
         url=lambda: config.api.url.rstrip("/"),
         frame_ancestors=config.api.frame_ancestors,

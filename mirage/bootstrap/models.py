@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import LOOKAHEAD, MODELS
 from mirage.domain.errors import ConfigError
+from mirage.predictors.artifacts.home import check_cluster
 from mirage.predictors.artifacts.shelf import Shelf, read_package
 from mirage.predictors.artifacts.trial import try_files
 from mirage.predictors.registry import predictor_names
 from mirage.replay.promotion import objection_to
+from mirage.store.clustername import read_cluster_name
 
 if TYPE_CHECKING:
     from mirage.bootstrap.measurements import Measurements
@@ -44,11 +46,12 @@ class ModelDesk:
 
     def promote(self, name: str, version: str, *, force: bool) -> Version:
         """Put a version in use that is kept. Raises ``ConfigError`` where it has done worse in shadow, unless
-        ``force``, and ``ArtifactMismatch``."""
+        ``force``, ``ArtifactMismatch``, also for one of another cluster, and ``StoreUnavailable``."""
         artifact = self._folder / name / version
         package = read_package(artifact)
         if not force and (problem := objection_to(package.manifest, self._measurements.comparison())):
             raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
+        check_cluster(package.manifest.cluster, read_cluster_name(self._service.config.store.url))
         try_files(package.files, package.manifest, artifact)
         found = Shelf(self._folder).put_in_use(package)
         self._service.reload()

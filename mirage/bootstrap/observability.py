@@ -76,7 +76,7 @@ class Observability:
 
     def know(self, guards: Guards) -> None:
         """These predictors are configured."""
-        self.meters.known = frozenset(guards.names)
+        self.meters.know(guards.names)
 
     def stand_on(self, sources: Sources) -> None:
         """From now on a scrape tells how things stand, too."""
@@ -85,6 +85,7 @@ class Observability:
     def watch(self, config: NotificationsSection, channels: tuple[Channel, ...], first: Status) -> None:
         """From now on tell people what comes after ``first``."""
         thresholds = Thresholds(config.gap, config.unreachable, config.late)
+        self.meters.expect(channel.name for channel in channels)
         couriers = tuple(Courier(channel, self.meters.notified) for channel in channels)
         self.messenger = Messenger(Watch(first, thresholds, self.ledger), couriers)
 

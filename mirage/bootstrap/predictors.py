@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
 from mirage.domain.objective import Weights
-from mirage.predictors.ensemble import ensemble_of, members_of
+from mirage.predictors.ensemble import ensemble_of
+from mirage.predictors.members import COMBINED, ENSEMBLE, VOTE, members_of
 from mirage.predictors.naming import SHOWN, check_name
 from mirage.predictors.reactive import Reactive
-from mirage.predictors.registry import ENSEMBLE, build_predictor, is_built_in
+from mirage.predictors.registry import build_predictor, is_built_in
+from mirage.predictors.vote import vote_of
 
 if TYPE_CHECKING:
     from mirage.bootstrap.world import Lore
@@ -46,12 +48,18 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
         cluster = _cluster(config, lore)
         return _lookahead(cluster, config) if cluster is not None else Reactive()
 
+    def member(name: str) -> Predictor:
+        return named_predictor(name, config, lore)
+
     def ensemble(parameter: str) -> Predictor:
-        return ensemble_of(parameter, lambda member: named_predictor(member, config, lore))
+        return ensemble_of(parameter, member)
+
+    def vote(parameter: str) -> Predictor:
+        return vote_of(parameter, member, _weights(config))
 
     named = shelved(text, Path(config.service.state) / MODELS)
     _try_model(named)
-    predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble})
+    predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble, VOTE: vote})
     _check_at_home(predictor, config, lore)
     return predictor
 
@@ -72,7 +80,7 @@ def check_chosen(text: str, models: Path) -> None:
     """
     check_name(text)
     name, _, parameter = text.partition(":")
-    if name == ENSEMBLE:
+    if name in COMBINED:
         try:
             members = members_of(parameter)
         except ValueError as error:
@@ -108,7 +116,7 @@ def _try_model(named: str) -> None:
 
     name, _, parameter = named.partition(":")
     folder = Path(parameter).expanduser()
-    if not parameter or name in (LOOKAHEAD, ENSEMBLE) or not folder.is_dir():
+    if not parameter or name in (LOOKAHEAD, *COMBINED) or not folder.is_dir():
         return
     try:
         try_model(promoted(folder))
@@ -159,5 +167,8 @@ def _remark(trained: ClusterMark, cluster: ClusterConfig) -> str:
 def _lookahead(cluster: ClusterConfig, config: Config) -> Predictor:
     from mirage.predictors.lookahead import Lookahead
 
-    loop = config.loop
-    return Lookahead(cluster, weights=Weights(loop.interruption_price, loop.overlap_price))
+    return Lookahead(cluster, weights=_weights(config))
+
+
+def _weights(config: Config) -> Weights:
+    return Weights(config.loop.interruption_price, config.loop.overlap_price)

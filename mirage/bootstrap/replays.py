@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.bootstrap.predictors import MODELS, check_chosen, shelved
 from mirage.domain.errors import ConfigError
 from mirage.ownprocess import own_python
-from mirage.predictors.ensemble import members_of
-from mirage.predictors.registry import ENSEMBLE
+from mirage.predictors.members import COMBINED, members_of
 from mirage.replay.runs import ReplayRuns
 
 if TYPE_CHECKING:
@@ -54,9 +53,9 @@ def _located(text: str, models: Path) -> str:
     """The predictor with the directories of its models. Raises ``PluginNotFound`` and ``ConfigError``."""
     check_chosen(text, models)
     name, _, members = text.partition(":")
-    if name != ENSEMBLE:
+    if name not in COMBINED:
         return shelved(text, models)
-    return f"{ENSEMBLE}:{'+'.join(shelved(member, models) for member in members_of(members))}"
+    return f"{name}:{'+'.join(shelved(member, models) for member in members_of(members))}"
 
 
 def _own_cluster(service: Service, folder: Path) -> str:

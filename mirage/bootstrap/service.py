@@ -19,6 +19,7 @@ from mirage.store.retention import Retention
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mirage.api.access.holders import Holders
     from mirage.api.server import ApiServer
     from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
@@ -84,12 +85,19 @@ class Service:
     """Those that people ask for; ``None``: none."""
     tenure: Tenure = SOLE
     """Whether it leads."""
+    holders: Holders | None = None
+    """``None``: the daemon acts for one user alone."""
     restored: RestoredDatabase | None = None
     """Where the store is a backup whose chains were not compared with Slurm yet."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
         """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
         return self.questions.answer(lambda question: self.loop.foresee(question, alive))
+
+    def check_clock(self, *, jumped: bool) -> None:
+        """Look whether the clock is Slurm's; ``jumped``: this machine's was set. For the loop's thread."""
+        if self.lore.clock is not None:
+            self.lore.clock.check(jumped=jumped)
 
     def prepare_named(self, guards: Guards, seconds: float) -> None:
         """Build what live chains name, within so many seconds; until it is built the fallback decides for them."""
@@ -131,6 +139,8 @@ class Service:
         self.loop.stand_by(sentence)
         if self.interface is not None:
             self.interface.service.gate.tokens.forget()
+        if self.holders is not None:
+            self.holders.forget()
 
     @property
     def outdated(self) -> tuple[str, ...]:
@@ -138,9 +148,18 @@ class Service:
         return self.interface.service.gate.outdated if self.interface is not None else ()
 
     def refresh_access(self) -> str:
-        """Read keys and the policy again. Any thread."""
+        """Read keys and the policy again, and look whose the names of owners are. Any thread.
+
+        Raises ``StoreUnavailable``.
+        """
         if self.interface is not None:
             self.interface.service.gate.refresh()
+        if self.holders is None:
+            return ""
+        names = {record.chain.owner for record in self.store.chains.load() if record.live or not record.over}
+        if self.interface is not None:
+            names |= {token.owner for token in self.interface.service.gate.tokens.of()}
+        self.holders.review(sorted(names))
         return ""
 
     def prune(self) -> dict[str, int]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.backgroundfiles import BackgroundFiles, local_files
-from mirage.control.wallclock import WallClock, read_clock
+from mirage.control.wallclock import CorrectedClock, WallClock, read_clock
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.acting.orderdesk import OrderDesk
     from mirage.config.model import ClusterSection
+    from mirage.control.clockcheck import ClockCheck
     from mirage.control.wallclock import RealTimeClock
     from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
@@ -50,6 +51,8 @@ class Lore:
     """The cluster's name, empty where Slurm does not tell; raises ``ClusterUnavailable``. ``None``: not known."""
     description: Callable[[], ClusterConfig] | None = None
     """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
+    clock: ClockCheck | None = None
+    """Keeps the world's clock in step with the controller's; ``None``: that one cannot be asked."""
     copied: Callable[[Path], str] | None = None
     """The same for another program: what its ``--cluster`` takes, once files were laid into the folder."""
 
@@ -78,9 +81,9 @@ class World:
     """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
 
 
-def slurm_clock(section: ClusterSection) -> RealTimeClock:
+def slurm_clock(section: ClusterSection) -> CorrectedClock:
     """The clock of the Slurm that the daemon speaks to. Raises ``ConfigError``."""
-    return read_clock(Path(section.clock)) if section.clock else WallClock()
+    return CorrectedClock(read_clock(Path(section.clock)) if section.clock else WallClock())
 
 
 def own_user() -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.world import Lore, World, command_environment, own_user, slurm_clock
+from mirage.control.clockcheck import ClockCheck
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from mirage.backends.execution import Commands
     from mirage.config.model import ClusterSection, Config
-    from mirage.control.wallclock import RealTimeClock
+    from mirage.control.wallclock import CorrectedClock
 
 
 def build_world(config: Config) -> World:
@@ -55,10 +56,11 @@ def _cli(section: ClusterSection) -> World:
     return World(guard, guard, actuator, clock, _lore(section, commands, clock))
 
 
-def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> Lore:
+def _lore(section: ClusterSection, commands: Commands, clock: CorrectedClock) -> Lore:
     from mirage.backends.cli_history import past_jobs
     from mirage.backends.cli_pastlinks import CliLinkAccounting
     from mirage.backends.clustername import cli_cluster_name
+    from mirage.backends.controllertime import cli_controller_time
     from mirage.backends.nodesharing import CliNodeSharing
     from mirage.backends.standings_cli import CliStandings
     from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
@@ -72,6 +74,7 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
         refresh=standings.refresh,
         hides_jobs=standings.hides_jobs,
         name=partial(cli_cluster_name, commands),
+        clock=ClockCheck(clock, partial(cli_controller_time, commands)),
         description=partial(described_by_slurm, section.slurm_conf, commands),
         copied=partial(copied_from_slurm, section.slurm_conf, commands),
     )
@@ -80,21 +83,24 @@ def _lore(section: ClusterSection, commands: Commands, clock: RealTimeClock) -> 
 def _rest(section: ClusterSection) -> World:
     from mirage.backends.acting.link_guard import LinkGuard
     from mirage.backends.clustername import rest_cluster_name
+    from mirage.backends.controllertime import rest_controller_time
     from mirage.backends.rest import Rest, RestCluster, RestVersion
     from mirage.backends.restactuator import OwnToken, RestActuator
     from mirage.backends.restclient import Address, Credentials, RestClient
 
     if not section.rest.url:
         raise ConfigError("cluster.rest.url", "the back end rest needs it, such as http://127.0.0.1:6820")
-    clock, version, address = slurm_clock(section), RestVersion(), Address.parse(section.rest.url)
+    clock, version = slurm_clock(section), RestVersion()
+    address = Address.parse(section.rest.url, section.rest.server_user)
     credentials = Credentials(section.rest.user or own_user(), section.rest.token_file)
     client = RestClient(address, credentials, section.timeout)
     cluster = RestCluster(client, clock, version, credentials.user)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
     # Not every version of slurmrestd tells fair shares, limits and how the cluster is set up: they are not known.
     guard = LinkGuard(cluster, actuator, actuator.identify)
-    name = partial(rest_cluster_name, Rest(client, version))
-    lore = Lore(history=cluster.past_jobs, links=cluster, name=name)
+    rest = Rest(client, version)
+    check = ClockCheck(clock, partial(rest_controller_time, rest))
+    lore = Lore(history=cluster.past_jobs, links=cluster, name=partial(rest_cluster_name, rest), clock=check)
     return World(guard, guard, cluster, clock, lore, check_request=actuator.check)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -16,7 +18,7 @@ from mirage.cli.printing import show
 from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mirage.backends.acting.orders import Answer, Order
     from mirage.client.address import Address
@@ -46,9 +48,41 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
 
     user = pwd.getpwuid(os.getuid()).pw_name
     actuator = own_links(Commands(os.environ), user)
-    client = connect(socket)
+    client, ending = connect(socket), _Ending()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, ending.told)
     with exit_codes():
-        _serve(client, lambda order: execute(order, actuator), once=once)
+        _serve(client, lambda order: execute(order, actuator), once=once, ending=ending)
+
+
+class _Ending:
+    """When an agent exits that gets a signal: after it has answered its current order.
+
+    A daemon that gets no answer has to wait until the order has expired.
+    """
+
+    def __init__(self) -> None:
+        self.busy = self.wanted = False
+
+    def told(self, number: int, frame: object = None) -> None:
+        """Handle a signal; the second one always ends the agent. Raises ``SystemExit``."""
+        del frame
+        if self.wanted or not self.busy:
+            raise SystemExit(0 if number == signal.SIGTERM else 128 + number)
+        self.wanted = True
+        show("exits after the answer to its current order; a second signal ends it immediately", err=True)
+
+    @contextmanager
+    def order(self) -> Iterator[None]:
+        """An order is executed. Raises ``SystemExit`` after it if a signal came meanwhile."""
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+        if self.wanted:
+            raise SystemExit(0)
 
 
 class _Contact:
@@ -96,12 +130,14 @@ class _Contact:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
 
-def _serve(client: Client, carry_out: Callable[[Order], Answer], *, once: bool) -> None:
+def _serve(
+    client: Client, carry_out: Callable[[Order], Answer], *, once: bool, ending: _Ending | None = None
+) -> None:
     """Raises ``ClientError`` where the daemon has never answered, or does not permit it.
 
     Everything else may pass: a daemon that is restarted, stands by or is busy, a proxy before it that fails.
     """
-    contact = _Contact(client.transport.address, once=once)
+    contact, ending = _Contact(client.transport.address, once=once), ending or _Ending()
     while True:
         begun = time.monotonic()
         try:
@@ -111,7 +147,8 @@ def _serve(client: Client, carry_out: Callable[[Order], Answer], *, once: bool) 
             continue
         if order is not None:
             contact.answered()
-            _answer(client, order, carry_out(order), contact)
+            with ending.order():
+                _answer(client, order, carry_out(order), contact)
         elif once:
             return
         else:

@@ -13,6 +13,7 @@ from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 KEY_VARIABLE = "MIRAGE_SERVING_KEY"
 
@@ -64,7 +65,7 @@ def _key(path: Path | None) -> str:
             raise ConfigError("key-file", f"give the API key's file, or ${KEY_VARIABLE}")
         return key
     try:
-        return path.read_text(encoding="utf-8").split()[0]
+        return read_regular(path).decode("utf-8").split()[0]
     except (OSError, IndexError) as error:
         raise ConfigError(str(path), "no API key can be read from it") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -142,7 +143,8 @@ def _policy(
 
 
 def _say(text: str) -> None:
-    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", err=True)
+    with contextlib.suppress(OSError):  # a log on a full file system ends no task
+        typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", err=True)
 
 
 def _show(document: dict[str, Any]) -> None:

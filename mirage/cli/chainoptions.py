@@ -56,6 +56,8 @@ def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal 
     for name, read in _READERS.items():
         if name in given:
             _put(document, *_read(given[name], read))
+    if "retries" in given:
+        _put_retries(document, given["retries"])
     if "done-file" in given:
         document["done"]["file"] = _absolute(given["done-file"].value or "", directory)
     if "tasks-state" in given:
@@ -106,7 +108,7 @@ def _put(document: Document, path: Path, value: Any) -> None:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadSpelling(text, "expected a whole number")
+        raise BadSpelling(text, "expected a whole number from 0 to 999999999")
     return int(text)
 
 
@@ -178,8 +180,18 @@ def _on_failure(text: str) -> tuple[Path, Any]:
     return ("failures",), policies
 
 
-def _retries(text: str) -> tuple[Path, Any]:
-    return ("failures", "exit"), {"recovery": Recovery.RETRY.value, "retries": _number(text)}
+def _put_retries(document: Document, given: Given) -> None:
+    """The bound of every kind of failure that has retries. Raises ``BadSpelling`` where none is."""
+    _, number = _read(given, lambda text: (("failures", "exit", "retries"), _number(text)))
+    retry = {"recovery": Recovery.RETRY.value}
+    policies = document.setdefault("failures", {})
+    policies.setdefault(FailureKind.EXIT.value, retry)
+    tried_again = [policy for policy in policies.values() if policy["recovery"] == Recovery.RETRY]
+    if not tried_again:
+        problem = "--on-failure retries no kind of failure"
+        raise BadSpelling(given.spelling, f"{given.where}: {problem}")
+    for policy in tried_again:
+        policy["retries"] = number
 
 
 def _choice(kind: type[StrEnum], text: str) -> str:
@@ -205,7 +217,6 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "grace": lambda text: (("handover", "signal", "lead"), _grace(text)),
     "max-overlap": lambda text: (("handover", "max_overlap"), _duration(text, "0 means no bound")),
     "handover": lambda text: (("handover", "policy"), _choice(HandoverPolicy, text)),
-    "retries": _retries,
     "on-failure": _on_failure,
     "predictor": lambda text: (("predictor",), _predictor(text)),
     "aim": _aim,

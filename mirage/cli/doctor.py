@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ from mirage.cli.printing import show
 from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirage.daemon.doctor.finding import Finding
 
 
@@ -32,14 +36,27 @@ def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     findings = []
     loaded = load(config)
     become_owner_of_files(loaded)
-    for finding in examine(loaded.config):
-        findings.append(finding)
-        if not as_json:
-            _show(finding)
+    with _quiet():
+        for finding in examine(loaded.config, loaded.files):
+            findings.append(finding)
+            if not as_json:
+                _show(finding)
     if as_json:
         typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1))
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep warnings about this process out of the report, which has those about the daemon."""
+    log = logging.getLogger("mirage")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _show(finding: Finding) -> None:

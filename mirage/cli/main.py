@@ -22,7 +22,7 @@ from mirage.cli.explain import explain_command
 from mirage.cli.models import models_app
 from mirage.cli.plugins import plugins_command
 from mirage.cli.predict import predict_command
-from mirage.cli.printing import show_error
+from mirage.cli.printing import open_streams, show_error
 from mirage.cli.protected import protected_app
 from mirage.cli.queue import queue_command
 from mirage.cli.replay import replay_command
@@ -88,6 +88,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; a mistake that has a name is one line on stderr and exit code 1."""
+    open_streams()
     try:
         app()
     except (MirageError, ClientError) as error:

@@ -12,6 +12,7 @@ import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
 from mirage.cli.daemonaccount import become_owner, become_owner_of_files, load
+from mirage.cli.printing import table_console
 from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ models_app.command("shadow")(shadow_command)
 @models_app.command("list")
 def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJson = False) -> None:
     """Every version that is kept, and what it was trained on."""
-    from rich.console import Console
-
     from mirage.predictors.artifacts.shelf import Shelf
 
     folder = models_folder(models, load(config) if config else None)
@@ -48,7 +47,7 @@ def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJso
         listed = [_document(version) | {"damage": found} for version, found in checked]
         typer.echo(json.dumps({"models": listed}, indent=1))
     elif checked:
-        Console().print(_table(checked))
+        table_console().print(_table(checked))
     else:
         typer.echo(f"no models in {folder}; mirage train makes one, mirage models promote keeps it")
 
@@ -64,15 +63,20 @@ def promote_command(
 ) -> None:
     """Keep a trained model and put it in use: daemons that name its folder take it when they start.
 
-    Refused (exit 4) where the daemon has measured in shadow that it costs more than the predictor in charge.
+    Rejected (exit 1) where it was trained on another cluster, and (exit 4) where the daemon has measured in shadow
+    that it costs more than the predictor in charge.
     """
+    from mirage.predictors.artifacts.home import check_cluster
     from mirage.predictors.artifacts.shelf import Shelf, read_package
     from mirage.predictors.artifacts.trial import try_files
+    from mirage.store.clustername import read_cluster_name
 
     # The artifact and the configuration may be such as only root reads.
     package, loaded = read_package(artifact), load(config) if config or not force else None
     folder = models_folder(models, loaded if config else None)
     _become_owner(folder, loaded)
+    if loaded:
+        check_cluster(package.manifest.cluster, read_cluster_name(loaded.config.store.url))
     if not force and loaded and (problem := objection(package.manifest, loaded.config)):
         typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
         raise typer.Exit(4)

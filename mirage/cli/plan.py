@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirage.cli.chainoptions import CHAIN, chain_document, held_links, new_chain_id
-from mirage.domain.bounds import REQUEST
+from mirage.domain.bounds import LARGEST_SCRIPT, REQUEST
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm import batchscript
 from mirage.slurm.environment import capture
@@ -167,7 +167,8 @@ def _script(line: CommandLine, outside: Outside) -> tuple[str, str]:
         return outside.read_stdin().decode("utf-8", "surrogateescape"), "sbatch"
     path = _found(line.script, outside)
     try:
-        return path.read_bytes().decode("utf-8", "surrogateescape"), path.name
+        with path.open("rb") as file:  # a pipe, too, as sbatch does; one byte too many is rejected later
+            return file.read(LARGEST_SCRIPT + 1).decode("utf-8", "surrogateescape"), path.name
     except OSError as error:
         raise ConfigError(line.script, f"cannot be read: {error.strerror}") from error
 

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import TYPE_CHECKING
+
 import typer
 
 from mirage.domain.texts import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 400
+
+
+def open_streams() -> None:
+    """Give the three standard streams that the caller has closed (``>&-``) to /dev/null.
+
+    Otherwise the next file that is opened would take their place, and texts for the terminal would get into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def show(text: object, *, err: bool = False) -> None:
     """Print one line, whatever is in it."""
     typer.echo(printable(str(text)), err=err)
+
+
+def table_console() -> Console:
+    """A console for tables: no column is cut if the output is not a terminal, so that scripts find whole names."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def show_error(error: Exception, program: str = "mirage") -> None:

@@ -12,6 +12,7 @@ import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
 from mirage.cli.daemonaccount import configured
+from mirage.cli.printing import table_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,13 +33,11 @@ _EXPLAINED = (
 
 def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: AsJson = False) -> None:
     """Compare the predictors in shadow with the one in charge, on the daemon's own hand-overs."""
-    from rich.console import Console
-
     found = measurements(configured(config), since)
     if as_json:
         typer.echo(json.dumps({"predictors": [_document(each) for each in found]}, indent=1))
     elif found:
-        Console().print(_table(found))
+        table_console().print(_table(found))
         typer.echo(_EXPLAINED)
     else:
         typer.echo(f"no hand-over of the last {since} was foreseen; loop.shadows names predictors to compare")

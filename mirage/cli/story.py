@@ -28,7 +28,11 @@ _STATES = {
 _STEERING = {
     "pin": (
         "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; "
-        "where another job fits beside it, it is not bound."
+        "where another job fits next to it or Slurm may requeue it, it is not bound."
+    ),
+    "auto": (
+        "Each link is submitted as the one before it starts, bound to its nodes, where that suits the chain and "
+        "no other job fits on them; else in time by forecast."
     ),
     "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
     "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
@@ -119,9 +123,10 @@ def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]
 
 def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     """What the newest forecast says of the link that is next to be submitted."""
-    waiting = any(link["state"] in ("planned", "submitted", "pending") for link in timeline["links"])
-    forecast = next((each for each in timeline["forecasts"] if not each["shadow"] and each["p50"]), None)
-    if waiting or forecast is None:
+    known = {link["index"] for link in timeline["links"]}
+    own = (each for each in timeline["forecasts"] if not each["shadow"] and each["p50"])
+    forecast = next(own, None)
+    if forecast is None or forecast["link"] in known:  # that one waits, runs or is over
         return
     wait = between(instant_of(forecast["time"]) or now, instant_of(forecast["p50"]))
     yield (
@@ -208,7 +213,7 @@ def _handover(handover: Mapping[str, Any]) -> str:
     if handover["interruption"] > 0:
         return f"no link ran for {words(handover['interruption'])}"
     if handover["overlap"] > 0:
-        return f"both ran for {words(handover['overlap'])}"
+        return f"two links of the chain ran at the same time for {words(handover['overlap'])}"
     return "one began as the other ended"
 
 

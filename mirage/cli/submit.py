@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mirage.cli.printing import open_streams
+from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
 from mirage.ownplaces import make_own_directory
@@ -50,14 +52,15 @@ written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
   --health-command CMD  run by sh beside the script until it succeeds; the link is ready then
   --signal SIG@TIME     Slurm's; SIG also tells a link to make way for its successor (TERM)
   --grace SECONDS       between that signal and the end of the link (60); or a TIME
-  --max-overlap TIME    two links run together for at most TIME (0: no bound, the default); no effect with
-                        --handover none
+  --max-overlap TIME    after TIME together the predecessor gets its signal, and has --grace to end (0: no bound,
+                        the default); no effect with --handover none
   --predictor NAME      who says when the next link has to be submitted; see mirage plugins
   --aim WHAT            cheapest: by the daemon's prices; no-interruption=90%: so early that nine of ten links are
                         there in time; overlap=30m: as early as that much expected overlap allows
   --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
                         by hold, by nice or by pin (bound to its predecessor's nodes, where no other job fits
-                        beside it); off: submit it in time
+                        beside it); auto: by pin, but where two links are to run together or a forecast is asked
+                        for; off: submit it in time
   --lead TIME           steering: let it go TIME before its predecessor's end (default 10m); pin lets it go only
                         after that end with 0, and always with --handover none
   --name NAME           the chain's name; the job's if not given
@@ -86,6 +89,7 @@ def submit_command(context: typer.Context) -> None:
 
 def main() -> None:
     """``mbatch``."""
+    open_streams()
     try:
         submit(sys.argv[1:])
     except MirageError as error:
@@ -141,14 +145,21 @@ def _outside() -> Outside:
     return Outside(
         user=pwd.getpwuid(os.getuid()).pw_name,
         environment={_text(name): _text(value) for name, value in os.environb.items()},
-        directory=str(Path.cwd()),
+        directory=_directory(),
         now=_slurm_time(),
         default_limit=_default_limit,
-        read_stdin=sys.stdin.buffer.read,
+        read_stdin=lambda: sys.stdin.buffer.read(LARGEST_SCRIPT + 1),
         shell=Shell(
             read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0), _other_group(os.getegid())
         ),
     )
+
+
+def _directory() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise MirageError("the working directory is gone; change to one that is there") from None
 
 
 def _other_group(group: int) -> str:

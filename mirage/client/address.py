@@ -33,7 +33,8 @@ class Address:
 
     def __str__(self) -> str:
         """As ``parse`` takes it."""
-        return self.socket or f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.socket or f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -70,7 +71,7 @@ def _own_sockets(environ: Mapping[str, str], uid: int) -> tuple[Path, ...]:
     if uid == 0:
         return (_SYSTEM,)
     state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".local/state"
-    shared = (folder / f"mirage-{_name(uid)}" for folder in _SHARED)
+    shared = (folder / f"mirage-{user_name(uid)}" for folder in _SHARED)
     return (Path(state, "mirage", "api.sock"), *(place / "api.sock" for place in shared if _is_own(place, uid)))
 
 
@@ -81,7 +82,8 @@ def _is_own(folder: Path, uid: int) -> bool:
         return False
 
 
-def _name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """As the user database has it; else the number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

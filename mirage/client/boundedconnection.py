@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import http.client
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirage.client.deadline import Deadline, TimedSocket
+from mirage.client.listener import check_port
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _LARGEST_HEAD = 1 << 18
 """Bytes of status and headers, those of interim answers included."""
@@ -15,9 +19,23 @@ _LARGEST_HEAD = 1 << 18
 class BoundedConnection(http.client.HTTPConnection):
     """One exchange; ``timeout`` is for all of it, from the connection's making to the last byte of the answer."""
 
-    def __init__(self, host: str, port: int | None = None, *, timeout: float, path: str = "", **more: Any) -> None:
-        """``path``: of a Unix socket, which is connected to instead of ``host``."""
+    def __init__(
+        self,
+        host: str,
+        port: int | None = None,
+        *,
+        timeout: float,
+        path: str = "",
+        trusted: Collection[int] | None = None,
+        **more: Any,
+    ) -> None:
+        """``path``: of a Unix socket, which is connected to instead of ``host``.
+
+        ``trusted``: users who may listen at a port of this machine, in addition to those of ``check_port``;
+        ``None``: all users may.
+        """
         super().__init__(host, port, timeout=timeout, **more)
+        self._trusted = trusted
         self.deadline = Deadline(timeout)
         self._path = path
         self._create_connection = self._open
@@ -33,7 +51,14 @@ class BoundedConnection(http.client.HTTPConnection):
     def _open(self, address: tuple[str, int], *_: Any) -> Any:
         if self._path:
             return TimedSocket.to_path(self._path, self.deadline)
-        return TimedSocket.to_host(*address, self.deadline)
+        connected = TimedSocket.to_host(*address, self.deadline)
+        if self._trusted is not None:
+            try:
+                check_port(*connected.peer(), self._trusted)
+            except BaseException:
+                connected.close()
+                raise
+        return connected
 
 
 class BoundedTlsConnection(BoundedConnection):

@@ -193,8 +193,15 @@ def chain_path(chain: str) -> str:
 
 
 def _below(path: str, name: str) -> str:
-    if "/" in name or name in ("", ".", ".."):
-        raise Refusal(404, f"there is no {name[:80]!r} in {path}: a name with a slash is asked for by its id")
+    why = ""
+    if "/" in name or name in (".", ".."):
+        why = "a name with a slash is asked for by its id"
+    elif not name:
+        why = "the name is empty"
+    elif not name.isprintable():  # nor what is no UTF-8
+        why = "names are printable text in UTF-8"
+    if why:
+        raise Refusal(404, f"there is no {name[:80]!r} in {path}: {why}")
     return f"{path}/{quote(name, safe='')}"
 
 

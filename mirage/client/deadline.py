@@ -14,6 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from mirage.client.listener import check_listener
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
@@ -63,8 +65,15 @@ class TimedSocket:
 
     @classmethod
     def to_path(cls, path: str, deadline: Deadline) -> Self:
-        """Connected to a Unix socket. Raises ``OSError``."""
-        return cls._connected(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path, deadline)
+        """Connected to a Unix socket. Raises ``OSError``, also where another user may have put it there."""
+        plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected = cls._connected(plain, path, deadline)
+        try:
+            check_listener(plain, path)
+        except BaseException:
+            plain.close()
+            raise
+        return connected
 
     @classmethod
     def _connected(cls, plain: socket.socket, address: Any, deadline: Deadline) -> Self:
@@ -89,6 +98,11 @@ class TimedSocket:
             raise
         found.limit(self._most)
         return found
+
+    def peer(self) -> tuple[str, int]:
+        """Address and port of the other end of a TCP connection."""
+        host, port, *_ = self._socket.getpeername()
+        return str(host), int(port)
 
     def limit(self, most: int | None) -> None:
         """From now on no more than ``most`` bytes are read."""

@@ -75,6 +75,9 @@ class Transport:
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
 
     def _answer(self, status: int, content: bytes) -> Any:
+        if 300 <= status < 400:
+            said = f"{self.address} answers with status {status}: it leads to another address; name that one"
+            raise DaemonUnreachable(said)
         try:
             answer = json.loads(content) if content else None
         except (ValueError, RecursionError):
@@ -117,7 +120,7 @@ class Transport:
             )
         else:
             host = address.host or "localhost"
-            connection = BoundedConnection(host, address.port, timeout=timeout, path=address.socket)
+            connection = BoundedConnection(host, address.port, timeout=timeout, path=address.socket, trusted=())
         try:
             connection.connect()
         except OSError as error:

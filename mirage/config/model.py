@@ -62,6 +62,9 @@ class RestSection(Section):
     """A JWT, read anew at each use; empty: the socket says who asks."""
     user: str = ""
     """Whose token that is; empty: the daemon's own user."""
+    server_user: str = ""
+    """The account of slurmrestd, where it listens at a port of this machine with a UID from 1000 on; the server of
+    any other such user is sent nothing."""
 
 
 class SimulatedSection(Section):
@@ -364,7 +367,7 @@ class ChainsSection(Section):
     """none: one writer, no link starts before the one before it is over; overlap: both run until the predecessor's
     limit; when-ready, on-start: the predecessor is told to exit once its successor is ready, or runs."""
     max_overlap: Duration = 0
-    """Both links run no longer than this; 0: no such bound. No effect with handover none."""
+    """After this time together the predecessor gets its signal; 0: no bound. No effect with handover none."""
     grace: Duration = 60
     """Between the signal to a predecessor and its end."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -70,11 +71,24 @@ def _users_place(environ: Mapping[str, str], uid: int) -> Places:
         return Places(own, own)
     for folder in SHARED_FOLDERS:
         place = folder / f"mirage-{_user_name(uid)}"
-        if folder.is_dir() and may_be_had(place, uid) and not network_kind(place):
+        if folder.is_dir() and not network_kind(place) and _is_taken(place, uid) and not network_kind(place):
             said = f"{own} is on a network file system ({kind}): the state is in {place}, for this machine only"
             lasts = "" if folder is SHARED_FOLDERS[0] else ", and a restart of the machine may empty it"
             return Places(place, place, said + lasts)
     return Places(own, own)
+
+
+def _is_taken(place: Path, uid: int) -> bool:
+    """Whether ``place`` is this user's directory now; it is created if it is missing.
+
+    Another user could create a missing directory between two checks, but cannot replace one of this user's.
+    """
+    if uid == os.geteuid():
+        with contextlib.suppress(OSError):
+            place.mkdir(0o700)
+        if is_absent(place):
+            return False
+    return may_be_had(place, uid)
 
 
 def may_be_had(folder: Path, uid: int) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirage.control.faults import Fault
 from mirage.control.hands import told
-from mirage.domain.command import AddChain, LiftProtection
+from mirage.domain.command import AddChain, LiftProtection, PutAway
 from mirage.domain.errors import MirageError
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
@@ -64,6 +64,12 @@ class CommandApplier:
             for record in requests.forgiven(self.chains.load(), now):
                 self.chains.save(record)
             self.journal.write(told(None, now, EntryKind.COMMAND, text))
+            return text
+        if isinstance(command, PutAway):
+            for record in self.chains.load():
+                if record.chain.owner == command.name:
+                    away = requests.put_away(record, command, now)
+                    self.chains.save(away, told(away, now, EntryKind.COMMAND, text))
             return text
         if isinstance(command, AddChain):
             self.guards.check(command.chain.predictor)

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.decision import checked
 from mirage.domain.errors import PluginNotFound
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Guard:
     def _timed(self, observation: Observation) -> Prediction:
         began = time.monotonic()
         try:
-            return _checked(self._ask(observation))
+            return checked(self._ask(observation))
         finally:
             self._took(self.predictor.name, time.monotonic() - began)
 
@@ -191,16 +191,3 @@ class Guards:
         """Let go of the threads of those that the daemon itself names; others end with their work."""
         for guard in (self._default, *self.shadows):
             guard.close()
-
-
-def _checked(prediction: Prediction) -> Prediction:
-    """The same prediction. Raises ``ValueError`` for one that says nothing (NaN, levels without starts)."""
-    if isinstance(prediction, ActionScores):
-        numbers: tuple[float, ...] = (prediction.submit, prediction.hold)
-    elif isinstance(prediction, WaitForecast):
-        numbers = prediction.starts
-    else:
-        raise TypeError(f"predicted {type(prediction).__name__}, not a WaitForecast or ActionScores")
-    if not numbers or any(number != number for number in numbers):  # noqa: PLR0124 (NaN differs from itself)
-        raise ValueError(f"predicted nothing usable: {prediction}")
-    return prediction

@@ -20,8 +20,10 @@ from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.texts import one_line
 from mirage.provisioner import handover, machine, rivals, setback, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
+from mirage.provisioner.gates import with_gate
 from mirage.provisioner.pending import attempt
 from mirage.provisioner.quotas import without_script
+from mirage.slurm.rejections import is_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from mirage.control.filewatch import FileWatch
     from mirage.control.journal import ChangedEntries
     from mirage.control.permits import Permits
+    from mirage.control.pinning import Pins
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.ports import Actuator, ChainStore
@@ -59,6 +62,7 @@ class Hands:
     journal: ChangedEntries
     files: FileWatch
     permits: Permits
+    pins: Pins
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
     """Changes asked for that no snapshot has shown yet."""
     releases: dict[JobId, Attempt] = field(default_factory=dict)
@@ -79,16 +83,23 @@ class Hands:
         """
         record = record.with_link(replace(link, planned=now))
         request = self.store.with_script(record.chain.link_request(link.index, _previous_job(record, link)))
+        pinned = behind is not None and record.chain.method is Steering.PIN
+        if behind is not None and pinned and (why := self.pins.unfit(record, behind, request)):
+            return self._unable(record, link, f"{why}; it is not bound to its predecessor's nodes then", now)
+        request = with_gate(request, record, link)
         self.store.save(record)
         if behind is not None:
-            request = steering.bid(request, record.chain.steering, behind)
-        if record.chain.one_writer and (behind is None or record.chain.steering is not Steering.PIN):
+            request = steering.bid(request, record.chain, behind)
+        if record.chain.one_writer and not pinned:
             request = replace(request, dependencies=handover.awaited(record, link))
         try:
             job_id = self.actuator.submit(request)
         except SubmissionRejected as error:
             if error.reason == "InvalidDependency":  # on a job that is just leaving: the next cycle knows
                 return self._unable(record, link, str(error), now)
+            if behind is not None and pinned and not is_limit(error.reason):
+                self.pins.rejected(record, behind, str(error))
+                return self._unable(record, link, f"{error}; it is not bound to its predecessor's nodes then", now)
             return self._refused(record, link, error, now)
         except NotPermitted as error:
             return self._unable(record, link, str(error), now)

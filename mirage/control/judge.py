@@ -11,6 +11,7 @@ from mirage.domain.decision import Hold, Wants
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.decide import forced, weigh
+from mirage.provisioner.limitwarnings import as_expected
 
 if TYPE_CHECKING:
     from mirage.control.guard import Guard, Guards
@@ -40,6 +41,7 @@ class Judge:
 
         Where the chain's predictor cannot be built, or what it is to see cannot be had, the daemon's own decides.
         """
+        predecessor = as_expected(record, predecessor, snapshot.time)
         bare = self._observe(record, predecessor, snapshot, Wants())
         if (decision := forced(bare)) is not None:
             self._write(record, bare, EntryKind.DECISION, _said(decision), record.next_index)

@@ -133,7 +133,7 @@ class ControlLoop:
         self._permits = Permits(self._chains, policy.limits)
         self._files = FileWatch(outside.files, self._journal)
         self._clocks = ClockWatch(self._journal, policy.clock_slack)
-        self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits)
+        self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits, self._pins)
         self._restored = RestoredChains(outside.restored, self._chains)
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
@@ -299,7 +299,7 @@ class ControlLoop:
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
         """Submit the successor held back; where a pin would not do that, by a dependency, or when it is time."""
         job = _job(record, predecessor, snapshot)
-        loose = self._pins.why_not(record, predecessor, job)
+        loose = self._pins.why_not(record, predecessor, job, released=self._held is not None)
         if not loose:
             return self._plan(record, "held back until it is wanted", now, job)
         if record.chain.one_writer:
@@ -310,9 +310,9 @@ class ControlLoop:
     def _resubmit(self, record: ChainRecord, link: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
         if doubt := rivals.in_doubt(record, link):
             return self._explain(self._hands.pause(record, doubt, now), now, doubt, deciding=False)
-        behind = record.head if record.chain.steering is not Steering.OFF and not link.unpinned else None
-        job = _job(record, behind, snapshot)
-        if behind is not None and self._pins.why_not(record, behind, job):
+        behind = record.head if record.chain.method is not Steering.OFF and not link.unpinned else None
+        job, released = _job(record, behind, snapshot), self._held is not None
+        if behind is not None and self._pins.why_not(record, behind, job, released=released):
             link, job = replace(link, unpinned=True), None
         return self._sent(self._hands.send(replace(record, resent=link.index), link, now, job), now)
 

@@ -14,8 +14,9 @@ from mirage.control.guard import NOBODY, Guard, unheard
 from mirage.control.workers import PredictorThreads
 from mirage.domain.decision import Wants
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
+from mirage.predictors.members import is_combined
 from mirage.predictors.naming import SHOWN, check_name
-from mirage.predictors.registry import ENSEMBLE, build_predictor, is_built_in
+from mirage.predictors.registry import build_predictor, is_built_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -184,8 +185,8 @@ class NamedGuards:
 
     def _make_room(self, name: str, asker: Asker) -> None:
         """Raises ``ConfigError`` where neither the user nor one who has more may give way."""
-        most = MOST_ENSEMBLES if _is_ensemble(name) else MOST
-        alike = {each: built for each, built in self._built.items() if _is_ensemble(each) is _is_ensemble(name)}
+        most = MOST_ENSEMBLES if is_combined(name) else MOST
+        alike = {each: built for each, built in self._built.items() if is_combined(each) is is_combined(name)}
         own = [each for each, built in alike.items() if asker.user in built.users]
         if len(own) >= most // _SHARE:
             asked = [each for each in own if asker.user not in alike[each].chains]
@@ -254,10 +255,6 @@ class NamedGuards:
 
 def _is_plain(name: str) -> bool:
     return is_built_in(name.partition(":")[0])
-
-
-def _is_ensemble(name: str) -> bool:
-    return name.startswith(f"{ENSEMBLE}:")
 
 
 def _drop_oldest(kept: dict[str, Any], most: int) -> None:

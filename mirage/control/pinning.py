@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Steering
 from mirage.domain.errors import MirageError
+from mirage.provisioner.gates import cannot_look
 from mirage.provisioner.handover import why_loose
 from mirage.slurm.jobrequest import names_nodes
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
-    from mirage.domain.job import Job, JobId
+    from mirage.domain.job import Job, JobId, JobRequest
     from mirage.ports import NodeSharing
 
 
@@ -27,19 +28,42 @@ class Pins:
     source: NodeSharing | None
     _told: dict[ChainId, tuple[JobId, str]] = field(default_factory=dict)
 
-    def why_not(self, record: ChainRecord, predecessor: Link, job: Job | None) -> str:
-        """Why a pin would not keep the successor back; empty where it does, and without steering by pin."""
-        if record.chain.steering is not Steering.PIN:
+    def why_not(self, record: ChainRecord, predecessor: Link, job: Job | None, *, released: bool = False) -> str:
+        """Why a pin would not keep the successor back; empty where it does, and without steering by pin.
+
+        ``released``: links are not submitted here, but held jobs that are let go.
+        """
+        if record.chain.method is not Steering.PIN:
             return ""
+        if unseen := _cannot_look(record.chain, record.chain.request, released=released):
+            return unseen
         return why_loose(record, predecessor, job) or (self._shared(record, job) if job is not None else "")
+
+    def unfit(self, record: ChainRecord, predecessor: Job, request: JobRequest) -> str:
+        """Why the successor's ``request`` cannot be bound, by its script, which records lack; remembered.
+
+        Empty: it can.
+        """
+        why = _cannot_look(record.chain, request) or _named_nodes(request)
+        if why:
+            self._tell(record.chain.chain_id, predecessor.job_id, why)
+        return why
+
+    def rejected(self, record: ChainRecord, predecessor: Job, why: str) -> None:
+        """Remember that Slurm takes no successor that is bound to these nodes, as ``why`` says."""
+        self._tell(record.chain.chain_id, predecessor.job_id, f"Slurm rejects it: {why}")
+
+    def _tell(self, chain_id: ChainId, job_id: JobId, why: str) -> None:
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told[chain_id] = (job_id, why)
 
     def _shared(self, record: ChainRecord, job: Job) -> str:
         known = self._told.get(record.chain.chain_id)
         if known is None or known[0] != job.job_id:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            known = (job.job_id, _named_nodes(record.chain) or self._asked(job))
-            self._told[record.chain.chain_id] = known
+            why = _named_nodes(record.chain.request) or self._asked(job)
+            self._tell(record.chain.chain_id, job.job_id, why)
+            return why
         return known[1]
 
     def _asked(self, job: Job) -> str:
@@ -51,7 +75,17 @@ class Pins:
             return f"whether its nodes are shared is not known: {error}"
 
 
-def _named_nodes(chain: Chain) -> str:
-    if not names_nodes(chain.request):
+def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -> str:
+    """Why a link could not see, as it starts, that its predecessor has finished the work; empty: it can."""
+    batch = request.batch
+    if batch is None or not (chain.one_writer and chain.done_by_zero):
+        return ""
+    if released and chain.steering is Steering.AUTO:
+        return "its held job cannot check whether the work is done"
+    return cannot_look(batch)
+
+
+def _named_nodes(request: JobRequest) -> str:
+    if not names_nodes(request):
         return ""
     return "the job asks for nodes by name, and Slurm keeps one list of nodes for a job"

@@ -60,6 +60,27 @@ class AcceleratedClock:
         return int(self.t0 + (time.time() - self.t0) * self.rate)
 
 
+class CorrectedClock:
+    """A clock to which is added what it is known to lack. Any thread reads it; one corrects it."""
+
+    def __init__(self, clock: RealTimeClock) -> None:
+        self._clock = clock
+        self._added: Seconds = 0
+
+    @property
+    def rate(self) -> float:
+        """As of the clock behind."""
+        return self._clock.rate
+
+    def now(self) -> Seconds:
+        """Seconds since the Unix epoch."""
+        return self._clock.now() + self._added
+
+    def correct(self, by: Seconds) -> None:
+        """Set it forward, or back (negative)."""
+        self._added += by
+
+
 _FASTEST, _LATEST = 1_000_000, 253_402_300_799
 
 

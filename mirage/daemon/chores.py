@@ -12,7 +12,8 @@ from mirage.daemon.housekeeping import Chore
 from mirage.daemon.launching import LocalLauncher, SlurmLauncher
 from mirage.daemon.restored import EVERY, RestoredLinkQuery
 from mirage.daemon.training import Curriculum, Retraining
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.predictors.registry import check_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +60,10 @@ def restored_query(service: Service, stopped: Event) -> RestoredLinkQuery:
 def check_training(config: Config, lore: Lore) -> None:
     """Raise ``ConfigError`` where models are to be trained and cannot be."""
     if config.training.every:
+        try:
+            check_trainer(config.training.predictor)
+        except PluginNotFound as error:
+            raise ConfigError("training.predictor", str(error)) from None
         _description(config, lore)
 
 

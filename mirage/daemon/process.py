@@ -90,8 +90,9 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
                 daemon = _Daemon(service, load, notifier, office)
                 if once:
                     return daemon.run_once()
-                if daemon.run(ending):
-                    break
+                daemon.run(ending)
+            if daemon.told_to_end:
+                break
         notifier.stopping()
     return daemon.status
 
@@ -129,8 +130,13 @@ class _Daemon:
         service.reload = self._ask_reload
         office.changed = service.commands.wake
 
-    def run(self, closing: ExitStack) -> bool:
-        """Cycle until told to end (true) or another term begins; ``closing`` gets what is to be ended then."""
+    @property
+    def told_to_end(self) -> bool:
+        """Whether the process is to end: after ``run``, and until the signals of its term are given back."""
+        return self._ticks.stopped
+
+    def run(self, closing: ExitStack) -> None:
+        """Cycle until told to end or another term begins; ``closing`` gets what is to be ended then."""
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         _LOG.info(
             "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
@@ -146,13 +152,12 @@ class _Daemon:
                 self._reload()
             if self._in_office:
                 cycle = self._cycle()
-        if not self._ticks.stopped:
-            _LOG.warning(
-                "%s", "this daemon leads now" if self._office.campaign.term else "this daemon leads no more"
-            )
-            return False
-        _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", self._service.loop.status.cycles)
-        return True
+        if self.told_to_end:
+            cycles = self._service.loop.status.cycles
+            _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", cycles)
+        else:
+            leads = "now" if self._office.campaign.term else "no more"
+            _LOG.warning("this daemon leads %s", leads)
 
     def run_once(self) -> int:
         """One cycle; 1 if it failed."""
@@ -191,8 +196,10 @@ class _Daemon:
     def _reopen(self) -> str:
         """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
         interface = self._service.interface
-        if interface is None or interface.running:
+        if interface is None:
             return ""
+        if interface.running:
+            return f"it answers at {interface.url} again" if interface.reach_out() else ""
         interface.stop()
         interface.start()
         return "it had ended and answers again"

@@ -33,7 +33,7 @@ class Supervisor:
 
     def cycle(self) -> Cycle:
         """One cycle, its journal on disk. One that fails is a hold: all is derived anew by the next."""
-        self._notice_jump()
+        self._service.check_clock(jumped=self._notice_jump())
         began = time.monotonic()
         self._service.in_cycle = True
         try:
@@ -89,8 +89,9 @@ class Supervisor:
             self._seen.add(place)
             _LOG.error("a fault of this program, please report it", exc_info=error)
 
-    def _notice_jump(self) -> None:
+    def _notice_jump(self) -> bool:
         jump = self._jumps.jump()
         if jump:
             way = "forward" if jump > 0 else "back"
             _LOG.warning("the clock of this machine was set %s by %.0f s", way, abs(jump))
+        return bool(jump)

@@ -1,4 +1,4 @@
-"""Network addresses as bounds count them."""
+"""Network addresses as bounds count them, and as URLs spell them."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def client_network(address: str) -> str:
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
     return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def host_in_url(host: str) -> str:
+    """Return the host as URLs and ``Host`` headers have it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host

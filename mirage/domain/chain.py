@@ -89,6 +89,8 @@ class Steering(StrEnum):
     ``ACCRUE_ALWAYS``, the others everywhere.
     """
 
+    AUTO = "auto"
+    """What suits the chain: see ``Chain.method``."""
     OFF = "off"
     NICE = "nice"
     """A high nice value; an idle node takes it all the same."""
@@ -123,7 +125,7 @@ class Chain:
     """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0, and
     always where one writer is wanted."""
     predictor: str = ""
-    """Which predictor times its links; empty: the daemon's."""
+    """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST
     """What its hand-overs are to be like."""
     tasks_state: str = ""
@@ -133,6 +135,26 @@ class Chain:
     def one_writer(self) -> bool:
         """Whether no two links may run together."""
         return self.handover.policy is HandoverPolicy.NONE
+
+    @property
+    def method(self) -> Steering:
+        """How its successors are held back; never ``AUTO``.
+
+        A pinned successor starts as soon as its predecessor's nodes are free, with the age of the time that it has
+        waited: never later than one that is submitted then. Not where the two are to run together, where the owner
+        asks for a forecast, or for jobs that Slurm may requeue.
+        """
+        if self.steering is not Steering.AUTO:
+            return self.steering
+        together = self.handover.policy in (HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START)
+        forecast = bool(self.predictor) or self.aim != CHEAPEST
+        requeued = self.request.requeue is True
+        return Steering.OFF if together or forecast or requeued else Steering.PIN
+
+    @property
+    def release_lead(self) -> Seconds:
+        """How long before its predecessor's end a successor is let go; see ``lead``."""
+        return 0 if self.steering is Steering.AUTO else self.lead
 
     @property
     def done_by_zero(self) -> bool:
@@ -156,8 +178,8 @@ class Chain:
         """What to submit for link ``index`` after the job ``previous``; its owner holds the first link alone."""
         held = self.owner_holds(index)
         request = replace(self.request, user=self.owner, tag=self.tag(index), held=held)
-        if self.one_writer and self.steering is Steering.PIN:  # its successor waits for its nodes, not for its end
-            request = replace(request, requeue=False)
+        if self.method is Steering.PIN and (self.one_writer or not request.requeue):
+            request = replace(request, requeue=False)  # its successor waits for its nodes, not for its end
         if request.batch is None:
             return request
         own = {

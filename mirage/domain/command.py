@@ -50,9 +50,19 @@ class LiftProtection:
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """End all chains of a user whose name is another's now; they become the UID's."""
+
+    name: str
+    uid: int
+    """The former user's."""
+    by: str = "mirage"
+
+
 ChainCommand = AddChain | PauseChain | ResumeChain | CancelChain
 """Concerns one chain."""
-Command = ChainCommand | LiftProtection
+Command = ChainCommand | LiftProtection | PutAway
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,9 +173,24 @@ class ActionScores:
     hold: float
     forecast: WaitForecast | None = None
     """When the successor would start if submitted now, from predictors that know it as well; for the reader."""
+    basis: str = field(default="", compare=False, repr=False)
+    """Why these scores, for the reader: ``2 of 3 would submit now: ...``."""
 
 
 Prediction = WaitForecast | ActionScores
+
+
+def checked(prediction: Prediction) -> Prediction:
+    """The same prediction. Raises ``ValueError`` for one that says nothing (NaN, levels without starts)."""
+    if isinstance(prediction, ActionScores):
+        numbers: tuple[float, ...] = (prediction.submit, prediction.hold)
+    elif isinstance(prediction, WaitForecast):
+        numbers = prediction.starts
+    else:
+        raise TypeError(f"predicted {type(prediction).__name__}, not a WaitForecast or ActionScores")
+    if not numbers or any(number != number for number in numbers):  # noqa: PLR0124 (NaN differs from itself)
+        raise ValueError(f"predicted nothing usable: {prediction}")
+    return prediction
 
 
 @dataclass(frozen=True, slots=True)

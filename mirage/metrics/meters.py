@@ -19,6 +19,8 @@ from mirage.domain.journal import EntryKind
 from mirage.metrics.buckets import ANSWERS, GAPS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirage.control.forecasts import Foreseen
     from mirage.domain.chain import ChainId
     from mirage.domain.journal import Entry
@@ -105,6 +107,18 @@ class Meters:
     def submitted(self, result: str) -> None:
         """A link was sent; ``accepted``, or why not."""
         self._submissions.labels(result).inc()
+
+    def expect(self, channels: Iterable[str]) -> None:
+        """Messages go by these: each result is a series from the start, so that its first is an increase."""
+        for channel in channels:
+            for result in ("sent", "failed", "dropped"):
+                self._notifications.labels(channel, result)
+
+    def know(self, predictors: Iterable[str]) -> None:
+        """These predictors are configured, and may fail."""
+        self.known = frozenset(predictors)
+        for name in self.known:
+            self._fallbacks.labels(self._called(name))
 
     def notified(self, channel: str, result: str) -> None:
         """A message was ``sent``, ``failed`` or ``dropped``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,19 +16,18 @@ from mirage.features.waitclass import class_of
 from mirage.predictors.conformal import QuantileTracker, scaled, unscaled
 from mirage.predictors.experience import SPACING, WANTED, ClassExperience
 from mirage.predictors.experts import AdaHedge, pinball
+from mirage.predictors.members import ENSEMBLE, Members, members_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from mirage.domain.decision import Observation
+    from mirage.domain.decision import Observation, Prediction
     from mirage.domain.job import Seconds
     from mirage.ports import Predictor
 
     Floats = NDArray[np.float64]
-
-_LOG = logging.getLogger(__name__)
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -38,9 +36,6 @@ HORIZON = 12 * 3_600
 
 MEMORY = 0.995
 """By how much a round counts less with each one after it: weights are made of some days."""
-
-
-_MOST_MEMBERS = 8
 
 
 @dataclass(slots=True)
@@ -81,9 +76,8 @@ class Ensemble:
     def __init__(self, members: Sequence[Predictor], name: str) -> None:
         self.name = name
         self.wants = reduce(or_, (member.wants for member in members), WANTED)
-        self._members = tuple(members)
+        self._members = Members(members, name)
         self._classes: dict[tuple[str, int, int], _Learnt] = {}
-        self._left_out: dict[str, str] = {}
 
     def predict(self, observation: Observation) -> WaitForecast:
         """The combined forecast; a member that fails is left out, which is logged.
@@ -93,56 +87,30 @@ class Ensemble:
         learnt = self._classes.setdefault(class_of(observation.successor), self._nothing())
         learnt.experience.observe(observation)
         _learn(learnt, observation)
-        waits = np.array([self._ask(member, observation) for member in self._members])
-        if np.isnan(waits).all():
-            raise ValueError("; ".join(f"{name}: {why}" for name, why in self._left_out.items()))
+        answers = self._members.ask(observation, lambda prediction: _waits(prediction, observation.time))
+        waits = np.array([np.full(len(LEVELS), np.nan) if answer is None else answer for answer in answers])
         learnt.experience.foresee(observation.time, waits)
         return WaitForecast(LEVELS, tuple((observation.time + learnt.combined(waits)).tolist()))
 
     def _nothing(self) -> _Learnt:
-        return _Learnt(AdaHedge(len(self._members), MEMORY))
-
-    def _ask(self, member: Predictor, observation: Observation) -> Floats:
-        """The wait in seconds at each level; ``nan`` where the member has no forecast."""
-        try:
-            prediction = member.predict(observation)
-            forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
-            if forecast is None:
-                raise ValueError("scores actions and foresees no start")
-            waits = np.array([forecast.at(level) for level in LEVELS]) - observation.time
-            if not np.isfinite(waits).all():
-                raise ValueError(f"predicted nothing usable: {forecast}")
-        except Exception as error:  # whatever it is, the others answer
-            self._note(member.name, str(error) or type(error).__name__)
-            return np.full(len(LEVELS), np.nan)
-        self._left_out.pop(member.name, None)
-        found: Floats = np.maximum(waits, 0.0)
-        return found
-
-    def _note(self, name: str, why: str) -> None:
-        """Say it once: it would come with every decision."""
-        if name not in self._left_out:
-            _LOG.warning("%s answers without %s: %s", self.name, name, why)
-        self._left_out[name] = why
+        return _Learnt(AdaHedge(len(self._members.all), MEMORY))
 
 
 def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
     """The ensemble of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
-    return Ensemble([build(name) for name in members_of(parameter)], f"ensemble:{parameter}")
+    return Ensemble([build(name) for name in members_of(parameter)], f"{ENSEMBLE}:{parameter}")
 
 
-def members_of(parameter: str) -> tuple[str, ...]:
-    """Names of the members. Raises ``ValueError`` where they make no ensemble."""
-    names = tuple(name.strip() for name in parameter.split("+"))
-    if len(names) > _MOST_MEMBERS:
-        raise ValueError(f"has {len(names)} members; expected at most {_MOST_MEMBERS}")
-    if len(names) < 2 or not all(names):
-        raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
-    if len(set(names)) < len(names):
-        raise ValueError("names a member twice")
-    if any(name.partition(":")[0] == "ensemble" for name in names):
-        raise ValueError("an ensemble cannot be a member of another")
-    return names
+def _waits(prediction: Prediction, now: Seconds) -> Floats:
+    """The wait in seconds at each level. Raises ``ValueError`` where none is foreseen."""
+    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    if forecast is None:
+        raise ValueError("scores actions and foresees no start")
+    waits = np.array([forecast.at(level) for level in LEVELS]) - now
+    if not np.isfinite(waits).all():
+        raise ValueError(f"predicted nothing usable: {forecast}")
+    found: Floats = np.maximum(waits, 0.0)
+    return found
 
 
 def _shares(weights: Floats) -> Floats:

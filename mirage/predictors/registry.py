@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
+from mirage.domain.objective import Weights
 from mirage.predictors.average import AverageWait
 from mirage.predictors.ensemble import ensemble_of
 from mirage.predictors.fixed import FixedLead
+from mirage.predictors.members import COMBINED, ENSEMBLE, VOTE
 from mirage.predictors.naming import SHOWN
 from mirage.predictors.quantile import QuantileOfClass
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.slurmplan import SlurmPlan
+from mirage.predictors.vote import vote_of
 from mirage.slurm import duration
 
 if TYPE_CHECKING:
@@ -25,13 +28,12 @@ GROUP = "mirage.predictors"
 TRAINERS = "mirage.trainers"
 """Entry-point group in which packages offer trainers (``mirage.plugin.Trainer``) of their predictors."""
 
-ENSEMBLE = "ensemble"
-"""Combines other predictors, which its parameter names."""
-
 Factory = Callable[[str], "Predictor"]
 """Builds a predictor from its parameter's text ("" when none was given); ``ValueError`` for a bad one."""
 
 NONE: Mapping[str, Factory] = {}
+EQUAL = Weights()
+"""A second of interruption costs what one of overlap does."""
 
 _LONGEST = 4_096
 """Characters of a name with its parameter; the longest is the path of a model."""
@@ -41,20 +43,24 @@ _MOST_WAITS = 10_000
 _COUNT = re.compile(r"[0-9]{1,6}")
 
 
-def build_predictor(text: str, extra: Mapping[str, Factory] = NONE) -> Predictor:
+def build_predictor(text: str, extra: Mapping[str, Factory] = NONE, weights: Weights = EQUAL) -> Predictor:
     """The predictor that ``text`` names, such as ``fixed:6h``.
 
-    ``extra`` offers further names for this call. Raises ``PluginNotFound`` for an unknown name and
-    ``ConfigError`` for a parameter that the predictor does not take.
+    ``extra`` offers further names for this call; ``weights``: by which votes are cast. Raises ``PluginNotFound``
+    for an unknown name and ``ConfigError`` for a parameter that the predictor does not take.
     """
     if len(text) > _LONGEST or not text.isprintable():
         raise PluginNotFound(f"predictor {text[:SHOWN]!r}: expected at most {_LONGEST} printable characters")
     name, _, parameter = text.strip().partition(":")
 
-    def ensemble(members: str) -> Predictor:
-        return ensemble_of(members, lambda member: build_predictor(member, extra))
+    def built(member: str) -> Predictor:
+        return build_predictor(member, extra)
 
-    factory = extra.get(name) or (_BUILT_IN | {ENSEMBLE: ensemble}).get(name) or _installed(name)
+    combined: dict[str, Factory] = {
+        ENSEMBLE: lambda members: ensemble_of(members, built),
+        VOTE: lambda members: vote_of(members, built, weights),
+    }
+    factory = extra.get(name) or (_BUILT_IN | combined).get(name) or _installed(name)
     if factory is None:
         offered = ", ".join(sorted({*predictor_names(), *extra}))
         raise PluginNotFound(f"no predictor {name[:SHOWN]!r} is installed; there are: {offered}")
@@ -74,8 +80,18 @@ def predictor_names() -> tuple[str, ...]:
     from importlib.metadata import entry_points
 
     installed = (point.name for point in entry_points(group=GROUP))
-    built_in = (*_BUILT_IN, ENSEMBLE)
+    built_in = (*_BUILT_IN, *COMBINED)
     return (*built_in, *(name for name in installed if name not in built_in))
+
+
+def check_trainer(name: str) -> None:
+    """Raise ``PluginNotFound`` if no trainer is installed for this predictor; none is loaded."""
+    from importlib.metadata import entry_points
+
+    installed = sorted(point.name for point in entry_points(group=TRAINERS))
+    if name not in installed:
+        offered = ", ".join(installed) or "none"
+        raise PluginNotFound(f"no trainer of {name[:SHOWN]!r} is installed; those installed: {offered}")
 
 
 def build_trainer(name: str) -> Any:
@@ -85,7 +101,7 @@ def build_trainer(name: str) -> Any:
     build = _loaded(TRAINERS, name)
     if build is None:
         offered = ", ".join(sorted({point.name for point in entry_points(group=TRAINERS)})) or "none"
-        known = "needs no training" if name in (*_BUILT_IN, ENSEMBLE) else "is not installed"
+        known = "needs no training" if name in (*_BUILT_IN, *COMBINED) else "is not installed"
         raise PluginNotFound(f"predictor {name!r} {known}; those that can be trained: {offered}")
     return build()
 

@@ -96,8 +96,10 @@ def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: Decis
 def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
     unheard = "" if rule.aim.kind is AimKind.CHEAPEST else f"; no start is foreseen, as {rule.aim.kind} would need"
     if scores.submit >= scores.hold:
-        return Submit(f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}{unheard}")
-    return Hold(f"holding scores {scores.hold:.6g}, submitting now {scores.submit:.6g}{unheard}")
+        told = f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}"
+        return Submit(f"{scores.basis or told}{unheard}")
+    told = f"holding scores {scores.hold:.6g}, submitting now {scores.submit:.6g}"
+    return Hold(f"{scores.basis or told}{unheard}")
 
 
 def _by_chance(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def next_due(record: ChainRecord, now: Seconds, settle: Seconds) -> Seconds:
     """The next time at which something is due: the head's end, a back-off, a search, a handover."""
     end = record.head.end if record.head else NEVER
-    due = [record.not_before, end, end - record.chain.lead, handover.next_instant(record, now)]
+    due = [record.not_before, end, end - record.chain.release_lead, handover.next_instant(record, now)]
     planned = [link for link in record.links if link.state is LinkState.PLANNED]
     due += [rejections.sent_again(link, settle) for link in planned]
     return min((time for time in due if time > now), default=NEVER)

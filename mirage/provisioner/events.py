@@ -136,6 +136,19 @@ class LinkLost:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkReturned:
+    """The job of a lost link is shown again, in the run that was known: it had never ended."""
+
+    index: int
+    start: Seconds
+    end: Seconds
+    limit: Seconds = ABSENT
+
+    def __str__(self) -> str:
+        return f"link {self.index} is known to the cluster again: it runs since {spell_instant(self.start)}"
+
+
+@dataclass(frozen=True, slots=True)
 class LinkRefused:
     """The cluster refused the planned link: it was never submitted."""
 
@@ -208,6 +221,7 @@ Event = (
     | LinkRetired
     | LinkEnded
     | LinkLost
+    | LinkReturned
     | LinkRefused
     | DoneFileSeen
     | PauseAsked
@@ -231,7 +245,9 @@ def sightings(
         return ()
     events: list[Event] = []
     for link in record.links:
-        if not link.final and link.tag not in snapshot.unaccounted:
+        if link.state is LinkState.LOST:
+            events += _returned(link, snapshot.link(link.tag, record.chain.owner))
+        elif not link.final and link.tag not in snapshot.unaccounted:
             events += _of_link(link, snapshot.link(link.tag, record.chain.owner), snapshot.time)
             if record.over and _never_came(link, snapshot, record.chain.owner):
                 events.append(LinkLost(link.index))
@@ -258,6 +274,13 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
     if not link.running:
         yield LinkStarted(link.index, run.start, run.start + max(job.limit, 0), job.limit)
     yield LinkRequeued(link.index, run.end, run.submit)  # what became of the job since is for the next snapshot
+
+
+def _returned(link: Link, job: Job | None) -> Iterator[Event]:
+    if job is None or job.job_id != link.job_id or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+        return
+    if link.started and job.start == link.start:
+        yield LinkReturned(link.index, job.start, job.end, job.limit)
 
 
 def _never_came(link: Link, snapshot: Snapshot, owner: str) -> bool:

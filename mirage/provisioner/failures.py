@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirage.domain.failurepolicy import FailureKind
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.handover import told_to_leave
 
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
     from mirage.domain.job import Job, Seconds
 
+KINDS = {
+    JobState.FAILED: FailureKind.EXIT,
+    JobState.OUT_OF_MEMORY: FailureKind.EXIT,
+    JobState.NODE_FAIL: FailureKind.NODE,
+    JobState.BOOT_FAIL: FailureKind.NODE,
+    JobState.PREEMPTED: FailureKind.NODE,
+    JobState.CANCELLED: FailureKind.CANCELLED,
+}
+"""Ends of jobs that are failures of links, unless Mirage asked for them or Slurm had warned the job."""
 PROGRESS_AFTER: Seconds = 3_600
 """Running time after which a failed link has made progress; half of the time limit where that is less."""
 

@@ -63,7 +63,7 @@ def to_release(record: ChainRecord, job: Job | None) -> bool:
     link, chain = record.waiting, record.chain
     if link is None or job is None or not held_by_slurm(job):
         return False
-    if chain.owner_holds(link.index) or chain.steering is Steering.HOLD:
+    if chain.owner_holds(link.index) or chain.method is Steering.HOLD:
         return False
     return record.status is ChainStatus.ACTIVE and (record.live == (link,) or not chain.one_writer)
 
@@ -128,7 +128,9 @@ def let_run(record: ChainRecord, now: Seconds) -> str:
 
 
 def _early_ones(record: ChainRecord) -> int:
-    """How many of the last links were replaced early."""
+    """How many of the last links were replaced early; where there is one writer no link replaces another."""
+    if record.chain.one_writer:
+        return 0
     return sum(map(_replaced_early, [link for link in record.links if link.started][-_EARLY_AMONG - 1 : -1]))
 
 
@@ -143,7 +145,7 @@ def _runs_until(record: ChainRecord) -> Seconds:
 
 def _replaced_early(link: Link) -> bool:
     told = link.retired if link.is_retired else link.telling
-    return ABSENT not in (told, link.limit) and told - link.start < link.limit // 2
+    return not link.requeued and ABSENT not in (told, link.limit) and told - link.start < link.limit // 2
 
 
 def told_to_leave(link: Link) -> bool:

@@ -9,9 +9,10 @@ from mirage.domain.job import ABSENT, WARNED_EARLY, JobState
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
-    from mirage.domain.job import Seconds
+    from mirage.domain.job import Job, Seconds
     from mirage.provisioner.events import LinkEnded, LinkStarted
 
+_RECENT = 3
 _CLOCK_BEHIND = 1_800  # seconds by which the clock of this machine may be behind Slurm's
 
 
@@ -27,6 +28,25 @@ def was_warned(record: ChainRecord, link: Link) -> bool:
         return link.job_state is JobState.COMPLETED
     ends = link.start + request.limit if link.limit_end == ABSENT else link.limit_end
     return link.end >= _warning(record, ends) or link.warned_from <= link.end <= link.warned_until
+
+
+def as_expected(record: ChainRecord, job: Job | None, now: Seconds) -> Job | None:
+    """The running predecessor with the end that is to be expected: earlier where its script ends when warned.
+
+    By the last links: as long before the limit as the one that ended closest to its limit.
+    """
+    if job is None or job.state is not JobState.RUNNING or job.end == ABSENT or job.end <= now:
+        return job
+    ended = [link for link in record.links if link.started and link.final and not link.is_retired][-_RECENT:]
+    early = min((_early(record, link) for link in ended), default=0)
+    return replace(job, end=max(job.end - early, now + 1)) if early else job
+
+
+def _early(record: ChainRecord, link: Link) -> Seconds:
+    """Seconds before its limit at which a link has ended by itself, once it was warned of it."""
+    by_itself = link.job_state in (JobState.COMPLETED, JobState.FAILED)
+    known = by_itself and link.limit_end != ABSENT and was_warned(record, link)
+    return max(0, link.limit_end - link.end) if known else 0
 
 
 def _warning(record: ChainRecord, ends: Seconds) -> Seconds:

@@ -21,13 +21,14 @@ from mirage.provisioner.events import (
     LinkRefused,
     LinkRequeued,
     LinkRetired,
+    LinkReturned,
     LinkStarted,
     LinkSubmitted,
     PauseAsked,
     RefusalsForgiven,
     ResumeAsked,
 )
-from mirage.provisioner.failures import ends_at_once, fails_to_start, links_have_run, made_progress
+from mirage.provisioner.failures import KINDS, ends_at_once, fails_to_start, links_have_run, made_progress
 from mirage.provisioner.handover import before, let_run, told_to_leave
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
@@ -37,14 +38,6 @@ from mirage.provisioner.steering import steerable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FAILURES = {
-    JobState.FAILED: FailureKind.EXIT,
-    JobState.OUT_OF_MEMORY: FailureKind.EXIT,
-    JobState.NODE_FAIL: FailureKind.NODE,
-    JobState.BOOT_FAIL: FailureKind.NODE,
-    JobState.PREEMPTED: FailureKind.NODE,
-    JobState.CANCELLED: FailureKind.CANCELLED,
-}
 _RAN = (JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY)
 
 
@@ -114,9 +107,9 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         return Rest(last)
     if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
         return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
-    if record.chain.steering is not Steering.HOLD and (reason := let_run(record, now)):
+    if record.chain.method is not Steering.HOLD and (reason := let_run(record, now)):
         return Rest(reason)
-    if record.head and record.chain.steering is not Steering.OFF:
+    if record.head and record.chain.method is not Steering.OFF:
         return Bid(record.head)
     started = [link for link in record.links if link.started]
     return Successor(record.head or (started[-1] if started else None))
@@ -220,11 +213,11 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
         return _go_on(record) if link.started else record
     if _completes(record, link):
         return _done(record, link)
-    kind = _FAILURES.get(event.state)
+    kind = KINDS.get(event.state)
     if kind is None or (kind is FailureKind.EXIT and was_warned(record, link)):
         record = _go_on(record)
         why = "" if record.over else ends_at_once(record, was_warned(record, link))
-        return replace(record, status=ChainStatus.PAUSED, reason=why) if why else record
+        return _paused(record, why) if why else record
     policy = record.chain.failures.of(kind)
     if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:
         return _cancelled_pending(record, link)
@@ -244,6 +237,12 @@ def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 @_apply.register
+def _(event: LinkReturned, record: ChainRecord, now: Seconds) -> ChainRecord:
+    """It is a link as before; its successor still waits for its end, or takes over from it."""
+    return apply(record, LinkStarted(event.index, event.start, event.end, event.limit), now)
+
+
+@_apply.register
 def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     """A link that never existed leaves no trace but the count; its index and tag are free again."""
     assert record.links[-1].index == event.index
@@ -258,7 +257,7 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     if not event.pauses:
         return record
     text = f"Slurm rejects link {event.index}: {event.reason}; correct the cause, then `mirage chain resume`"
-    return replace(record, status=ChainStatus.PAUSED, reason=text)
+    return _paused(record, text)
 
 
 @_apply.register
@@ -360,10 +359,17 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
     record = _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
     if record.over or policy.recovery is not Recovery.CONTINUE or not (why := fails_to_start(record)):
         return record
-    return replace(record, status=ChainStatus.PAUSED, reason=why)
+    return _paused(record, why)
 
 
 def _cancelled_pending(record: ChainRecord, link: Link) -> ChainRecord:
     """Somebody wanted this job gone, and not the link that runs: the next one waits for a word of the owner."""
     text = f"job {link.job_id} was cancelled while pending; `mirage chain resume` to continue"
-    return replace(record, status=ChainStatus.PAUSED, reason=text)
+    return _paused(record, text)
+
+
+def _paused(record: ChainRecord, why: str) -> ChainRecord:
+    """Paused; one that is paused already keeps its reason, which may be its owner's word."""
+    if record.status is not ChainStatus.PAUSED:
+        record = replace(record, status=ChainStatus.PAUSED, reason=why)
+    return record

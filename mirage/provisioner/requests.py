@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainRecord
+from mirage.domain.chain import ChainRecord, ChainStatus, LinkState
 from mirage.domain.command import (
     AddChain,
     CancelChain,
@@ -12,6 +13,7 @@ from mirage.domain.command import (
     Command,
     LiftProtection,
     PauseChain,
+    PutAway,
     ResumeChain,
 )
 from mirage.domain.errors import ChainOver, ConfigError, UnknownChain
@@ -52,6 +54,22 @@ def forgiven(records: Iterable[ChainRecord], now: Seconds) -> tuple[ChainRecord,
     return tuple(machine.apply(record, RefusalsForgiven(), now) for record in records if record.refused != ABSENT)
 
 
+def put_away(record: ChainRecord, command: PutAway, now: Seconds) -> ChainRecord:
+    """The chain of a user who has gone, over, and no longer under a name that is another's.
+
+    Its jobs are left alone: no user may act for their owner.
+    """
+    owner = f"uid:{command.uid}"
+    chain = replace(record.chain, owner=owner, request=replace(record.chain.request, user=owner))
+    for link in record.live:
+        ended = link.end if ABSENT < link.end <= now else max(now, link.start)
+        record = record.with_link(replace(link, state=LinkState.LOST, end=ended if link.started else ABSENT))
+    if record.over:
+        return replace(record, chain=chain)
+    reason = f"the name {command.name} is no longer that of UID {command.uid}, whose chain this is"
+    return replace(record, chain=chain, status=ChainStatus.STOPPED, reason=reason)
+
+
 def sentence(command: Command) -> str:
     """What was asked, for the journal and the one who asked."""
     match command:
@@ -65,6 +83,8 @@ def sentence(command: Command) -> str:
             return f"chain {chain_id} cancelled by {by}"
         case LiftProtection(by):
             return f"protected mode lifted by {by}: all chains may try again"
+        case PutAway(name, uid):
+            return f"put away: the name {name} is no longer that of UID {uid}"
 
 
 def _added(tally: Tally, command: AddChain, quotas: Quotas) -> ChainRecord:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Link, LinkState
-from mirage.domain.job import ABSENT, JobState, PastRun
+from mirage.domain.job import JobState, PastRun
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
@@ -26,7 +26,7 @@ def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
         return None
     runs = [run for run in _past_runs(job) if run.start <= run.end <= now]
     if not link.running:
-        if link.job_submit == ABSENT or job.submit <= link.job_submit:
+        if job.submit <= link.job_submit:  # a link that was never seen has had the runs of accounting
             return None
         missed = next((run for run in runs if run.submit >= link.job_submit), None)
         return missed and missed._replace(submit=_submit_after(job, missed.start))

@@ -33,6 +33,7 @@ MOST_ADOPTED = 10_000
 _MOST_MISSING = 20
 """Indices in a row without a job, beyond which no job is taken for a link: owners may write any comment."""
 _MOST_NAMED = 3
+_RESTORED, _PAUSED = "the database was restored from", "; paused already in "
 _MOST_RUNS = 2
 """A job that was requeued is two links: how the second went shows once the first has ended."""
 
@@ -63,9 +64,11 @@ class PastJobs:
         if not self._known and self._keeps_comments is not False:
             return "accounting does not show which links were submitted since"
         own = [job for link in record.links for job in self._runs(record, link)]
-        lost = any(job.state.finished and not job.tag for job in own)
-        if lost or not self._keeps_comments:
+        lost = [job.job_id for job in own if job.state.finished and not job.tag]
+        if not self._keeps_comments:
             return "accounting keeps no comments of jobs, so links that were submitted since are not known"
+        if lost:
+            return f"accounting has job {lost[-1]} without its comment, so later links may be unknown"
         if self._hides(record):
             return "accounting does not show the jobs of its known links"
         if record.chain.chain_id in self._unread:
@@ -259,8 +262,11 @@ def _rank(job: Job) -> tuple[bool, Seconds, JobId]:
 
 
 def _why_paused(before: ChainRecord, found: list[Job], unknown: str, since: Seconds) -> str:
-    """For the owner, who may not know of any backup."""
-    what = f"the database was restored from a backup that ends at {spell_instant(since)}"
+    """For the owner, who may not know of any backup; a chain that was paused in it keeps its reason."""
+    ends = f"a backup that ends at {spell_instant(since)}"
+    what = f"{_RESTORED} {ends}"
+    if before.status is ChainStatus.PAUSED and not before.reason.startswith(_RESTORED):
+        what = f"{before.reason.partition(_PAUSED)[0]}{_PAUSED}{ends}"
     if found:
         named = ", ".join(f"{job.job_id} ({job.tag.rpartition(':')[2]})" for job in found[-_MOST_NAMED:])
         more = f" and {len(found) - _MOST_NAMED} before" if len(found) > _MOST_NAMED else ""

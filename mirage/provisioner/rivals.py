@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB
+from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.job import ABSENT, NEVER, JobState
 
 if TYPE_CHECKING:
@@ -33,11 +33,16 @@ class TaggedJobs:
         return tuple(job for job in jobs if job.job_id not in known)
 
     def returned_to(self, record: ChainRecord) -> tuple[Job, ...]:
-        """The owner's jobs of links that had ended: requeued since, or a controller forgot that they had ended."""
+        """The owner's jobs of links that had ended: requeued since, or a controller forgot that they had ended.
+
+        Also those of lost links of a chain that is over with all that ran: they had not ended.
+        """
         if not (jobs := self._of(record)):
             return ()
         last = {link.job_id: link for link in record.links}
-        return tuple(job for job in jobs if job.job_id in last and _is_back(last[job.job_id], job))
+        back = [job for job in jobs if job.job_id in last and _is_back(last[job.job_id], job)]
+        unended = [link.job_id for link in record.links if link.state is LinkState.LOST and record.cancel_running]
+        return tuple(job for job in jobs if job in back or job.job_id in unended)
 
     def _of(self, record: ChainRecord) -> list[Job]:
         jobs = self._by_chain.get(record.chain.tag(0).rpartition(":")[0], ())

@@ -65,9 +65,13 @@ def state_of(record: ChainRecord) -> ServiceState:
 
 
 def _cancelled(record: ChainRecord) -> bool:
-    """Whether a person ended it: the chain, or the link after which no other was to follow."""
+    """Whether a person ended it: the chain, or the link after which no other was to follow.
+
+    A link that Mirage cancelled because an earlier one had ended the chain says nothing of that.
+    """
     last = next((link for link in reversed(record.links) if link.final), None)
-    return record.cancel_running or (last is not None and last.job_state is JobState.CANCELLED)
+    ended_by = record.links[record.ended_by - 1] if record.ended_by else last
+    return record.cancel_running or (ended_by is not None and ended_by.job_state is JobState.CANCELLED)
 
 
 def _up_since(record: ChainRecord) -> Seconds:

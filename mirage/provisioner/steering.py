@@ -22,14 +22,14 @@ BACK = 1_000_000
 
 def steerable(record: ChainRecord, link: Link) -> bool:
     """Whether the link's start can still be influenced; one that its owner holds is left to its owner."""
-    if record.chain.steering is Steering.OFF or record.chain.owner_holds(link.index):
+    if record.chain.method is Steering.OFF or record.chain.owner_holds(link.index):
         return False
     return link.state is LinkState.PENDING and not link.unpinned
 
 
-def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest:
+def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:
     """The request of a link that goes into the queue held back."""
-    match steering:
+    match chain.method:
         case Steering.HOLD:
             return replace(request, held=True)
         case Steering.NICE:
@@ -41,7 +41,7 @@ def bid(request: JobRequest, steering: Steering, predecessor: Job) -> JobRequest
 
 def held_back(job: Job, chain: Chain) -> bool:
     """Whether the pending job is held back, in the way of its chain."""
-    match chain.steering:
+    match chain.method:
         case Steering.HOLD:
             return job.held
         case Steering.NICE:
@@ -61,19 +61,19 @@ def wanted_back(job: Job, chain: Chain, predecessor: Job | None, now: Seconds) -
     if predecessor is None:
         return False
     over = predecessor.state.finished and not predecessor.completing
-    if chain.steering is Steering.PIN and chain.one_writer:
+    if chain.method is Steering.PIN and chain.one_writer:
         return predecessor.state is JobState.RUNNING or (not over and held_back(job, chain))
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
         return False
-    if chain.steering is Steering.PIN and not chain.lead:
+    if chain.method is Steering.PIN and not chain.release_lead:
         return True
-    return now < predecessor.end - chain.lead
+    return now < predecessor.end - chain.release_lead
 
 
 def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:
     """What to ask of Slurm to hold the link back or to let it go."""
     request = chain.request
-    match chain.steering:
+    match chain.method:
         case Steering.HOLD:
             return JobChange(held=back)
         case Steering.PIN:

@@ -122,7 +122,7 @@ def policy_predictor(
         return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
 
     names = {Oracle.name: oracle, Lookahead.name: lookahead, **extra}
-    return build_predictor(split_policy(policy)[0], names)
+    return build_predictor(split_policy(policy)[0], names, plan.weights)
 
 
 def _handed_over(store: MemoryStore) -> int:

@@ -84,10 +84,12 @@ class ReplayPlan:
 def split_policy(policy: str) -> tuple[str, Steering, Seconds]:
     """The predictor that a policy names, and the steering with its lead: ``hold:10m``, ``pin``, ``nice:1h``.
 
-    A steered successor is submitted as its predecessor starts, whatever a predictor would say. Raises
-    ``ConfigError``.
+    A steered successor is submitted as its predecessor starts, whatever a predictor would say. With ``auto`` the
+    predictor is the daemon's default, for handovers that are not steered. Raises ``ConfigError``.
     """
     name, _, lead = policy.partition(":")
+    if policy == Steering.AUTO:
+        return "quantile", Steering.AUTO, 0
     if name not in (Steering.NICE, Steering.HOLD, Steering.PIN):
         return policy, Steering.OFF, 0
     try:

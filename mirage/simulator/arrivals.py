@@ -107,12 +107,18 @@ def _translate(names: Names, index: dict[str, int], default: int) -> Int64:
     return lookup[names.codes]
 
 
-def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
-    """partition, nodes, limit, CPUs per node, memory per node, constraint, GRES per node..."""
+def nodes_of(model: Model, table: JobTable) -> Int64:
+    """Nodes of each job; where the trace has only CPUs, so many as they need in its partition."""
     partition = _translate(table.partition, model.partition_index, model.default_partition)
     cpus_of_node = np.array([model.capacity[m, 0].max(initial=1) for m in model.members], dtype=np.int64)
     cpus = np.maximum(table.cpus.astype(np.int64), 1)
-    nodes = np.where(table.nodes > 0, table.nodes, -(-cpus // cpus_of_node[partition])).astype(np.int64)
+    return np.where(table.nodes > 0, table.nodes, -(-cpus // cpus_of_node[partition])).astype(np.int64)
+
+
+def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
+    """partition, nodes, limit, CPUs per node, memory per node, constraint, GRES per node..."""
+    partition = _translate(table.partition, model.partition_index, model.default_partition)
+    cpus, nodes = np.maximum(table.cpus.astype(np.int64), 1), nodes_of(model, table)
     memory = np.maximum(table.memory_mb, 0)
     if "mem" not in model.resources.names:
         memory = np.zeros_like(memory)

@@ -68,7 +68,9 @@ def _simulate_slurm(table: JobTable, cluster: ClusterConfig) -> Schedule:
     scheduled = replace(table, start=start, end=end, state=found["state"].astype(np.int8))
     # Whole nodes are taken where partitions give out nothing else, whatever CPUs the trace asked for.
     whole = all(p.exclusive for p in cluster.partitions)
-    width, capacity = (table.nodes, cluster.node_count) if whole else (table.cpus, cluster.cpu_count)
+    nodes = simulation.nodes_of(table)
+    cpus = np.where(table.cpus > 0, table.cpus, nodes)
+    width, capacity = (nodes, cluster.node_count) if whole else (cpus, cluster.cpu_count)
     figures = _figures(
         scheduled, np.maximum(width, 1).astype(np.int64), capacity, sum(simulation.rejected.values())
     )

@@ -14,7 +14,7 @@ from mirage.domain.job import ABSENT, UNLIMITED, DependencyKind, Job, JobId, Job
 from mirage.domain.jobtable import job_table
 from mirage.simulator import tables, views
 from mirage.simulator.accounts import Accounts
-from mirage.simulator.arrivals import encode_trace, no_arrivals
+from mirage.simulator.arrivals import encode_trace, no_arrivals, nodes_of
 from mirage.simulator.conditions import condition_rows
 from mirage.simulator.kernel import engine, operations, queue
 from mirage.simulator.kernel.layout import NEED_SPACE, NEVER
@@ -290,6 +290,10 @@ class Simulation:
     def schedule(self) -> Table:
         """By trace row: start and end (``NEVER``: not yet), state; empty in copies that have forgotten them."""
         return self._state.record.results
+
+    def nodes_of(self, jobs: JobTable) -> Int64:
+        """Nodes of each job of a trace as they are scheduled here; some traces have CPUs alone."""
+        return nodes_of(self._state.model, jobs)
 
     def check(self) -> None:
         """Raise ``AssertionError`` if the tables contradict each other."""

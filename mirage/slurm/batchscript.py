@@ -82,6 +82,11 @@ def read_directives(text: str, mark: str, name: str) -> Directives:
     return Directives(tuple(words), tuple(components))
 
 
+def sbatch_lines(text: str, name: str) -> str:
+    """The ``#SBATCH`` lines of a script, unchanged. Raises ``BadSpelling`` for more than are read."""
+    return "".join(f"{SBATCH_LINE}{rest}\n" for _, rest in _directives(text, SBATCH_LINE, name))
+
+
 def foreign_line(text: str) -> int:
     """The first line (from 1) with a directive of another batch system that ``sbatch`` would obey; 0: none."""
     found = _FOREIGN.search(text, 0, _end_of_head(text))

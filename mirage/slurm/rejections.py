@@ -57,10 +57,15 @@ def is_permanent(reason: str) -> bool:
     return reason in _PERMANENT or _LIMIT_OF_ONE_JOB.fullmatch(reason) is not None
 
 
+def is_limit(reason: str) -> bool:
+    """Whether a limit on the user, the account or the QOS is what rejected the job."""
+    return _LIMIT.match(reason) is not None
+
+
 def concerns_others(reason: str) -> bool:
     """Whether the cause may lie with Slurm itself, so that other requests would be rejected as well.
 
     Unknown accounts, users and QOS do: Slurm knows none while it has lost its accounting. Limits apply to those
     they are set for, and what one partition does not give says nothing of the next.
     """
-    return reason not in _OF_ONE_REQUEST and _LIMIT.match(reason) is None
+    return reason not in _OF_ONE_REQUEST and not is_limit(reason)

@@ -155,6 +155,11 @@ def unreachable(text: str) -> bool:
     return _has(text, _UNREACHABLE)
 
 
+def access_denied(text: str) -> bool:
+    """Whether the sentence says that Slurm does not show this to who asks."""
+    return _has(text, ("access/permission denied",))
+
+
 def already_ended(text: str) -> bool:
     """Whether the sentence says that the job has ended, and the controller still knows it."""
     return _has(text, ("already completing or completed", "already finished"))

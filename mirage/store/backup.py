@@ -166,6 +166,8 @@ def _remedy(error: Exception, location: Location) -> str:
         return "another backup is being made; wait for it"
     if isinstance(error, FileExistsError):
         return "name another file, or remove that one"
+    if isinstance(error, PermissionError):
+        return "name a directory that the daemon's account can write to: the copy is written with its rights"
     first = "install it (Debian: postgresql-client)" if _is_missing_program(error, location) else "see to that"
     return f"{first}. Or make a backup by other means; mirage db upgrade --no-backup then makes none"
 

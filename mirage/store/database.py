@@ -16,6 +16,8 @@ from mirage.store.location import OpenedFile, locate, make_room
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+    from mirage.store.written import WriteCount
+
 T = TypeVar("T")
 Condition = Callable[["Connection"], None]
 
@@ -37,17 +39,19 @@ class Database:
         condition: Condition = _none,
         file: OpenedFile | None = None,
         tables: Condition = _none,
+        count: WriteCount | None = None,
     ) -> None:
         """``condition``: raises within each transaction that writes what must keep it from being committed.
 
         ``file``: SQLite's, which must stay the one that was opened; ``tables``: raises where a server's tables
-        are others than at first.
+        are others than at first; ``count``: of the transactions that write.
         """
         self.where = where
         self._file = file
         self._engine = engine
         self._condition = condition
         self._tables = tables
+        self._count = count
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
         self._reading = engine
         if engine.dialect.name == "postgresql":
@@ -66,9 +70,9 @@ class Database:
         make_room(location.file)
         return cls(sqlite_engine(location.url, patience), location.shown, file=OpenedFile(location.file))
 
-    def on_condition(self, condition: Condition) -> Database:
-        """The same database, written to on a condition."""
-        return Database(self._engine, self.where, condition, self._file, self._tables)
+    def on_condition(self, condition: Condition, count: WriteCount | None = None) -> Database:
+        """The same database, written to on a condition, its transactions counted."""
+        return Database(self._engine, self.where, condition, self._file, self._tables, count)
 
     def on_tables(self, tables: Condition) -> Database:
         """The same database, written to as long as its tables are those of ``tables``."""
@@ -81,12 +85,21 @@ class Database:
         it must not mind.
         """
 
+        count = self._count
+
         def on_condition(connection: Connection) -> T:
             self._tables(connection)
             self._condition(connection)
+            if count is not None:
+                count.step(connection)
             return work(connection)
 
-        return self._do(self._writing, on_condition)
+        if count is None:
+            return self._do(self._writing, on_condition)
+        with count.lock:
+            done = self._do(self._writing, on_condition)
+            count.committed()
+            return done
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Do ``work``, which only reads, in one transaction."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import OperationalError
 
+from mirage.client.listener import check_port
 from mirage.domain.errors import MissingExtra
 
 if TYPE_CHECKING:
     import sqlite3
 
     from sqlalchemy import URL, Connection
-    from sqlalchemy.engine.interfaces import DBAPIConnection
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BEGIN = "mirage_begin"
 """Execution option: how SQLite begins the transaction, such as ``IMMEDIATE``."""
 
 _CONNECT_SECONDS = 5
+_PORT = "5432"
 _WAL_BYTES = 64 << 20
 
 
@@ -58,15 +61,50 @@ def postgres_engine(url: URL, patience: float) -> Engine:
         "keepalives_count": 2,
     }
     own = {key: value for key, value in settings.items() if key not in url.query}
+    own["client_encoding"] = "utf8"
     try:
         engine = create_engine(url, connect_args=own, pool_pre_ping=True, pool_timeout=patience)
     except ModuleNotFoundError:
         raise MissingExtra("a store in PostgreSQL", "postgres") from None
 
+    @event.listens_for(engine, "do_connect")
+    def check(dialect: object, record: object, words: object, given: dict[str, Any]) -> None:
+        del dialect, record, words
+        hosts, ports = str(given.get("host") or "").split(","), str(given.get("port") or _PORT).split(",")
+        for k, host in enumerate(hosts):
+            check_server(host, ports[min(k, len(ports) - 1)])
+
     @event.listens_for(engine, "connect")
-    def prepare(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
+    def prepare(connection: Any, entry: ConnectionPoolEntry) -> None:
         del entry
+        _check_encoding(str(connection.info.parameter_status("server_encoding")))
         connection.cursor().execute(f"SET lock_timeout = {int(patience * 1_000)}")
         connection.commit()
 
     return engine
+
+
+def _check_encoding(encoding: str) -> None:
+    """Raise ``OperationalError`` where the database cannot keep every text: one user's would end the cycle."""
+    if encoding != "UTF8":
+        problem = ValueError(f"server_encoding is {encoding}")
+        raise OperationalError("connect", None, problem)
+
+
+def check_server(host: str, port: str) -> None:
+    """Raise ``OperationalError`` where another user of this machine may have taken the server's port.
+
+    That user would be sent the password, and be the store then. A server on another machine proves itself by its
+    certificate (``sslmode=verify-full``).
+    """
+    if not host or host.startswith("/"):  # a Unix socket
+        return
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:  # the driver says so
+        return
+    for address in {str(each[4][0]) for each in found}:
+        try:
+            check_port(address, int(port or _PORT), connected=False)
+        except OSError as error:
+            raise OperationalError("connect", None, error) from error

@@ -43,7 +43,11 @@ _POSTGRES = {
     "42501": ("the user may not do this there", "grant the user its own database or schema"),
     "28P01": ("the server refuses the password", "correct the password in the address or in ~/.pgpass"),
     "28000": ("the server refuses this user", "allow the user in pg_hba.conf"),
-    "3D000": ("there is no such database", "create it: createdb -O USER NAME"),
+    "3D000": ("there is no such database", "create it: createdb -E UTF8 -T template0 -O USER NAME"),
+    "22P05": (
+        "the database cannot keep every text",
+        "create one that can: createdb -E UTF8 -T template0 -O USER NAME",
+    ),
 }
 _NO_ANSWER = ("the server does not answer or closed the connection", "check that it runs and can be reached")
 _UNKNOWN = ("the database reports a fault", "see the database's own message")
@@ -77,6 +81,7 @@ def _named_in(message: str) -> tuple[str, str] | None:
         "password authentication failed": "28P01",
         "no pg_hba.conf entry": "28000",
         "too many clients": "53300",
+        "server_encoding is": "22P05",
     }
     return next((_POSTGRES[code] for text, code in words.items() if text in message), None)
 

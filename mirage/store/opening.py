@@ -10,6 +10,7 @@ from mirage.store.audit import AuditLog
 from mirage.store.chains import SqlChainStore
 from mirage.store.clustername import ClusterNameStore
 from mirage.store.database import Database
+from mirage.store.holders import HolderStore
 from mirage.store.jobs import JobArchive
 from mirage.store.journal import SqlJournal
 from mirage.store.location import locate
@@ -21,9 +22,12 @@ from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tokens import TokenStore
 from mirage.store.upgrading import bring_up_to_date
 from mirage.store.waithistory import SqlWaitHistory
+from mirage.store.written import WriteCount, number_file, read_number
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from mirage.domain.job import Seconds
     from mirage.store.database import Condition
@@ -49,6 +53,7 @@ class Store:
     audit: AuditLog
     tokens: TokenStore
     answers: AnswerStore
+    holders: HolderStore
     restoration: RestorationStore
     cluster: ClusterNameStore
 
@@ -77,11 +82,15 @@ def open_database(url: str, patience: float = _PATIENCE, backups: Path | None = 
     database = Database.at(url, patience)
     try:
         bring_up_to_date(database, locate(url), backups)
-        note_restoration(database)
+        note_restoration(database, number_file(backups) if backups else None)
         return watched(database)
     except BaseException:
         database.close()
         raise
+
+
+def _always(connection: Connection) -> None:
+    """Holds for a database that one process alone writes to."""
 
 
 def open_store(
@@ -99,7 +108,9 @@ def open_store(
     newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
     """
     database = open_database(url, patience, backups)
-    leading = database.on_condition(condition) if condition else database
+    file = number_file(backups) if backups else None
+    count = WriteCount(database.read(read_number), database.where, file)
+    leading = database.on_condition(condition or _always, count)
     outbox = Outbox(leading)
     journal = SqlJournal(leading, outbox)
     return Store(
@@ -113,6 +124,7 @@ def open_store(
         AuditLog(database),
         TokenStore(database),
         AnswerStore(database),
+        HolderStore(database),
         RestorationStore(leading),
         ClusterNameStore(leading),
     )

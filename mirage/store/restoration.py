@@ -27,9 +27,11 @@ from mirage.store.about import read_about, write_about
 from mirage.store.database import Database
 from mirage.store.location import locate
 from mirage.store.tables import about, journal, links, snapshots, tokens
+from mirage.store.written import keep_number, kept_number, read_number
 
 if TYPE_CHECKING:
     import sqlite3
+    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -76,17 +78,20 @@ def mark_copy(copy: sqlite3.Connection) -> None:
     copy.execute(f"PRAGMA user_version = {int(time.time()) // _MINUTE}")
 
 
-def note_restoration(database: Database) -> None:
+def note_restoration(database: Database, file: Path | None = None) -> None:
     """Note, in a database of this version's schema, that it was restored; nothing happens where it was not.
+
+    ``file`` holds the number of the last transaction that this daemon stored.
 
     Its tokens are revoked in the same transaction: one that was revoked after the backup would be valid again.
     Raises ``StoreUnavailable``.
     """
-    if database.read(_is_settled_original):
-        return
-    note = database.write(_noted_where_copied)
-    if note is not None:
+    if not database.read(_is_settled_original) and (note := database.write(_noted_where_copied)) is not None:
         _log(database, note)
+    if file is not None and (kept := kept_number(file, database.where)):
+        if note := database.write(lambda connection: _noted_where_older(connection, kept)):
+            _log(database, note)
+        _keep(file, database)
 
 
 def watched(database: Database) -> Database:
@@ -177,6 +182,22 @@ def _noted_where_copied(connection: Connection) -> RestorationNote | None:
         write_about(connection, {_ORIGIN: _own_origin(connection)})  # a new database, or one of an earlier version
         return None
     return None if _is_settled_original(connection) else _note(connection)
+
+
+def _noted_where_older(connection: Connection, kept: int) -> RestorationNote | None:
+    """``kept``: the number of a transaction that the database has had. One that counts none is a new one."""
+    stored = read_number(connection)
+    if not 0 < stored < kept or _noted(connection) is not None:
+        return None
+    return _note(connection)
+
+
+def _keep(file: Path, database: Database) -> None:
+    """From now on what the database holds counts. Where the file cannot be written it is noted again."""
+    try:
+        keep_number(file, database.where, database.read(read_number))
+    except OSError as error:
+        _LOG.warning("%s: not written: %s", file, error.strerror)
 
 
 def _note(

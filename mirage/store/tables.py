@@ -188,6 +188,13 @@ tokens = Table(
     Column("used", BigInteger, nullable=False),
 )
 
+holders = Table(
+    "holders",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("uid", BigInteger, nullable=False),
+)
+
 answers = Table(
     "answers",
     metadata,

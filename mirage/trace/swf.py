@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import Names
 from mirage.trace.faults import Faults
@@ -224,6 +225,10 @@ def _notes(jobs: Int64, table: JobTable, header: SwfHeader) -> tuple[str, ...]:
         (jobs[:, Field.PRECEDING_JOB] > 0, "that name a preceding job (not used)"),
     )
     notes = [f"jobs {text}: {int(mask.sum())}" for mask, text in counted if mask.any()]
+    if (begun := header.number("UnixStartTime")) > 0:
+        notes.append(
+            f"instants count from the start of the log, {spell_instant(begun)} (UnixStartTime), as if it were 1970"
+        )
     if _one_processor_nodes(header):
         notes.append("MaxNodes is MaxProcs: a node for each processor")
     elif len(table):

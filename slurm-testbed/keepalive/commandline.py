@@ -69,7 +69,7 @@ def _submit(mirage: Mirage, args: argparse.Namespace) -> dict[str, str]:
         script.write_text(service.text(args.limit))
         script.chmod(0o644)
         links = f"--links={service.links or args.links}"
-        options = [*service.options, links, f"--name={service.name}", "--retries=3", "--parsable"]
+        options = [*service.options, links, f"--name={service.name}", "--parsable"]
         ids[service.name] = mirage.ask(service.owner, "submit", *options, str(script)).strip()
     return ids
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import pytest
 from api_world import definition
@@ -15,6 +16,7 @@ from mirage.api.access.scope import Scope
 from mirage.api.access.tokens import TokenBook
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
+from mirage.client.client import Client
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,8 +91,10 @@ def test_token_that_reads_sees_and_revokes_only_itself(network: Network) -> None
 
 def test_an_administrator_makes_tokens_for_others_and_sees_all(network: Network) -> None:
     chief = slurm_token("chief")
-    made = network.in_browser("POST", TOKENS, "chief", {"owner": "bob", "scope": "operate"}).body
-    assert network.with_token("POST", CHAINS, made["token"], definition()).body["chain"]["owner"] == "bob"
+    made = network.in_browser("POST", TOKENS, "chief", {"owner": "bob", "scope": "read"}).body
+    assert network.with_token("POST", CHAINS, network.token("bob"), definition()).status == 201
+    (seen,) = network.with_token("GET", CHAINS, made["token"]).body["chains"]
+    assert seen["owner"] == "bob"
     assert network.with_token("GET", f"{CHAINS}?all=true", chief).body["chains"][0]["owner"] == "bob"
 
 
@@ -314,11 +318,48 @@ def test_an_open_address_takes_a_certificate_or_a_proxy(tmp_path: Path) -> None:
     assert Listening.of("[::1]:1").url == "http://[::1]:1"
 
 
-def test_a_port_that_is_taken_is_said(network: Network, tmp_path: Path) -> None:
-    taken = Listening.of(urlsplit(network.server.url).netloc)
-    second = ApiServer(network.server.service, tmp_path / "second.sock", taken)
-    with pytest.raises(ConfigError, match=r"api\.listen: 127\.0\.0\.1:\d+ cannot be had"):
-        second.start()
+def test_administrator_makes_no_token_that_acts_for_another(network: Network) -> None:
+    for scope, status in (("operate", 403), ("admin", 403), ("read", 201)):
+        answer = network.in_browser("POST", TOKENS, "chief", {"owner": "ada", "scope": scope})
+        assert answer.status == status, scope
+    text, token_id = answer.body["token"], answer.body["id"]
+    assert network.with_token("GET", CHAINS, text).status == 200
+    assert network.with_token("POST", CHAINS, text, definition()).status == 403
+    assert [(line.user, line.action) for line in network.audited(4) if line.result == "done"] == [
+        ("chief", f"create token {token_id} of scope read for ada")
+    ]
+
+
+def test_taken_port_leaves_the_socket_and_is_tried_again(
+    network: Network, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as thief:
+        thief.bind(("127.0.0.1", 0))
+        thief.listen()
+        taken = Listening.of(f"127.0.0.1:{thief.getsockname()[1]}")
+        server = ApiServer(replace(network.server.service, url=lambda: ""), tmp_path / "second.sock", taken)
+        server.start()
+        try:
+            for _ in range(3):
+                assert not server.reach_out()
+            assert caplog.text.count("event=network_address_missing") == 1
+            assert server.url == "", "no login link leads to whoever listens there"
+            assert Client(str(tmp_path / "second.sock")).version()
+            thief.close()
+            assert server.reach_out()
+            assert not server.reach_out()
+            assert Client(server.url).version()
+        finally:
+            server.stop()
+    assert not (tmp_path / "second.sock").exists()
+
+
+def test_address_that_no_daemon_can_have_is_said(network: Network, tmp_path: Path) -> None:
+    never = replace(Listening.of("127.0.0.1:1"), host="::1", port=1)
+    never = replace(never, certificate=str(tmp_path / "no.pem"))
+    server = ApiServer(replace(network.server.service), tmp_path / "second.sock", never)
+    with pytest.raises(ConfigError):
+        server.start()
     assert not (tmp_path / "second.sock").exists()
     free = ApiServer(replace(network.server.service), tmp_path / "second.sock", Listening.of("127.0.0.1:0"))
     free.start()

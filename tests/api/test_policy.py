@@ -217,7 +217,7 @@ def test_policy_user_database_that_fails_gives_no_more(
         raise error
 
     if error is not None:
-        monkeypatch.setattr("mirage.api.access.policy.pwd.getpwnam", fail)
+        monkeypatch.setattr("mirage.api.access.policy.group_ids", fail)
     policy = Policy(Scope.OPERATE, groups={"root": None, "staff": Scope.ADMIN})
     assert policy.scope_of("root", UnixGroups()) is None, (
         "denied while the groups are unknown, as while they are known"

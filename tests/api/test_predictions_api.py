@@ -133,6 +133,15 @@ def test_every_predictor_with_its_past_error_beside_it(predicting: World, desk: 
     assert question.request.gres_per_node == (("gpu:a100", 4),)
 
 
+def test_waits_of_one_account_are_not_told_where_slurm_hides_jobs(world: World, desk: Desk) -> None:
+    status, inquiries = Status(NOW, "", QUEUE, cycles=1), Inquiries(desk.ask, desk.named, desk.measured, tuple)
+    seen = {"status": lambda: status, "inquiries": inquiries, "now": lambda: NOW}
+    for hidden, user, account in ((True, "nobody", ""), (True, "", "research"), (False, "nobody", "research")):
+        with serving(world, hides_jobs=lambda hidden=hidden: hidden, **seen) as served:
+            served.call("GET", f"{PATH}?limit=1h&account=research", user=user)
+        assert desk.asked[-1].request.account == account
+
+
 def test_errors_in_another_partition_are_not_told(predicting: World) -> None:
     for query in ("limit=48h&partition=batch", "limit=48h"):
         charge = predicting.call("GET", f"{PATH}?{query}")[1]["predictions"][0]

@@ -15,6 +15,8 @@ import pytest
 
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
+from mirage.client.client import Client
+from mirage.domain.errors import ConfigError
 from mirage.tlshandshake import MOST_HANDSHAKES, MOST_OF_ONE_ADDRESS
 
 if TYPE_CHECKING:
@@ -111,3 +113,26 @@ def test_unfinished_handshakes_of_all_are_bounded(address: tuple[str, int]) -> N
         while still_open(sockets) > MOST_HANDSHAKES:  # a busy server comes to the last of them later
             assert time.monotonic() - began < 60
         assert health(address, "127.0.3.1") == 200
+
+
+def test_address_is_taken_once_its_certificate_can_be_used(
+    network: Network, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """An attempt that fails keeps no port."""
+    key = tmp_path / "key.pem"
+    key.write_bytes(certificate[1].read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+        listening = Listening.of(f"127.0.0.1:{thief.getsockname()[1]}", str(certificate[0]), str(key))
+        server = ApiServer(network.server.service, tmp_path / "late.sock", listening)
+        server.start()
+    try:
+        assert Client(str(tmp_path / "late.sock")).version()
+        key.write_text("no key")
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"api\.certificate"):
+                server.reach_out()
+        key.write_bytes(certificate[1].read_bytes())
+        assert server.reach_out()
+        assert health(("127.0.0.1", listening.port)) == 200
+    finally:
+        server.stop()

@@ -103,16 +103,31 @@ def test_link_that_slurm_may_hide_ends_as_accounting_tells(state: JobState) -> N
     assert memory.unaccounted == (frozenset() if state.finished else {TAG})
 
 
-@pytest.mark.parametrize(("me", "owners"), [("mirage", ("alice",)), ("bob", ()), ("", ())])
-def test_link_that_slurm_would_show_is_lost(me: str, owners: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("me", ["bob", ""])
+def test_link_that_slurm_would_show_is_lost(me: str) -> None:
     memory = LinkMemory(me)
-    assert account(memory, queue(owners=owners)) == {}
+    assert account(memory, queue()) == {}
     assert memory.unaccounted == frozenset()
+
+
+@pytest.mark.parametrize("shows_all", [True, False])
+def test_link_is_lost_by_what_slurm_says_and_not_because_some_jobs_are_seen(shows_all: bool) -> None:
+    """With PrivateData=jobs a coordinator sees the jobs of one account of Slurm."""
+    told = []
+
+    def asked(seen: bool) -> bool:
+        told.append(seen)
+        return shows_all
+
+    memory = LinkMemory("mirage", asked)
+    assert account(memory, queue(owners=("carol", "mirage"))) == {}
+    assert memory.unaccounted == (frozenset() if shows_all else {TAG})
+    assert told == [True]
 
 
 def test_link_that_slurm_does_not_hide_is_lost() -> None:
     answers = iter((False, True, False))
-    memory = LinkMemory("mirage", lambda: next(answers))
+    memory = LinkMemory("mirage", lambda seen: next(answers))
     none = Fates({}, lagging=False)
     lost = []
     for now in (1_000, 1_059, 1_060, 1_120):
@@ -162,6 +177,9 @@ def test_cluster_tells_whose_jobs_it_shows(world: FakeWorld) -> None:
     as_mirage = CliCluster(Commands(world.slurm.environment("alice")), world.slurm, "mirage")
     assert as_mirage.snapshot(expected=expected, identities=known).unaccounted == {request.tag}
     world.foreign_job()
+    assert as_mirage.snapshot(queue=False, expected=expected, identities=known).unaccounted == {request.tag}
+    world.slurm.told[CONFIG] = "PrivateData = none\n"
+    world.slurm.advance(61)
     seen = as_mirage.snapshot(queue=False, expected=expected, identities=known)
     assert request.tag not in seen.links
     assert seen.unaccounted == frozenset()

@@ -60,6 +60,11 @@ def test_a_command_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - began < 20
 
 
+def test_what_a_users_environment_makes_sbatch_print_is_bounded(tmp_path: Path) -> None:
+    with pytest.raises(ClusterUnavailable, match="1 MiB"):
+        Commands({"PATH": "/usr/bin:/bin"}, timeout=60).run(["yes"], launch=LaunchSettings())
+
+
 def test_a_killed_command_says_so(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnavailable, match="squeue: killed by SIGKILL"):
         program(tmp_path, "kill -9 $$").run(["squeue"])

@@ -63,6 +63,21 @@ def test_resized_link_that_is_requeued_has_had_two_runs() -> None:
     assert found[TAG].past_runs == (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
 
 
+@pytest.mark.parametrize(("sent", "asked"), [(RUNS.submit, True), (NOW - 6, False), (ABSENT, False)])
+def test_link_that_ran_before_anybody_saw_it_has_that_run(sent: int, asked: bool) -> None:
+    again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
+    first = replace(RUNS, state=JobState.NODE_FAIL, end=NOW - 20, tag="")
+    never_seen = {TAG: replace(KNOWN[TAG], submit=ABSENT, sent=sent)}
+    every = Accounting()
+    every.fates = Fates.of_runs([first, replace(again, tag="")], ())
+    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, every)
+    assert found[TAG].past_runs == ((PastRun(RUNS.submit, RUNS.start, NOW - 20),) if asked else ())
+    assert every.asked == ([{ID}] if asked else [])
+    away = Accounting(answered=False)
+    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, away)
+    assert found[TAG] == again, "its submit time is kept"
+
+
 def test_requeued_link_is_asked_about_once() -> None:
     again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
     known = {TAG: replace(KNOWN[TAG], submit=again.submit)}

@@ -56,6 +56,14 @@ def test_another_acts_and_all_else_stays(own: World, mode: str) -> None:
     assert (world.cluster is own.cluster) == (mode not in ("release", "token"))
 
 
+def test_sudo_mode_takes_no_chain_of_root_or_of_nobody_known(own: World) -> None:
+    world = act_as_configured(config("sudo"), own)
+    world.check_request(JobRequest("svc", "nobody", 60))
+    for user in ("root", "#0", "no-such-user"):
+        with pytest.raises(NotPermitted):
+            world.check_request(JobRequest("svc", user, 60))
+
+
 def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
     world = act_as_configured(config("release"), own)
     assert world.cluster is world.actuator

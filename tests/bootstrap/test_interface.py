@@ -21,7 +21,7 @@ from mirage.bootstrap.world import World
 from mirage.config.loading import load_config
 from mirage.control.guard import NOBODY
 from mirage.control.questions import Question, Role
-from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.domain.errors import ArtifactMismatch, ConfigError, PluginNotFound
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.plugin import write_artifact
@@ -151,6 +151,17 @@ def test_models_are_promoted_and_rolled_back_and_the_daemon_reloads(service: Ser
         desk.rollback("xgboost")
     assert len(reloads) == 3
     assert desk.at_work() == ("quantile", ("fixed:6h",), "quantile")
+
+
+def test_model_of_another_cluster_is_not_put_in_use(service: Service, tmp_path: Path) -> None:
+    """The daemon would not start with it."""
+    service.store.cluster.settle("elsewhere")
+    kept = Shelf(tmp_path / "models").keep(artifact(tmp_path / "made"))
+    desk = ModelDesk(service, Measurements(service.store, service.clock, Weights))
+    for force in (True, False):
+        with pytest.raises(ArtifactMismatch, match="elsewhere"):
+            desk.promote("xgboost", kept.version, force=force)
+    assert not any(each.current for each in desk.versions())
 
 
 def test_what_did_worse_in_shadow_is_objected_to(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -163,7 +164,7 @@ class Oracle:
         script = self.ctld.request(job.job_id).batch
         if chain is None:
             self._fail(f"job {job.job_id} is of a chain that Slurm cannot accept: {job.tag}")
-        elif chain.request.batch and script and script.text != chain.request.batch.text:
+        elif chain.request.batch and script and _within(script.text) != chain.request.batch.text:
             self._fail(f"{job.tag} runs another script than its owner submitted: {script.text!r}")
 
     def answered(self, call: Call, whole: bool) -> None:
@@ -373,3 +374,9 @@ def _chain_of(tag: str) -> ChainId:
 
 def _index(tag: str) -> int:
     return int(tag.rpartition(":")[2])
+
+
+def _within(text: str) -> str:
+    """The script that a link runs once it has looked whether its chain is over."""
+    end = re.search(r"<<'(END_OF_SCRIPT_\w+)'", text)
+    return text[end.end() :].split("\n", 1)[1].split(f"{end[1]}\n", 1)[0] if end else text

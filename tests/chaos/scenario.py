@@ -280,7 +280,7 @@ class Scenario:
             DoneCondition(0 if rng.random() < 0.2 else None, links=int(rng.integers(3, 7))),
             failures,
             handover,
-            Steering(str(rng.choice(list(Steering), p=[0.5, 0.1, 0.2, 0.2]))),
+            Steering(str(rng.choice(list(Steering), p=[0.3, 0.3, 0.1, 0.15, 0.15]))),
             lead=int(rng.choice([0, 300])),
         )
 
@@ -315,7 +315,7 @@ class Scenario:
             request,
             DoneCondition(),
             FailurePolicies(exit=go_on, node=go_on, cancelled=cancelled),
-            steering=Steering(str(rng.choice(list(Steering), p=[0.4, 0.1, 0.25, 0.25]))),
+            steering=Steering(str(rng.choice(list(Steering), p=[0.3, 0.2, 0.1, 0.2, 0.2]))),
             lead=int(rng.choice([0, 300])),
         )
 

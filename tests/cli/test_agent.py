@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -185,6 +188,47 @@ def test_order_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_agent_asked_once_reports_any_failure(tmp_path: Path) -> None:
     with serving(Daemon([PASSING["internal-error"]]), tmp_path / "sock") as address, pytest.raises(Refusal):
         serve(address, once=True)
+
+
+SLOW = """#!/bin/sh
+echo began >>{folder}/began
+sleep 2
+echo ended >>{folder}/ended
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_agent_that_is_told_to_end_answers_the_order_under_way_first(tmp_path: Path, number: int) -> None:
+    (tmp_path / "scancel").write_text(SLOW.format(folder=tmp_path))
+    (tmp_path / "scancel").chmod(0o755)
+    daemon = Daemon([GIVEN, (200, b"{}"), *[NONE] * 50])
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with serving(daemon, tmp_path / "api.sock") as address:
+        command = [sys.executable, "-m", "mirage", "agent", "--socket", address]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            while not (tmp_path / "began").exists():
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(number)
+            assert process.wait(30) == 0
+    assert daemon.taken == ["GET", "POST"], "no further order is fetched"
+    assert len(daemon.delivered) == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_agent_without_an_order_ends_at_once(number: int, status: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        agent._Ending().told(number)
+    assert ended.value.code == status
+
+
+def test_agent_told_twice_ends_whatever_is_under_way() -> None:
+    ending = agent._Ending()
+    with ending.order():
+        ending.told(signal.SIGTERM)
+        with pytest.raises(SystemExit):
+            ending.told(signal.SIGTERM)
+        ending.wanted = False
 
 
 def test_agent_serves_the_daemon_after_its_restarts(world: World) -> None:

@@ -44,7 +44,7 @@ def test_doctor_runs_what_a_users_file_names_as_that_user(folder: Path, state: s
     os.chown(folder / part, NOBODY, NOBODY)
     run(folder, "doctor")
     ran = set((folder / "ran").read_text().split())
-    assert ran == ({str(NOBODY)} if state == "missing" else set())
+    assert ran == {str(NOBODY)}
 
 
 def test_db_writes_what_a_users_file_names_as_that_user(folder: Path) -> None:

@@ -89,6 +89,11 @@ def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     ]
 
 
+def test_forecast_of_a_link_that_runs_is_none_of_the_next() -> None:
+    running = TIMELINE | {"links": [*TIMELINE["links"], link(3, "running", job_id=9, start=at(11), end=at(18))]}
+    assert not [said for said in chain_story(CHAIN, running) if "submitted now" in said]
+
+
 def test_a_link_says_what_was_foreseen_of_it_and_how_that_held() -> None:
     assert list(link_story(2, TIMELINE)) == [
         "Link 2 was submitted as job 8 at 2026-11-21 03:00.",

@@ -141,6 +141,17 @@ def test_what_is_no_mirage_daemon_is_said_to_be_none() -> None:
         Client(url).chains()
 
 
+def test_address_that_leads_elsewhere_is_said_to() -> None:
+    def handle(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(307)
+        handler.send_header("Location", "https://mirage.example.org/")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    with _server(handle) as url, pytest.raises(DaemonUnreachable, match="status 307"):
+        Client(url).chains()
+
+
 def test_json_that_is_no_mirage_daemons_is_said_to_be_none() -> None:
     with (
         _server(lambda handler: _tell(handler, b'["surprise"]')) as url,

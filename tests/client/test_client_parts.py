@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from mirage.client import Chain, Missing, Records
 from mirage.client.address import Address, default_address
+from mirage.client.client import chain_path
+from mirage.client.errors import Refusal
 from mirage.client.events import read_events
 from mirage.client.reading import read
 from mirage.config.places import default_places
@@ -39,6 +41,8 @@ print(sorted(ours - set(sys.stdlib_module_names) - {"mirage"}))
         ("unix:/run/x.sock", "/run/x.sock"),
         ("http://127.0.0.1:80", "http://127.0.0.1:80"),
         ("https://mirage.example.org", "https://mirage.example.org:443"),
+        ("http://[::1]:31703", "http://[::1]:31703"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1]:443"),
     ],
 )
 def test_addresses(text: str, spelled: str) -> None:
@@ -93,3 +97,9 @@ def test_without_pandas_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(Missing, match="pip install pandas"):
         Records([{"a": 1}]).to_frame()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "\udcff\udcfe", "a\x1b[2J", "a\nb"])
+def test_name_that_no_chain_can_have_is_refused_here(name: str) -> None:
+    with pytest.raises(Refusal):
+        chain_path(name)

@@ -76,6 +76,13 @@ def test_beside_a_home_on_the_network(machine: Machine) -> None:
     assert machine.places() == found, "also once it is made"
 
 
+def test_the_place_is_taken_before_anything_is_looked_for_there(machine: Machine) -> None:
+    """Where there is none yet, another user could put one there between two looks."""
+    place = places._users_place({"HOME": str(machine.home)}, os.geteuid()).state
+    about = place.lstat()
+    assert (about.st_uid, about.st_mode & 0o7777) == (os.geteuid(), 0o700)
+
+
 def test_a_state_that_is_there_stays_the_place(machine: Machine) -> None:
     kept = machine.home / ".local/state/mirage/mirage.db"
     kept.parent.mkdir(parents=True)

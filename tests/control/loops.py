@@ -17,7 +17,7 @@ from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain
-    from mirage.ports import Clock
+    from mirage.ports import ChainStore, Clock
 
 
 class Service:
@@ -32,10 +32,13 @@ class Service:
         predictor: str = "reactive",
         links: int = 2,
         chain_: Chain | None = None,
+        store: ChainStore | None = None,
         **policy,
     ) -> None:
+        """``store``: another than one in memory, which keeps scripts in its records."""
         self.cluster = cluster
-        self.store = MemoryStore(ChainRecord(chain_ or chain(done=DoneCondition(links=links))))
+        self.store = store or MemoryStore()
+        self.store.save(ChainRecord(chain_ or chain(done=DoneCondition(links=links))))
         self.predictor = predictor
         self.policy = Policy(**policy)
         self.crash()

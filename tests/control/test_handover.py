@@ -14,11 +14,13 @@ from mirage.domain.chain import (
     DoneCondition,
     Handover,
     HandoverPolicy,
+    Link,
     LinkState,
     Steering,
 )
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import JobState, WarnSignal
+from mirage.provisioner.handover import let_run
 from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
@@ -122,6 +124,21 @@ def test_the_largest_overlap_bounds_every_policy() -> None:
         record = service.run(300 * HOUR, tick=MIN)
         expected = 0 if policy in (HandoverPolicy.NONE, HandoverPolicy.ON_START) else 40 * MIN
         assert overlaps(record) == [expected] * 2, policy
+
+
+def test_link_that_only_left_is_not_taken_for_replaced() -> None:
+    """A link of one writer that was given up, or one whose job was requeued, had no successor beside it."""
+    for policy, requeued, expected in (
+        (HandoverPolicy.NONE, False, False),
+        (HandoverPolicy.ON_START, True, False),
+        (HandoverPolicy.ON_START, False, True),
+    ):
+        gone = Link(
+            1, "a", 0, LinkState.ENDED, start=0, end=HOUR, limit=48 * HOUR, retired=HOUR, requeued=requeued
+        )
+        heir = Link(2, "b", HOUR, LinkState.RUNNING, start=HOUR, end=49 * HOUR, limit=48 * HOUR)
+        record = ChainRecord(chain(handover=Handover(policy, SIGNAL)), (gone, heir))
+        assert bool(let_run(record, HOUR + MIN)) is expected, policy
 
 
 @pytest.mark.parametrize("crash_after", ["signal", "store"])

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
+from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
-from mirage.domain.job import Dependency, DependencyKind, JobChange, JobState, WarnSignal
+from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobRequest, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
+from mirage.domain.objective import Aim, AimKind
 from mirage.provisioner.handover import NEVER_SATISFIED
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINKS = DoneCondition(links=3)
 SHARED = "OverSubscribe=YES"
@@ -128,6 +135,43 @@ def test_pin_on_shared_nodes_becomes_a_dependency() -> None:
     assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]
 
 
+class PinRejecting(FakeCluster):
+    """Takes no job that is bound to nodes, for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(lambda request: Fate(wait=HOUR))
+        self.reason, self.asked = reason, 0
+
+    def submit(self, request):
+        if request.node_list:
+            self.asked += 1
+            raise SubmissionRejected(self.reason, "Requested nodes not in this partition")
+        return super().submit(request)
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.OVERLAP])
+def test_pin_that_slurm_rejects_is_left_out_for_that_handover(policy: HandoverPolicy) -> None:
+    """With several partitions, each must have the nodes."""
+    cluster = PinRejecting("InvalidNodeName")
+    chain_ = chain(done=LINKS, steering=Steering.PIN, lead=0, handover=Handover(policy))
+    service = Service(cluster, "fixed:3h", chain_=chain_)
+    service.run(3 * HOUR, tick=MIN)
+    early = policy is HandoverPolicy.NONE
+    assert [request.dependencies for request in cluster.submissions] == [(), after(100)][: 2 if early else 1]
+    record = service.run(500 * HOUR, tick=MIN)
+    assert record.status is ChainStatus.DONE
+    assert (record.refusals, cluster.asked) == (0, 2)
+    assert [outcome.overlap for outcome in record.outcomes()] == ([0] * 2 if early else [2 * HOUR] * 2)
+
+
+def test_pin_that_a_limit_keeps_out_is_tried_again() -> None:
+    cluster = PinRejecting("QOSMaxSubmitJobPerUserLimit")
+    service = Service(cluster, "fixed:3h", chain_=chain(done=LINKS, steering=Steering.PIN, lead=0))
+    service.run(5 * HOUR, tick=MIN)
+    assert cluster.asked > 2
+    assert len(cluster.submissions) == 1
+
+
 def test_sharing_is_asked_once_for_each_handover() -> None:
     service = writer(Steering.PIN, sharing=SHARED)
     asked = []
@@ -222,6 +266,115 @@ def test_a_link_that_slurm_will_never_start_gives_its_place_to_the_next() -> Non
     assert service.record.links[1].job_state is JobState.CANCELLED
     assert not service.record.links[1].started
     assert service.record.reason == "3 links have run"
+
+
+def scripted(text: str = "#!/bin/sh\n#SBATCH -n 2\ntrain\n", **changes: object) -> JobRequest:
+    request = chain().request
+    return replace(request, batch=BatchScript(text, directory="/home/ann"), **changes)
+
+
+def second_link(**kind: object) -> JobRequest:
+    """What is submitted as the first link runs, an hour after it started."""
+    chain_ = replace(chain(), **{"steering": Steering.AUTO, "request": scripted()} | kind)
+    service = Service(FakeCluster(lambda request: Fate(wait=0)), "fixed:3h", chain_=chain_)
+    service.run(3 * HOUR, tick=MIN)
+    return service.cluster.submissions[1] if len(service.cluster.submissions) > 1 else scripted("")
+
+
+def test_auto_pins_and_never_begins_work_that_is_done() -> None:
+    request = second_link()
+    assert (request.node_list, request.dependencies, request.requeue) == ("node-100", (), False)
+    assert "squeue" in request.batch.text
+    assert "--jobs=100" in request.batch.text
+    assert request.batch.text.count("#SBATCH -n 2") == 2, "once for sbatch, once as the script has it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        ({"done": DoneCondition(exit_code=None, links=3)}, "CANCELLED"),
+        ({"handover": Handover(HandoverPolicy.OVERLAP)}, "COMPLETED"),
+        ({"request": scripted(warn=WarnSignal("USR1", HOUR))}, "COMPLETED"),
+        ({"steering": Steering.HOLD}, "COMPLETED"),
+        ({"failures": FailurePolicies(exit=FailurePolicy(Recovery.STOP))}, "OUT_OF_MEMORY"),
+        ({"failures": FailurePolicies(node=FailurePolicy(Recovery.STOP))}, "NODE_FAIL"),
+    ],
+)
+def test_link_that_is_queued_ahead_looks_for_what_ends_the_chain(kind: dict[str, object], state: str) -> None:
+    text = second_link(**kind).batch.text
+    assert "--jobs=100" in text
+    assert f"= {state} ]" in text
+
+
+def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
+    goes_on = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
+    request = second_link(done=DoneCondition(exit_code=None, links=3), failures=goes_on)
+    assert request.node_list == "node-100"
+    assert request.batch.text == scripted().batch.text
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"predictor": "reactive"},
+        {"aim": Aim(AimKind.NO_INTERRUPTION, 0.9)},
+        {"handover": Handover(HandoverPolicy.ON_START)},
+        {"handover": Handover(HandoverPolicy.WHEN_READY)},
+        {"request": scripted(requeue=True)},
+    ],
+)
+def test_auto_leaves_to_the_forecast_what_is_to_follow_one(kind: dict[str, object]) -> None:
+    assert second_link(**kind).batch.text == "", "nothing is submitted yet"
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.OVERLAP, HandoverPolicy.ON_START])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_pinned_link_is_requeued_only_where_its_owner_says_so(policy: HandoverPolicy, asked: bool | None) -> None:
+    """By Slurm's default (JobRequeue=1) no pin would keep any of them back."""
+    pinned = replace(chain(), steering=Steering.PIN, handover=Handover(policy), request=scripted(requeue=asked))
+    assert pinned.link_request(2).requeue is (asked or False)
+
+
+def test_script_too_long_to_look_first_depends_on_its_predecessor() -> None:
+    request = second_link(request=scripted("#!/bin/sh\n" + "#" * (LARGEST_SCRIPT - 100)))
+    assert (request.node_list, request.dependencies) == ("", after(100))
+
+
+def test_script_that_cannot_be_read_is_submitted_as_it_is() -> None:
+    """sbatch has its own word on it."""
+    request = scripted("train\n")
+    link = second_link(request=request)
+    assert link.batch == replace(request.batch, environment=link.batch.environment)
+
+
+@pytest.mark.parametrize("where", ["option", "script"])
+def test_link_in_a_container_depends_on_its_predecessor_and_looks_at_nothing(where: str) -> None:
+    """There may be neither the shell nor squeue that it would need."""
+    request = scripted("#!/bin/sh\n#SBATCH --container=/bundle\ntrain\n")
+    if where == "option":
+        request = scripted()
+        assert request.batch is not None
+        request = replace(request, batch=replace(request.batch, options=("--container-image=ubuntu",)))
+    link = second_link(request=request)
+    assert (link.node_list, link.dependencies) == ("", after(100))
+    assert link.batch == replace(request.batch, environment=link.batch.environment)
+
+
+@pytest.mark.parametrize(
+    ("directive", "pinned"), [("-n 2", True), ("-w n7", False), ("--container=/bundle", False)]
+)
+def test_what_the_script_asks_for_counts_though_the_database_keeps_it(
+    tmp_path: Path, directive: str, pinned: bool
+) -> None:
+    request = scripted(f"#!/bin/sh\n#SBATCH {directive}\ntrain\n")
+    wanted = replace(chain(), steering=Steering.AUTO, request=request)
+    opened, cluster = open_store(f"sqlite:///{tmp_path}/mirage.db"), FakeCluster(lambda request: Fate(wait=0))
+    Service(cluster, "fixed:3h", chain_=wanted, store=opened.chains).run(3 * HOUR, tick=MIN)
+    opened.close()
+    second = cluster.submissions[1]
+    assert (second.node_list, second.dependencies) == (("node-100", ()) if pinned else ("", after(100)))
+    assert second.batch is not None
+    assert ("squeue" in second.batch.text) == (directive != "--container=/bundle")
 
 
 @pytest.mark.parametrize("where", ["option", "script"])

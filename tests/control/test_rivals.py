@@ -11,7 +11,7 @@ from loops import Service
 
 from mirage.control.memory import MemoryStore
 from mirage.domain.chain import ChainStatus, DoneCondition, LinkState
-from mirage.domain.command import ResumeChain
+from mirage.domain.command import CancelChain, ResumeChain
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.provisioner.rivals import TaggedJobs
 
@@ -180,3 +180,29 @@ def test_job_whose_nodes_are_cleaned_up_after_its_end_is_left_alone() -> None:
     first = replace(cluster.jobs[link.job_id], state=JobState.RUNNING, tag=link.tag)
     snapshot = replace(service.loop.status.snapshot, links={link.tag: first})
     assert TaggedJobs(snapshot).returned_to(service.record) == ()
+
+
+@pytest.mark.parametrize("cancelled_while_away", [True, False])
+def test_lost_link_whose_job_is_shown_again_is_a_link_again(cancelled_while_away: bool) -> None:
+    """A squeue that leaves out rows: the job ran all the time, and nobody but its chain would end it."""
+    cluster = FakeCluster(lambda request: Fate(wait=0))
+    service = Service(cluster, chain_=chain(9 * HOUR, DoneCondition(links=9)))
+    for time in (0, MIN, 2 * MIN):
+        cluster.advance(time)
+        service.cycle(time)
+    running = cluster.jobs.pop(service.record.links[0].job_id)
+    for time in range(3 * MIN, HOUR, MIN):
+        service.cycle(time)
+    assert service.record.links[0].state is LinkState.LOST
+    if cancelled_while_away:
+        service.commands.put(CancelChain(service.record.chain.chain_id, "alice"))
+        service.cycle(HOUR)
+    cluster.jobs[running.job_id] = running
+    service.cycle(HOUR + MIN)
+    if not cancelled_while_away:
+        assert service.record.links[0].running
+        assert cluster.jobs[running.job_id].state is JobState.RUNNING
+        service.commands.put(CancelChain(service.record.chain.chain_id, "alice"))
+        service.cycle(HOUR + 2 * MIN)
+    assert cluster.jobs[running.job_id].state is JobState.CANCELLED
+    assert not [job for job in cluster.jobs.values() if not job.state.finished]

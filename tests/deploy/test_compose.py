@@ -103,7 +103,7 @@ def submitted(containers: Containers, keepalive: ModuleType) -> dict[str, str]:
         options = " ".join((*service.options, f"--links={service.links or LINKS}", f"--name={service.name}"))
         script = service.text(LIMIT_MINUTES).replace("'", "'\\''")
         containers.login(service.owner, "mirage", f"printf %s '{script}' >{service.name}.sh")
-        said = f"mirage submit {options} --retries=3 --parsable {service.name}.sh"
+        said = f"mirage submit {options} --parsable {service.name}.sh"
         ids[service.name] = containers.login(service.owner, "mirage", said).strip()
     return ids
 

@@ -7,6 +7,7 @@ from functools import partial
 from fuzzing import Target
 from recorded import MARK, marked, printed
 
+from mirage.backends.controllertime import read_controller_time
 from mirage.daemon.doctor import reading
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.slurm import (
@@ -147,7 +148,7 @@ TARGETS = (
     Target("doctor: settings", reading.read_settings, printed("scontrol.config")),
     Target("doctor: partitions", reading.read_partitions, printed("scontrol.partitions-oneline")),
     Target("doctor: tables", reading.read_table, printed("sacctmgr.users")),
-    Target("doctor: clock", reading.read_controller_time, printed("sdiag")),
+    Target("doctor: clock", read_controller_time, printed("sdiag")),
     Target("doctor: version", read_version, printed("scontrol.version")),
     Target("slurm.conf, syntax", lambda text: conf.parse(text, "slurm.conf"), (SLURM_CONF,), names="slurm.conf"),
     Target("batch script", directives, (SCRIPT,)),

@@ -26,6 +26,10 @@ PARSING = {
 """As the call is written, or the end of it."""
 
 ELSEWHERE = {
+    "mirage.bench.predictors": "a benchmark's look at manifests, which their own reader reads again",
+    "mirage.client.listener": "the kernel's credentials of a socket, of one size",
+    "mirage.client.portlisteners": "an address of four or sixteen bytes, made here",
+    "mirage.daemon.doctor.credentials": "addresses of the administrator's configuration, checked as it was read",
     "mirage.allocation.inference.costs.costmodel": "the YAML of arrays that come with Mirage",
     "mirage.allocation.inference.costs.profiling": "measures its caller's models in a process of its own",
     "mirage.allocation.inference.serving.networks": "in a worker, which ends alone",

@@ -60,9 +60,15 @@ def test_time_grows_no_faster_than_text(name: str) -> None:
     target, slow = BY_NAME[name], {}
     for piece in PIECES:
         for where, given in zip(("alone", "after", "within"), lengthened(target, piece), strict=True):
-            began = time.process_time()
-            target.check(given)
-            took = time.process_time() - began
-            if took > LONGEST:
-                slow[piece, where] = round(took, 1)
+            if seconds(target, given) > LONGEST:
+                # A loaded machine takes time from one measurement, not from each of three.
+                again = min(seconds(target, given) for _ in range(2))
+                if again > LONGEST:
+                    slow[piece, where] = round(again, 1)
     assert not slow
+
+
+def seconds(target: Target, given: object) -> float:
+    began = time.process_time()
+    target.check(given)
+    return time.process_time() - began

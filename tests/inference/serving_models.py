@@ -33,9 +33,16 @@ def write_layers(path: Path, width: int = 64, layers: int = 4) -> Path:
     return _write(path, nodes, weights, width)
 
 
-def _write(path: Path, nodes: list, weights: list, width: int) -> Path:
+def write_wide(path: Path, width: int = 4, out: int = 4096) -> Path:
+    """Each row of the answer has the sum of x's row ``out`` times."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [width, out], [1.0] * (width * out))
+    return _write(path, [node], [weight], width, out)
+
+
+def _write(path: Path, nodes: list, weights: list, width: int, out: int = 0) -> Path:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", width])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", width])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", out or width])
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, str(path))

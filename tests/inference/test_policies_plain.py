@@ -110,10 +110,13 @@ def test_only_what_can_begin(name: str, view: SystemView) -> None:
     assert all(np.isfinite(seconds(view, row, unit)) for row, unit in pairs_of(dispatch))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "magma"])
 @given(view=views(), seed=st.integers(0, 2**32 - 1))
 def test_units_of_one_kind_are_alike(name: str, view: SystemView, seed: int) -> None:
-    """Numbering the units otherwise changes nothing but which of the like ones is taken."""
+    """Numbering the units otherwise changes nothing but which of the like ones is taken.
+
+    Not so for a search that draws units by their numbers: among plans of one fitness it may find another.
+    """
     order = np.random.default_rng(seed).permutation(len(view.running))
     numbered = replace(
         view,

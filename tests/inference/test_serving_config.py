@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +15,6 @@ from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
 from mirage.allocation.inference.serving.tenants import Tenants
 from mirage.domain.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "a-key-of-sixteen-characters"
 MODEL = '[[model]]\nname = "m"\nonnx = "m.onnx"\n'
@@ -75,6 +73,14 @@ def test_the_least_that_serves(tmp_path: Path) -> None:
 )
 def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, said: str) -> None:
     assert said in mistakes(tmp_path, text)
+
+
+def test_files_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not a regular file"):
+        read_config(Path("/dev/zero"))
+    text = MODEL + UNIT + '[[tenant]]\nname = "t"\nkey_file = "keys"\n'
+    os.mkfifo(tmp_path / "keys", 0o600)
+    assert "not a regular file" in mistakes(tmp_path, text)
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:

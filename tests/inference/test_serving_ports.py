@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirage.allocation.inference.serving.frames import receive
-from mirage.allocation.inference.serving.listeners import listening_users, users_at
 from mirage.allocation.inference.serving.serverwatch import ServerWatch
+from mirage.client.portlisteners import listening_users, users_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -142,6 +142,7 @@ def test_request_that_asks_for_another_protocol_keeps_its_body_or_is_rejected(wi
 
 
 def test_malformed_requests_leave_nothing_in_the_log(site: Site) -> None:
+    site.wait(lambda: " ready\n" in site.said, "the last line of the start")
     logged = len(site.said)
     for _ in range(20):
         malformed = Wire(site.url)

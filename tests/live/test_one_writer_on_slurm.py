@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from test_daemon import PATIENCE, start, write_config
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
+from mirage.domain.chain import (
+    NO_JOB,
+    Chain,
+    ChainId,
+    ChainRecord,
+    ChainStatus,
+    DoneCondition,
+    Link,
+    Steering,
+)
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, JobRequest, WarnSignal
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from subprocess import Popen
 
     from slurm_testbed import Testbed
 
 LINKS = 3
+HOUR = 3_600
 TRAINER = """#!/bin/bash
 trap 'kill $!; echo "- $MIRAGE_LINK" >>LOG; exit 0' USR1
 echo "+ $MIRAGE_LINK" >>LOG
@@ -33,7 +46,26 @@ WRITERS = {
     "pin": (Steering.PIN, True),
     "part": (Steering.PIN, False),
     "hold": (Steering.HOLD, True),
+    "auto": (Steering.AUTO, True),
+    "several": (Steering.PIN, True),
 }
+PARTITIONS = {"several": "cpu,v100"}
+FINISHER = """#!/bin/bash
+echo "+ $MIRAGE_LINK" >>LOG
+[ $MIRAGE_LINK = 1 ] && exec sleep infinity
+touch LAST
+while [ -e LAST ]; do sleep 1; done
+"""
+"""Its second link has finished the work as soon as it may."""
+
+
+FAILER = """#!/bin/bash
+trap : USR1
+echo "+ $MIRAGE_LINK" >>LOG
+until [ -e END ]; do sleep 1; done
+exit 3
+"""
+"""Fails once the file is there."""
 
 
 def writer(name: str, folder: Path, partition: str = "cpu", options: tuple[str, ...] = ()) -> Chain:
@@ -68,7 +100,80 @@ def test_links_of_one_writer_never_run_together(testbed: Testbed, tmp_path: Path
         first = records(folder)["early"].links[0]
         testbed.ask("scontrol", "update", f"JobId={first.job_id}", "TimeLimit=15")
 
-    check_apart(kept(testbed, [writer(name, tmp_path) for name in WRITERS], tmp_path, lower_a_limit), tmp_path)
+    chains = [writer(name, tmp_path, PARTITIONS.get(name, "cpu")) for name in WRITERS]
+    check_apart(kept(testbed, chains, tmp_path, lower_a_limit), tmp_path)
+
+
+def test_pinned_link_does_not_begin_work_that_is_done(testbed: Testbed, tmp_path: Path) -> None:
+    """It starts before anybody could cancel it: the daemon is down as its predecessor exits with 0."""
+    folder, last = tmp_path / "state", tmp_path / "last"
+    text = FINISHER.replace("LOG", str(tmp_path / "log")).replace("LAST", str(last))
+    chain = replace(writer("finisher", tmp_path), steering=Steering.AUTO)
+    assert chain.request.batch is not None
+    request = replace(chain.request, warn=None, limit=5 * 60, batch=replace(chain.request.batch, text=text))
+
+    def third() -> Link | None:
+        links = records(folder)["finisher"].links
+        return links[2] if len(links) == 3 and links[2].job_id else None
+
+    def finish_unseen(folder: Path) -> None:
+        testbed.wait_until(lambda: last.exists() and third() is not None, PATIENCE, "a third link that waits")
+        daemons[0].send_signal(signal.SIGSTOP)
+        last.unlink()
+        ask = ("squeue", "--noheader", "--states=all", f"--jobs={third().job_id}", "--format=%T")
+        testbed.wait_until(lambda: testbed.ask(*ask).strip() == "COMPLETED", PATIENCE, "the end of the third link")
+        daemons[0].send_signal(signal.SIGCONT)
+
+    daemons: list[Popen[bytes]] = []
+    done = replace(chain, request=request, done=DoneCondition(), failures=FailurePolicies())
+    found = kept(testbed, [done], tmp_path, finish_unseen, daemons.append)["finisher"]
+    assert found.status is ChainStatus.DONE, found.reason
+    assert (tmp_path / "log").read_text().split() == ["+", "1", "+", "2"]
+
+
+def test_link_queued_ahead_stays_away_once_the_chain_has_stopped(testbed: Testbed, tmp_path: Path) -> None:
+    """Pinned, or held by a dependency: the daemon is down as the first link fails or is cancelled."""
+    end, stop = tmp_path / "end", FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+
+    def failer(name: str, *, alone: bool, partition: str, warned: bool = True) -> Chain:
+        chain = replace(writer(name, tmp_path, partition), steering=Steering.AUTO, failures=stop)
+        assert chain.request.batch is not None
+        text = FAILER.replace("END", str(end)).replace("LOG", str(tmp_path / f"{name}.log"))
+        request = replace(chain.request, limit=4 * HOUR, exclusive=alone, cpus_per_node=0 if alone else 1)
+        request = replace(request, batch=replace(chain.request.batch, text=text))
+        return replace(chain, request=request if warned else replace(request, warn=None))
+
+    chains = [
+        failer("fails-pinned", alone=True, partition="cpu"),
+        failer("fails-beside", alone=False, partition="npu", warned=False),
+        failer("fails-warned", alone=False, partition="npu"),
+        failer("cancelled-pinned", alone=True, partition="v100"),
+        failer("cancelled-beside", alone=False, partition="npu"),
+    ]
+
+    def queued(name: str) -> bool:
+        links = records(tmp_path / "state")[name].links
+        return len(links) == 2 and links[1].job_id != NO_JOB and (tmp_path / f"{name}.log").exists()
+
+    def end_unseen(folder: Path) -> None:
+        names = [chain.name for chain in chains]
+        testbed.wait_until(lambda: all(map(queued, names)), PATIENCE, "second links that wait")
+        daemons[0].send_signal(signal.SIGSTOP)
+        found = records(folder)
+        for name in ("cancelled-pinned", "cancelled-beside"):
+            testbed.ask("scancel", str(found[name].links[0].job_id))
+        end.touch()
+        second = [str(found[name].links[1].job_id) for name in names]
+        ask = ("squeue", "--noheader", "--states=FAILED", f"--jobs={','.join(second)}", "--format=%i")
+        testbed.wait_until(lambda: len(testbed.ask(*ask).split()) == len(names), PATIENCE, "all second links' end")
+        daemons[0].send_signal(signal.SIGCONT)
+
+    daemons: list[Popen[bytes]] = []
+    found = kept(testbed, chains, tmp_path, end_unseen, daemons.append)
+    for name, record in found.items():
+        assert record.status is ChainStatus.STOPPED, record.reason
+        assert record.ended_by == 1, record.reason
+        assert (tmp_path / f"{name}.log").read_text().split() == ["+", "1"], name
 
 
 def test_one_writer_stays_alone_on_oversubscribed_nodes(oversubscribing_testbed: Testbed, tmp_path: Path) -> None:
@@ -100,6 +205,7 @@ def kept(
     chains: Sequence[Chain],
     tmp_path: Path,
     meanwhile: Callable[[Path], None] = lambda folder: None,
+    started: Callable[[Popen[bytes]], None] = lambda daemon: None,
 ) -> dict[str, ChainRecord]:
     """The chains' records once a daemon has kept all of them to their end."""
     folder = tmp_path / "state"
@@ -109,6 +215,7 @@ def kept(
         store.chains.save(ChainRecord(chain))
     store.close()
     daemon = start(write_config(folder, testbed))
+    started(daemon)
     try:
         meanwhile(folder)
         testbed.wait_until(

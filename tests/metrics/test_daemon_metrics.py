@@ -71,6 +71,21 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found.service.close()
 
 
+def test_first_message_lost_and_first_fallback_are_increases(tmp_path: Path) -> None:
+    """A series that begins at 1 has not increased, by the rules of those who alert."""
+    address = tmp_path / "hook"
+    address.write_text("http://127.0.0.1:9/hook")
+    address.chmod(0o600)
+    text = f'[notifications.webhook]\nurl_file = "{address}"\n[loop]\npredictor = "average"\n'
+    found = Site(tmp_path, Fate(), text)
+    seen = found.scraped()
+    found.service.close()
+    assert {name[1:] for name in seen if name[0] == "mirage_notifications_total"} == {
+        ("webhook", result) for result in ("sent", "failed", "dropped")
+    }
+    assert seen["mirage_fallbacks_total", "average"] == 0
+
+
 def test_a_hand_over_is_counted_as_it_went(site: Site) -> None:
     site.keep(chain(24 * HOUR, done=DoneCondition(links=2)))
     site.run(60 * HOUR)

@@ -30,6 +30,7 @@ from mirage.predictors.artifacts.predictor import Model
 from mirage.predictors.artifacts.shelf import Shelf
 from mirage.predictors.artifacts.trees import Tree, trees_graph
 from mirage.predictors.artifacts.trial import try_model
+from mirage.store.opening import open_store
 
 N, tensor, v = h.make_node, h.make_tensor, h.make_tensor_value_info
 
@@ -259,3 +260,12 @@ def test_promotion_for_a_configuration_is_kept_where_its_daemon_looks(tmp_path: 
     result = CliRunner().invoke(app, ["models", "promote", str(good), "--config", str(file), "--force"])
     assert result.exit_code == 0, result.output
     assert [each.current for each in Shelf(tmp_path / "state" / "models").versions()] == [True]
+    store = open_store(f"sqlite:///{tmp_path}/state/mirage.db")
+    store.cluster.settle("elsewhere")
+    store.close()
+    other = write_artifact(
+        tmp_path / "other", replace(learnt(), seeds=(9,)), with_vectors(learnable(0, 10), USUAL)
+    )
+    refused = CliRunner().invoke(app, ["models", "promote", str(other), "--config", str(file)])
+    assert (refused.exit_code, "elsewhere" in str(refused.exception)) == (1, True)
+    assert len(Shelf(tmp_path / "state" / "models").versions()) == 1

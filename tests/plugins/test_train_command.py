@@ -76,6 +76,9 @@ def test_models_are_promoted_and_rolled_back(place, trained) -> None:
     second = json.loads(mirage("models", "promote", str(other), "--json")[1])["version"]
     listed = json.loads(mirage("models", "list", "--json")[1])["models"]
     assert {(one["version"], one["current"]) for one in listed} == {(first, False), (second, True)}
+    table = mirage("models", "list")[1]
+    assert first in table, "not cut where the output is no terminal"
+    assert second in table
     code, out, _ = mirage("models", "rollback", "xgboost")
     assert code == 0
     assert first in out

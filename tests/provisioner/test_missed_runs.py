@@ -22,7 +22,7 @@ def look(record: ChainRecord, known: Job, now: int) -> ChainRecord:
     """A cycle, in which the snapshot shows the job as the live link that has its ID."""
     shown = [replace(known, tag=link.tag) for link in record.live if link.job_id == known.job_id]
     stored = [run for run in known.past_runs if run[0] < known.submit]
-    asked = any(ABSENT < link.job_submit < known.submit for link in record.live)
+    asked = any(link.job_submit < known.submit for link in record.live)
     shown = [replace(each, past_runs=tuple(stored) if asked else ()) for each in shown]
     view = seen(now, *shown)
     record = machine.apply_all(record, sightings(record, view), now)
@@ -31,11 +31,11 @@ def look(record: ChainRecord, known: Job, now: int) -> ChainRecord:
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.COMPLETED])
-@pytest.mark.parametrize("was_running", [True, False])
-def test_runs_that_nobody_saw_are_links_of_their_own(state: JobState, was_running: bool) -> None:
+@pytest.mark.parametrize(("was_running", "submit_seen"), [(True, 0), (False, 0), (False, ABSENT)])
+def test_runs_that_nobody_saw_are_links_of_their_own(state: JobState, was_running: bool, submit_seen: int) -> None:
     done = DoneCondition(exit_code=None, links=4)
     record = running(fresh(done=done), MIN) if was_running else submitted(fresh(done=done))
-    record = record.with_link(replace(record.links[0], job_submit=0))
+    record = record.with_link(replace(record.links[0], job_submit=submit_seen))
     start = ABSENT if state is JobState.PENDING else 5 * HOUR
     end = 5 * HOUR + LIMIT if state is JobState.RUNNING else 5 * HOUR + MIN if state.finished else ABSENT
     now = replace(job(1, state, start, end), submit=4 * HOUR, past_runs=RUNS)

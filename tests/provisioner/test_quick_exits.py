@@ -10,7 +10,7 @@ from provisioner.test_machine import LIMIT, after, ended, fresh, running
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.job import JobState, WarnSignal
-from mirage.provisioner.events import DoneFileSeen, LinkEnded, LinkRequeued, LinkRetired, LinkStarted
+from mirage.provisioner.events import DoneFileSeen, LinkEnded, LinkRequeued, LinkRetired, LinkStarted, PauseAsked
 
 
 @pytest.mark.parametrize("done", [DoneCondition(exit_code=None, file="/model.done"), DoneCondition(exit_code=3)])
@@ -42,6 +42,14 @@ def test_quick_exits_of_warned_links_pause_the_chain(state: JobState) -> None:
         record = ended(running(record, start), start + 5, state, int(state is JobState.FAILED))
     assert record.status is ChainStatus.PAUSED
     assert "--signal" in record.reason
+
+
+def test_chain_that_its_owner_has_paused_keeps_that_reason() -> None:
+    record = fresh(done=DoneCondition(exit_code=None))
+    for start in (0, HOUR):
+        record = ended(running(record, start), start + 5, JobState.COMPLETED)
+    record = after(running(record, 2 * HOUR), PauseAsked("by alice"))
+    assert ended(record, 2 * HOUR + 5, JobState.COMPLETED).reason == "by alice"
 
 
 def test_quick_exits_that_complete_the_chain_end_it() -> None:

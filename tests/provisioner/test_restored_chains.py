@@ -67,6 +67,25 @@ def test_restored_chain_takes_over_past_links_and_is_paused() -> None:
     assert after.reason.endswith("mirage chain resume svc")
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_chain_that_was_paused_before_the_backup_keeps_its_reason(known: bool) -> None:
+    """An administrator who resumes what the restore has paused leaves it out."""
+    paused = replace(record(link(1)), status=ChainStatus.PAUSED, reason="by alice")
+    after = brought(paused, snapshot(job(1)), job(1), job(2), known=known)
+    assert after.status is ChainStatus.PAUSED
+    assert after.reason.startswith("by alice; paused already in a backup")
+    assert "restored" not in after.reason
+    again = brought(after, snapshot(job(1)), job(1), job(2), job(3), known=known)
+    assert again.reason.count("paused already") == 1
+
+
+def test_chain_that_two_restores_have_paused_is_one_of_those() -> None:
+    first = brought(record(link(1)), snapshot(job(1)), job(1), job(2))
+    second = brought(first, snapshot(job(1)), job(1), job(2), job(3))
+    assert second.status is ChainStatus.PAUSED
+    assert second.reason.startswith("the database was restored from a backup")
+
+
 def test_restored_chain_that_has_completed_is_done() -> None:
     after = brought(record(link(1)), snapshot(job(1)), job(2), job(3, JobState.COMPLETED))
     assert after.status is ChainStatus.DONE

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from provisioner.test_machine import LIMIT, after, ended, fresh, running, submitted
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.events import CancelAsked, LinkEnded, LinkStarted, PauseAsked
 from mirage.provisioner.service import Service, ServiceState, service_of
 
+STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
 # Runs as (minutes from the end of the one before to the start, minutes of the run).
 RUNS = st.lists(st.tuples(st.integers(-3, 6), st.integers(4, 9)), max_size=6)
 
@@ -74,6 +76,11 @@ def test_a_person_or_a_failure_ends_a_chain() -> None:
         if record.status is ChainStatus.ACTIVE:
             record = running(record, record.links[-1].end + HOUR)
     assert service_of(record, record.links[-1].end + HOUR) == Service(ServiceState.FAILED, record.links[-1].end)
+    waiting = submitted(running(fresh(failures=STOPS)), HOUR // 2)
+    stopped = after(waiting, LinkEnded(1, waiting.links[0].start, HOUR, JobState.FAILED, 7))
+    withdrawn = after(stopped, LinkEnded(2, ABSENT, HOUR + 1, JobState.CANCELLED, 0))
+    assert withdrawn.links[-1].job_state is JobState.CANCELLED
+    assert service_of(withdrawn, 2 * HOUR) == Service(ServiceState.FAILED, HOUR)
     assert service_of(ended(up, HOUR, JobState.COMPLETED), 2 * HOUR) == Service(ServiceState.DONE, HOUR)
 
 

@@ -38,7 +38,7 @@ def of(result: ReplayResult, policy: str) -> list[PairOutcome]:
 
 def starts_when_submitted(times: list[int], limit: int = DAY) -> list[int]:
     """Starts of links submitted at these instants to a fresh simulation of the trace: no loop, no copies."""
-    simulation, chain = Simulation(CLUSTER, trace()), plan().chain()
+    simulation, chain = Simulation(CLUSTER, trace()), plan(limit=limit).chain()
     ids = []
     for index, time in enumerate(times, start=1):
         simulation.run_until(time)

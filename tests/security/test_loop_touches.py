@@ -167,6 +167,10 @@ def touched(folder: Path, *, spoilt: bool) -> tuple[Site, list[list[Any]]]:
     return site, [json.loads(line) for line in dict.fromkeys(record.read_text().splitlines())]
 
 
+DAEMONS_OWN = ("heartbeat", "mirage.db", "transactions")
+"""Files of the state directory."""
+
+
 @dataclass(frozen=True)
 class Judge:
     """What the loop's thread may touch; a user can name none of it."""
@@ -198,7 +202,13 @@ class Judge:
 
     def _file(self, event: str, path: str) -> str:
         file, state = Path(os.path.normpath(path)), self.site.folder / "state"
-        own = (state / "heartbeat", state / "mirage.db", self.site.socket, self.site.config)
+        own = (
+            state / "heartbeat",
+            state / "mirage.db",
+            state / "transactions",
+            self.site.socket,
+            self.site.config,
+        )
         configured = (self.site.folder / "conf.d", *(state / "models" / name for name in CONFIGURED))
         if file in own or any(file.is_relative_to(each) for each in (*SYSTEM, self.site.slurm.path, *configured)):
             return ""

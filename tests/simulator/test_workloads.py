@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_clusters import PROMPT, T0, ask, cluster
 
 from mirage.domain.job import JobRequest, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
-from mirage.simulator.cluster import Association, ClusterConfig, PriorityWeights
+from mirage.simulator.cluster import Association, ClusterConfig, PriorityWeights, Scheduling
+from mirage.simulator.run import simulate
 from mirage.simulator.simulation import Simulation
 
 CPUS = 4
@@ -133,3 +135,24 @@ def test_backfill_never_delays_the_top_job(seed: int) -> None:
                 promised[waiting[0]] = int(plan)
     for number, plan in promised.items():
         assert sim.job(number).start <= plan + fine.bf_interval + COARSENESS, (number, plan)
+
+
+@pytest.mark.parametrize("known", ["nodes", "cpus", "both"])
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_utilisation_is_that_of_what_is_allocated_whatever_the_trace_knows(known: str, exclusive: bool) -> None:
+    """A trace in the standard workload format has processors and no nodes, others nodes alone."""
+    jobs = workload(7, 60)
+    table = as_table(jobs)
+    nothing = np.zeros_like(table.nodes)
+    table = replace(
+        table,
+        nodes=nothing if known == "cpus" else table.nodes,
+        cpus=nothing if known == "nodes" else table.cpus,
+    )
+    whole = replace(SIX_NODES.partitions[0], exclusive=exclusive)
+    found = simulate(table, replace(SIX_NODES, partitions=(whole,)), Scheduling.SLURM)
+    ran = found.table.end - found.table.start
+    cpus = 1 if known == "nodes" and not exclusive else CPUS
+    held = sum(int(seconds) * request.nodes * cpus for seconds, (_, request, _) in zip(ran, jobs, strict=True))
+    span = int(found.table.end.max() - found.table.submit.min())
+    assert found.figures.utilisation == pytest.approx(held / (6 * CPUS * span))

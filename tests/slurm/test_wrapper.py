@@ -7,15 +7,18 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.slurm.wrapper import with_arguments, wrap
+from mirage.domain.job import JobId, JobState
+from mirage.slurm.batchscript import SBATCH_LINE, read_directives
+from mirage.slurm.gate import Gate
+from mirage.slurm.wrapper import gated, with_arguments, wrap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 
 def run(
@@ -31,6 +34,7 @@ def run(
 
 
 arguments = st.lists(st.text(st.characters(min_codepoint=1, max_codepoint=0x24F), max_size=8), max_size=4)
+LOOKS = Gate(JobId(1), 0, "/no/such file", (JobState.FAILED, JobState.CANCELLED), warn_lead=60, limit=3_600)
 FUNCTION = {"BASH_FUNC_module%%": "() {  echo loaded $*\n}"}
 SPEAKS = r"""#!/bin/bash
 printf '%s\n' "$0" "${BASH_SOURCE[0]}" "$@"
@@ -55,9 +59,10 @@ def test_a_wrapped_script_gets_its_arguments_and_is_unchanged(
     assert [path.name for path in folder.iterdir()] == ["slurm_script"]
 
 
-def test_a_wrapped_script_is_the_batch_shell_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("around", [lambda script: wrap(script, "false"), lambda script: gated(script, LOOKS)])
+def test_a_wrapped_script_is_the_batch_shell_itself(tmp_path: Path, around: Callable[[str], str]) -> None:
     script = "#!/bin/bash -e\ntrap 'echo told; exit 7' USR1\n[ \"$1\" = 'a b' ]\nkill -USR1 $$\nsleep 60\n"
-    done = run(wrap(script, "false"), tmp_path, "a b")
+    done = run(around(script), tmp_path, "a b")
     assert (done.returncode, done.stdout) == (7, b"told\n"), done.stderr
 
 
@@ -67,6 +72,8 @@ def test_a_wrapped_script_sees_what_it_sees_without(tmp_path: Path) -> None:
         run(wrap(SPEAKS, "false"), tmp_path, "a b", "", environment=FUNCTION),
         run(with_arguments(SPEAKS, ("a b", "")), tmp_path, environment=FUNCTION),
         run(with_arguments(wrap(SPEAKS, "false"), ("a b", "")), tmp_path, environment=FUNCTION),
+        run(gated(SPEAKS, LOOKS), tmp_path, "a b", "", environment=FUNCTION),
+        run(gated(wrap(SPEAKS, "false"), LOOKS), tmp_path, "a b", "", environment=FUNCTION),
     ):
         assert (wrapped.stdout, wrapped.stderr) == (plain.stdout, plain.stderr)
     assert b"\nloaded cuda\n" in plain.stdout
@@ -89,6 +96,32 @@ def test_a_wrapped_script_of_four_megabytes_is_unchanged(tmp_path: Path) -> None
     plain = run(script, tmp_path)
     assert len(script) > 4_000_000
     assert run(wrap(script, "false"), tmp_path).stdout == plain.stdout
+    assert run(gated(script, LOOKS), tmp_path).stdout == plain.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("size", [100, 200_000])
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+def test_a_wrapped_script_runs_where_its_folder_for_temporary_files_is_full(
+    tmp_path: Path, shell: str, size: int
+) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", full], check=True)
+    try:
+        (full / "filler").write_bytes(b"x" * 4096)
+        script = f"#!{shell}\necho ran $1\nexit 5\n" + "#" * size + "\n"
+        done = run(gated(script, LOOKS), tmp_path, "x", environment={"TMPDIR": str(full)})
+        assert (done.returncode, done.stdout, done.stderr) == (5, b"ran x\n", b"")
+        assert [path.name for path in full.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", full], check=True)
+
+
+@pytest.mark.parametrize("options", ["noclobber", "errexit:nounset", "noclobber:pipefail:errexit"])
+def test_a_wrapped_script_runs_under_options_of_the_shell_that_submitted_it(tmp_path: Path, options: str) -> None:
+    done = run(gated("#!/bin/bash\necho ran\nexit 5\n", LOOKS), tmp_path, environment={"SHELLOPTS": options})
+    assert (done.returncode, done.stdout) == (5, b"ran\n"), done.stderr
 
 
 def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
@@ -99,6 +132,13 @@ def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
     assert ready.exists()
 
 
+def test_health_is_watched_where_the_path_has_no_commands(tmp_path: Path) -> None:
+    """Without a pause it would keep a processor busy."""
+    count = f"echo x >>{tmp_path}/count; false"
+    run(wrap("#!/bin/sh\n/bin/sleep 2\n", count), tmp_path, environment={"PATH": "/nonexistent"})
+    assert (tmp_path / "count").read_text() == "x\n"
+
+
 def test_readiness_is_not_announced_through_a_link_that_another_user_laid(tmp_path: Path) -> None:
     victim, up, mirage = tmp_path / "victim", tmp_path / "up", tmp_path / ".mirage"
     victim.write_text("precious")
@@ -107,3 +147,12 @@ def test_readiness_is_not_announced_through_a_link_that_another_user_laid(tmp_pa
     script = f"#!/bin/sh\nwhile [ ! -e '{up}' ]; do sleep 0.05; done\nsleep 0.5\n"
     run(wrap(script, f"touch '{up}'"), tmp_path, environment={"MIRAGE_HANDOVER_FILE": str(mirage / "svc.2.ready")})
     assert victim.read_text() == "precious"
+
+
+def test_a_link_that_looks_first_keeps_its_directives(tmp_path: Path) -> None:
+    head = "#!/usr/bin/env python3\n# a comment\n#SBATCH --mem=1G  # why\n\n#SBATCH -J 'a b'\n"
+    script = f"{head}print(1)\n#SBATCH --mem=2G\n"
+    looks = gated(script, Gate(JobId(1), done_code=0))
+    words = [word.text for word in read_directives(looks, SBATCH_LINE, "").words]
+    assert words == ["--mem=1G", "-J", "a b"] == [w.text for w in read_directives(script, SBATCH_LINE, "").words]
+    assert run(looks, tmp_path).stdout == b"1\n"

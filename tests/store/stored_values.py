@@ -22,7 +22,7 @@ from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore
 from mirage.store.journal import SqlJournal
 from mirage.store.outbox import Outbox
-from mirage.store.tables import metadata
+from mirage.store.tables import about, metadata
 from mirage.store.waits import StartedJobs
 
 if typing.TYPE_CHECKING:
@@ -168,11 +168,12 @@ def with_script(chains: ChainStore, of: ChainRecord) -> ChainRecord:
 
 
 def emptied(store: Store) -> Store:
-    """Every row deleted."""
+    """Every row deleted but those about the database itself, by which it is known."""
 
     def clear(connection: Any) -> None:
         for table in reversed(metadata.sorted_tables):
-            connection.execute(delete(table))
+            if table is not about:
+                connection.execute(delete(table))
 
     store.database.write(clear)
     return store

@@ -46,7 +46,8 @@ def statements(store: Store) -> Iterator[list[str]]:
 
 
 def writes(sent: list[str]) -> list[str]:
-    return [text for text in sent if text.startswith(("INSERT", "UPDATE"))]
+    """But for the number of the transaction."""
+    return [text for text in sent if text.startswith(("INSERT", "UPDATE")) and "INTO about" not in text]
 
 
 def test_only_what_changed_is_written(store: Store) -> None:

@@ -21,6 +21,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.store.opening import open_store
+from mirage.store.upgrading import Upgrade, inspect_store, upgrade_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -274,6 +275,22 @@ def test_a_connection_cut_in_the_middle_is_tried_once_more(remote: Store, postgr
     remote.chains.save(record().with_link(ran(1, 100, 200)))
     assert len(cuts) == 1
     assert reopened(remote).load() == (record().with_link(ran(1, 100, 200)),)
+
+
+@POSTGRES
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_keep_every_text(encoding: str, postgres: PostgresServer) -> None:
+    """A name that it lacks would be an error in the midst of a cycle."""
+    name = f"mirage_{encoding.lower()}"
+    with postgres.connection() as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    for opened in (open_store, inspect_store, upgraded):
+        with pytest.raises(StoreUnavailable, match=f"{encoding}.*createdb -E UTF8"):
+            opened(postgres.url(name))
+
+
+def upgraded(url: str) -> Upgrade:
+    return upgrade_store(url, None)
 
 
 @POSTGRES

@@ -63,6 +63,7 @@ def test_the_notes_say_what_was_assumed() -> None:
         "without a wait time",
         "name a preceding job (not used): 1",
         "no nodes",
+        "1996-09-23T12:00:31Z",
     ):
         assert said in notes
 

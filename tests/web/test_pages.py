@@ -107,6 +107,9 @@ def test_what_is_not_there_is_said_in_a_page(browser: Browser, standing: str) ->
     with visit(browser, standing) as seen:
         assert seen.go("/chains/nix") == 404
         assert "there is no chain nix" in seen.page.locator("main").inner_text()
+        for path in ("/nix", "/tokens", "/chains/nix/nor/this"):
+            assert seen.go(path) == 404
+            assert seen.page.get_by_role("link", name="To the overview").count() == 1
 
 
 def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing: str) -> None:

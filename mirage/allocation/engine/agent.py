@@ -11,12 +11,10 @@ from mirage.allocation.engine.book import Oversubscribed
 from mirage.allocation.engine.entries import (
     Ended,
     GaveUp,
-    LifeOver,
     NodeAside,
     Remark,
     Result,
     Started,
-    Starting,
     Stopping,
 )
 from mirage.allocation.engine.journal import key
@@ -25,6 +23,7 @@ from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.ledger import TaskState
 from mirage.allocation.engine.measuring import Gauge
 from mirage.allocation.engine.occasions import Occasions
+from mirage.allocation.engine.record import Record
 from mirage.allocation.engine.recovery import Recovery
 from mirage.allocation.engine.refusals import Refusals
 from mirage.allocation.engine.steps import EngineRefused
@@ -82,9 +81,11 @@ class Agent:
     _gauge: Gauge = field(init=False)
     _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
     _refusals: Refusals = field(init=False)
+    _record: Record = field(init=False)
 
     def __post_init__(self) -> None:
-        self._recovery = Recovery(self.life, self.plan, self.ledger, self.world)
+        self._record = Record(self.life, self.ledger, self.world)
+        self._recovery = Recovery(self.life, self.plan, self.ledger, self.world, self.write)
         self._occasions = Occasions(self.policy.quantum)
         self._refusals = Refusals(self.book.pool.node_names)
         self._gauge = Gauge(self.plan, self.book.pool, self.world.folder)
@@ -94,7 +95,7 @@ class Agent:
     # the loop's body
 
     def cycle(self) -> Progress:
-        """One look at everything. Raises ``OSError`` where the journal cannot be written."""
+        """One look at everything. Where the journal cannot be written nothing is started."""
         self._listen()
         self._gather()
         self._recover()
@@ -102,6 +103,7 @@ class Agent:
         self._enforce()
         self._judge_tasks()
         self._start()
+        self._record.tell()
         return self._progress()
 
     def next_instant(self) -> float:
@@ -127,14 +129,11 @@ class Agent:
 
     def close(self, why: str) -> None:
         """The last entry of this life, where nothing of it runs any more."""
-        if not self.running:
-            self.write(LifeOver(self.world.clock(), why))
-        self.world.journal.close()
+        self._record.close(why, over=not self.running)
 
     def write(self, entry: Entry) -> None:
-        """On the disk first, then believed."""
-        self.world.journal.write(entry)
-        self.ledger.fold([(self.life.life, entry)])
+        """See ``Record.write``."""
+        self._record.write(entry)
 
     @property
     def states(self) -> dict[str, tuple[TaskState, str]]:
@@ -292,8 +291,8 @@ class Agent:
         starts = self._decide(now, pending)
         expected = self._expected()
         for placement in starts:
-            if int(placement.task) not in self.running:
-                self._place(placement, expected)
+            if int(placement.task) not in self.running and not self._place(placement, expected):
+                return
         self._occasions.note(now, self._seen(waiting))
 
     def _seen(self, waiting: set[tuple[int, int]]) -> Hashable:
@@ -330,29 +329,34 @@ class Agent:
         """Whether it makes room, and may have another place when it has."""
         return self.running[row].yields and fits_in(self.plan.tasks[row], self.ledger, self._left(now))
 
-    def _place(self, placement: Placement, expected: Book) -> None:
-        """Book, claim, write, start: in this order, so that nothing is ever started twice."""
+    def _place(self, placement: Placement, expected: Book) -> bool:
+        """Book, claim, write, start: in this order, so that nothing is ever started twice.
+
+        Whether there was room for what has to be written first.
+        """
         spec = self.plan.tasks[int(placement.task)]
         try:
             expected.take(spec, placement)
         except Oversubscribed as error:
             self.write(Remark(self.world.clock(), str(error)))
-            return
+            return True
         try:
             holding = self.book.take(spec, placement)
         except Oversubscribed:
-            return  # of one that leaves
+            return True  # of one that leaves
         attempt = self.ledger.next_number(spec.name)
-        if not self.world.folder.claim(spec.name, attempt, self.life.life):
-            self.book.release(holding.row)
+        ours = self._record.announce(spec, attempt, self.book.parts(holding))
+        if ours:
+            self._launch(spec, attempt, holding)
+            return True
+        self.book.release(holding.row)
+        if ours is False:
             self.ledger.fold_claims(self.world.folder.claimed())
-            return
-        self._launch(spec, attempt, holding)
+        return ours is not None
 
     def _launch(self, spec: TaskSpec, attempt: int, holding: Holding) -> None:
         parts = self.book.parts(holding)
         now = self.world.clock()
-        self.write(Starting(now, spec.name, attempt, parts, spec.share))
         try:
             step = self.world.engine.launch(
                 launch_of(spec, attempt, self._device_kind(holding), parts, self.world.folder)

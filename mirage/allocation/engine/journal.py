@@ -10,6 +10,7 @@ its file and is passed over; an agent that is restarted is another life, so no f
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ LARGEST_JOURNAL = 256 << 20
 """Bytes of one life's file; a million tasks leave about as many."""
 _LONGEST_LINE = 1 << 20
 _LARGEST_CLAIM = 4_096
+_MOST_LATE = 100_000
 _NOTHING = b"\0 \t\r\n"
 """What a file system leaves of a line that was being written as the machine crashed."""
 
@@ -84,7 +86,7 @@ class StateFolder:
         return self.steps / key(task, attempt)
 
     def claim(self, task: str, attempt: int, life: str) -> bool:
-        """Whether this attempt is ours: at most one caller, anywhere, ever gets ``True``."""
+        """Whether this attempt is ours: at most one caller, anywhere, gets ``True``. Raises ``OSError``."""
         draft = self.claims / f"{life}.draft"
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         with os.fdopen(opened, "w", encoding="utf-8") as file:
@@ -97,8 +99,17 @@ class StateFolder:
             return False
         finally:
             draft.unlink()
-        _sync_folder(self.claims)
+        try:
+            _sync_folder(self.claims)
+        except OSError:
+            self.give_back(task, attempt)
+            raise
         return True
+
+    def give_back(self, task: str, attempt: int) -> None:
+        """Take back a claim of ours to an attempt of which nothing was written: another may have it."""
+        with contextlib.suppress(OSError):
+            (self.claims / key(task, attempt)).unlink()
 
     def claimed(self) -> Iterator[tuple[str, int, str]]:
         """Task, attempt and life of each claim."""
@@ -115,23 +126,58 @@ def key(task: str, attempt: int) -> str:
 
 
 class JournalWriter:
-    """Appends to one life's file; each entry is on the disk before the next thing happens."""
+    """Appends to one life's file, which no other process writes; each entry is on the disk before what follows.
+
+    On a full file system entries about what has happened wait in memory for room, in their order: the tasks that
+    run are followed on. What is about to happen must be on the disk first.
+    """
 
     def __init__(self, folder: StateFolder, life: str) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(folder.journals / f"{life}.jsonl", flags, 0o644)
         _sync_folder(folder.journals)
+        self._size = 0
+        self._late: list[bytes] = []
+        self.problem = ""
+        """Why entries wait; empty: none does."""
 
-    def write(self, entry: Entry) -> None:
-        """Append one entry. Raises ``OSError``: whoever cannot write must not act."""
-        line = (spell(entry) + "\n").encode()
-        if os.write(self._file, line) != len(line):
-            raise OSError(errno.ENOSPC, "a line of the journal could not be written as a whole")
-        os.fsync(self._file)
+    def write(self, entry: Entry, *, first: bool = False) -> None:
+        """Append one entry. ``first``: raise ``OSError`` where it, or one before it, is not on the disk then."""
+        self._late.append((spell(entry) + "\n").encode())
+        try:
+            self.flush()
+        except OSError:
+            if first:
+                self._late.pop()
+            if first or len(self._late) > _MOST_LATE:
+                raise
 
-    def close(self) -> None:
-        """Write no more."""
+    @property
+    def waits(self) -> bool:
+        """Whether entries wait for room."""
+        return bool(self._late)
+
+    def flush(self) -> None:
+        """Write what waits. Raises ``OSError``; nothing of it is in the file then."""
+        content = b"".join(self._late)
+        try:
+            if os.write(self._file, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(content)
+        self._late.clear()
+        self.problem = ""
+
+    def close(self) -> int:
+        """Write no more; how many entries are lost."""
+        with contextlib.suppress(OSError):
+            self.flush()
         os.close(self._file)
+        return len(self._late)
 
 
 @dataclass(slots=True)

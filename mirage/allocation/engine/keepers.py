@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.remains import GUARDED
+from mirage.allocation.engine.remains import written
 from mirage.allocation.engine.steps import EngineRefused, Step
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ _BEGINNING = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM CONT
 "$@"
 """
+_BRING = written('printf "%s\\n" "$code" >"$0.exit.new" && mv "$0.exit.new" "$0.exit"', "0")
 _KEEP = f"""\
 {_BEGINNING}\
 code=$?
-{GUARDED}
-printf '%s\\n' "$code" >"$0.exit.new" && mv "$0.exit.new" "$0.exit"
+{_BRING}\
 exit "$code"
 """
 _SHELL = "/bin/sh"

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, kill_leftovers, leftovers, signal_group
-from mirage.allocation.engine.remains import GUARDED, LINGER, LISTEN, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, read_ending, written
 from mirage.allocation.engine.steps import Step
 
 if TYPE_CHECKING:
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 # One process for each rank; the task has ended when all have, and failed with the first one that failed.
 _RANKS = (
-    LISTEN + f"""\
-( {GUARDED}; : >"$MIRAGE_STEP.began" )
-"""
-    """\
+    LISTEN
+    + written(': >"$MIRAGE_STEP.began"', "MIRAGE_STEP")
+    + """\
 _count=$1; shift
 if [ "$_count" = 1 ]; then
 "$@"

@@ -13,6 +13,8 @@ from mirage.allocation.engine.remains import ended_at, read_ending
 from mirage.domain.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.allocation.engine.entries import Entry, LifeBegan
     from mirage.allocation.engine.ledger import Attempt, Ledger
     from mirage.allocation.engine.plan import WorkPlan
@@ -33,8 +35,10 @@ class Found:
 class Recovery:
     """Looks after attempts that are open in the ledger and not ours."""
 
-    def __init__(self, life: LifeBegan, plan: WorkPlan, ledger: Ledger, world: World) -> None:
-        self._life, self._ledger, self._world = life, ledger, world
+    def __init__(
+        self, life: LifeBegan, plan: WorkPlan, ledger: Ledger, world: World, write: Callable[[Entry], None]
+    ) -> None:
+        self._life, self._ledger, self._world, self._write = life, ledger, world, write
         self._tasks = {task.name: task for task in plan.tasks}
         self._next_look = 0.0
         self._doubtful = set[str]()
@@ -94,10 +98,6 @@ class Recovery:
         ran = max(0.0, at - attempt.start) if at is not None and attempt.start is not None else 0.0
         self._write(Ended(now, attempt.task, attempt.number, result, ending.code, why, ran))
         self._world.say(f"{_key(attempt)}: {result}{f': {why}' if why else ''}")
-
-    def _write(self, entry: Entry) -> None:
-        self._world.journal.write(entry)
-        self._ledger.fold([(self._life.life, entry)])
 
 
 def _key(attempt: Attempt) -> str:

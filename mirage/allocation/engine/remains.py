@@ -28,11 +28,25 @@ _HEARD = {int(each): name for each in signal.Signals if (name := each.name.remov
 # The shell itself must survive them all, or what saves would end with it. Its variables begin with "_": one that
 # the task's environment has already would be changed for the task as well.
 LISTEN = f"""\
-for _heard in {" ".join(map(str, _HEARD))}; do trap ": >\\"\\$MIRAGE_STEP.heard.$_heard\\"" "$_heard"; done
+for _heard in {" ".join(map(str, _HEARD))}; do
+  trap "( : >\\"\\$MIRAGE_STEP.heard.$_heard\\" ) 2>/dev/null" "$_heard"
+done
 """
 
 # What these files say decides whether a task has succeeded: whatever umask it has, others must not write to them.
 GUARDED = "umask g-w,o-w"
+
+
+def written(command: str, step: str) -> str:
+    """Lines of a shell that write such a file; ``step``: the variable with the beginning of its name.
+
+    While the file system is full it is tried again: a result that cannot be written is no failure. In a subshell,
+    for a shell ends where a redirection of one of its own commands fails.
+    """
+    return f"""\
+while [ -d "${{{step}%/*}}" ] && ! ( {GUARDED}; {command} ) 2>/dev/null; do sleep 1; done
+"""
+
 
 # What is sent to all of a step comes to one process after another, and to this shell maybe after its command's
 # end.

@@ -194,7 +194,10 @@ class Link:
         ledger.fold(reader.news())
         ledger.fold_claims(folder.claimed())
         refuse_mixture(plan, ledger, wishes.state)
-        journal = JournalWriter(folder, life.life)
+        try:
+            journal = JournalWriter(folder, life.life)
+        except OSError as error:
+            raise ConfigError(str(folder.journals), f"no journal can be begun: {error.strerror}") from error
         zero = min(ledger.zero, life.at)
         table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
         situation = Situation(plan, table, speeds, zero, given)
@@ -204,6 +207,7 @@ class Link:
         nodes = {node.name: [(device.index, device.kind) for device in node.devices] for node in allocation.nodes}
         self.agent.write(PoolSeen(life.at, allocation.end, nodes))
         self._published = -math.inf
+        self._unpublished = ""
 
     def run(self, alarm: Alarm) -> int:
         """Work until there is nothing left to do here; the exit code."""
@@ -277,5 +281,8 @@ class Link:
         try:
             folder = self.agent.world.folder
             publish(folder.status, document(tasks, self.agent.ledger, now, folder))
+            self._unpublished = ""
         except OSError as error:
-            self.agent.write(Remark(now, f"the status could not be written: {error}"))
+            if str(error) != self._unpublished:
+                self.agent.write(Remark(now, f"the status could not be written: {error}"))
+            self._unpublished = str(error)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, signal_group
-from mirage.allocation.engine.remains import GUARDED, LINGER, LISTEN, file_of, read_ending
+from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending, written
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.allocation.engine.steps import EngineRefused, Step
 from mirage.domain.errors import ClusterUnavailable
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
 # Arguments: folder, number of settings, (node, variable, value) for each, and the command.
 _RANK = (
-    LISTEN + f"""\
-( {GUARDED}; echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began" )
-"""
-    """\
+    LISTEN
+    + written('echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"', "MIRAGE_STEP")
+    + """\
 cd -- "$1" || exit 126
 _left=$2; shift 2
 while [ "$_left" -gt 0 ]; do
@@ -46,9 +45,9 @@ _code=$?
 """
     + LINGER
     + """\
-[ "$_code" != 0 ] || : >"$MIRAGE_STEP.ended.$SLURM_PROCID"
-exit "$_code"
+[ "$_code" = 0 ] || exit "$_code"
 """
+    + written(': >"$MIRAGE_STEP.ended.$SLURM_PROCID"', "MIRAGE_STEP")
 )
 _NODE_FAILURE = re.compile(r"Node failure on ([\w.,\[\]-]+)")
 _TELLING = re.compile(r"(?:srun|slurmstepd[^:]*): (?:error: )?(.+)")

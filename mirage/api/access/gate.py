@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
+    from mirage.api.access.holders import Holders
     from mirage.api.access.peer import Peer
     from mirage.api.access.slurmtokens import SlurmTokens
     from mirage.api.access.watchedfile import WatchedFile
@@ -75,6 +76,8 @@ class Gate:
     sessions: Sessions = field(default_factory=lambda: Sessions(random_key(), _SESSION))
     tickets: Tickets = field(default_factory=Tickets)
     groups: UnixGroups = field(default_factory=UnixGroups)
+    holders: Holders | None = None
+    """``None``: the daemon is one user's own, and nobody else's name counts."""
     rates: Rates = field(default_factory=lambda: Rates(0, 1))
     changes: Rates = field(default_factory=lambda: Rates(0, 1))
     """Of requests that change something, each a line of the audit; not for administrators and agents."""
@@ -125,7 +128,7 @@ class Gate:
         peer = peer_of(request)
         if peer is None:
             return await self._from_afar(request, again=again)
-        if self.policy().groups:  # the user database may have to ask another machine
+        if self.policy().groups or not self._is_met(peer):  # the user database may have to ask another machine
             return await run_in_thread(peer.share, self._peer, peer)
         return self._peer(peer)
 
@@ -183,6 +186,8 @@ class Gate:
 
     def _peer(self, peer: Peer) -> Caller:
         """A UID without a name that the policy does not name looks, as one user with all others."""
+        if self.holders is not None and not self._is_met(peer):
+            self.holders.check(peer.name, peer.uid)
         scope = Scope.ADMIN if peer.is_root else self.scope_of(peer.name)
         if scope is None:
             raise NotPermitted(f"{peer.name} may do nothing here, by the daemon's policy")
@@ -262,7 +267,18 @@ class Gate:
                 "a change by a browser's session has to come from a page of this server (HX-Request)"
             )
 
+    def _is_met(self, peer: Peer) -> bool:
+        """Whether the name needs no look-up: it is kept as this user's, or it is root's, or none."""
+        holders = self.holders
+        return holders is None or peer.is_root or peer.share == NAMELESS or holders.knows(peer.name, peer.uid)
+
+    def meet(self, name: str) -> None:
+        """Look whether a user's name still is its holder's. Raises ``NotPermitted`` and ``StoreUnavailable``."""
+        if self.holders is not None:
+            self.holders.admit(name)
+
     def _caller(self, session: Session, how: str) -> Caller:
+        self.meet(session.name)
         scope = granted(session.scope, self.scope_of(session.name))
         if scope is None:
             raise NotPermitted(f"{session.name} may do nothing here, by the daemon's policy")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pwd
 import socket
 import struct
 from dataclasses import dataclass
@@ -30,11 +29,9 @@ class Peer:
     """``uid:1234`` where this machine has no name for the UID: owns no chains, since none can be made for it."""
 
     @classmethod
-    def of(cls, connection: socket.socket) -> Peer:
-        """Whose process opened ``connection``, a connected Unix socket."""
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        _, uid, _ = _CREDENTIALS.unpack(raw)
-        return cls(uid, _name(uid))
+    def of(cls, uid: int, name: str) -> Peer:
+        """The user with this UID; ``name`` is empty where this machine has none for it."""
+        return cls(uid, name or f"{_NO_NAME}{uid}")
 
     @property
     def is_root(self) -> bool:
@@ -66,8 +63,8 @@ def known_to(app: ASGIApp, peer: Peer) -> ASGIApp:
     return with_peer
 
 
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"{_NO_NAME}{uid}"
+def peer_uid(connection: socket.socket) -> int:
+    """Whose process opened ``connection``, a connected Unix socket."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(raw)
+    return int(uid)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import logging
-import os
 import pwd
 import re
 import time
@@ -18,6 +17,7 @@ from mirage.api.access.scope import Scope, lesser
 from mirage.documentfaults import Fault, faults_of
 from mirage.documenttext import parse_toml
 from mirage.simulator.configuration.tomlplaces import line_of
+from mirage.userdb import group_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -151,7 +151,7 @@ def _scope_rank(scope: Scope | None) -> int:
 
 def _groups(name: str) -> frozenset[str] | None:
     try:
-        ids = os.getgrouplist(name, pwd.getpwnam(name).pw_gid)
+        ids = group_ids(name)
     except (KeyError, OSError, ValueError):
         return None
     return frozenset(filter(None, map(_group_name, ids)))

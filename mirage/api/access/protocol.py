@@ -12,14 +12,16 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from mirage.api.access.peer import Peer, known_to
+from mirage.api.access.peer import NAMELESS, Peer, known_to, peer_uid
 from mirage.boundedhttp import BoundedProtocol, has_left
+from mirage.userdb import NAMES
 
 if TYPE_CHECKING:
     import asyncio
 
 HEADERS_WITHIN = 10.0
 """Seconds from the first byte of a request, or from the connection, to the end of its headers."""
+_NAMED_WITHIN = 30.0
 MOST_OF_ONE = 128
 """Connections that one user, root excepted, may hold on the socket."""
 MOST_OF_ADDRESS = 256
@@ -35,6 +37,8 @@ class PeerProtocol(BoundedProtocol):
 
     peer: Peer | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _early: list[bytes] | None = None
+    """What came before it was known who calls."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Read the credentials, once for the whole connection."""
@@ -44,20 +48,58 @@ class PeerProtocol(BoundedProtocol):
             transport.abort()
             return
         if connection.family == socket.AF_UNIX:
-            self.peer = Peer.of(connection)
-            self.origin = self.peer.share
-            self.app = known_to(self.app, self.peer)
-            if not self.peer.is_root and self._held() > MOST_OF_ONE:
-                transport.abort()
+            self._find_name(peer_uid(connection))
+        else:
+            self._let_in()
+
+    def _find_name(self, uid: int) -> None:
+        """No request is read before it is known who calls; the user database may take long to answer."""
+        if uid == 0:
+            self._know(uid, "root")
+        elif (name := NAMES.last(uid)) is not None:
+            self._know(uid, name)
+        else:
+            self.origin = NAMELESS
+            if self._held() > MOST_OF_ONE:
+                self.transport.abort()
                 return
+            self._early = []
+            self._deadline = self.loop.call_later(_NAMED_WITHIN, self.transport.abort)
+            NAMES.ask(uid, lambda name: self.loop.call_soon_threadsafe(self._know_later, uid, name))
+
+    def _know_later(self, uid: int, name: str) -> None:
+        self._stop_clock()
+        early, self._early = self._early or [], None
+        if self.transport.is_closing():
+            return
+        self._know(uid, name)
+        self.flow.resume_reading()
+        for data in early:
+            if not self.transport.is_closing():
+                self.data_received(data)
+
+    def _know(self, uid: int, name: str) -> None:
+        self.peer = Peer.of(uid, name)
+        self.origin = self.peer.share
+        self.app = known_to(self.app, self.peer)
+        if not self.peer.is_root and self._held() > MOST_OF_ONE:
+            self.transport.abort()
+        else:
+            self._let_in()
+
+    def _let_in(self) -> None:
         self.make_room(MOST_BEFORE_EVICTION + self._busy())
         if self.peer is None and not self.config.proxy_headers and self._of_address() > MOST_OF_ADDRESS:
-            transport.abort()
+            self.transport.abort()
             return
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
         """Take what comes; the clock runs until a request is complete enough to be answered."""
+        if self._early is not None:
+            self._early.append(data)
+            self.flow.pause_reading()
+            return
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_clock()

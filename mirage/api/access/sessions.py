@@ -111,6 +111,11 @@ class Sessions:
                     del self._closed[key]
             self._closed[session.session_id] = session.name, now + self.lifetime
 
+    def close_all(self, name: str) -> None:
+        """No cookie that a user has been given counts any more."""
+        with self._lock:
+            self._all_closed[name] = self._now()
+
 
 class Tickets:
     """Links that open a session: each once, within ten minutes. Any thread may use it."""

@@ -112,6 +112,11 @@ class TokenBook:
             self._storage.remove(token_id)
             self._all().pop(token_id, None)
 
+    def revoke_all(self, owner: str) -> None:
+        """None of this user's is one any more. Raises ``StoreUnavailable``; some are still, then."""
+        for token in self.of(owner):
+            self.revoke(token.token_id)
+
     def forget(self) -> None:
         """Read anew at the next question: another daemon may have given or revoked some."""
         with self._lock:

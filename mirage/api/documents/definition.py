@@ -148,7 +148,7 @@ def _check_lead(chain: Chain) -> None:
     if chain.one_writer:  # the end of the predecessor keeps the link back
         return
     limit = chain.request.limit
-    if chain.steering is not Steering.OFF and chain.lead >= limit:
+    if chain.steering not in (Steering.AUTO, Steering.OFF) and chain.lead >= limit:
         raise BadDocument(f"lead: {chain.lead} s: expected less than the time limit of {limit} s")
     kind, _, parameter = chain.predictor.partition(":")
     if kind == "fixed" and _duration(parameter) >= limit:

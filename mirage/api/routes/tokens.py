@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
+from mirage.api.access.auditing import note
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
 from mirage.api.access.scope import Scope, lesser
@@ -29,16 +30,25 @@ def token_routes(service: ApiService) -> APIRouter:
     gate = service.gate
 
     @routes.post("", status_code=201, operation_id="create_token")
-    def create_token(caller: Reader, wish: TokenWish, response: Response) -> NewToken:
-        """A new token; this answer alone holds its text."""
+    def create_token(caller: Reader, wish: TokenWish, request: Request, response: Response) -> NewToken:
+        """A new token; this answer alone holds its text.
+
+        An administrator who is not root makes tokens of scope `read` alone for others: with any other one they
+        would run scripts in their names.
+        """
         _check_maker(caller)
         owner = wish.owner or caller.name
         if not caller.may_touch(owner):
             raise NotPermitted(f"{caller.name} cannot make a token for {owner}")
+        if not (owner == caller.name or caller.is_root or wish.scope is Scope.READ):
+            asked = f"{caller.name} cannot make a token of scope {wish.scope} for {owner}"
+            raise NotPermitted(f"{asked}: with it scripts would run in the name of {owner}; read is possible")
         if not owner.isprintable() or owner != owner.strip():
             raise BadDocument("owner: not a user's name")
+        gate.meet(owner)
         scope = wish.scope if owner != caller.name else lesser(wish.scope, caller.scope)
         text, token = gate.tokens.create(owner, wish.label, scope, wish.lifetime)
+        note(request.scope, f"create token {token.token_id} of scope {scope} for {owner}")
         response.headers["Cache-Control"] = "no-store"
         return NewToken(**token_document(token).model_dump(), token=text)
 
@@ -51,13 +61,14 @@ def token_routes(service: ApiService) -> APIRouter:
         return TokenList(tokens=[token_document(token) for token in found if _may_see(caller, token)])
 
     @routes.delete("/{token_id}", operation_id="revoke_token")
-    def revoke_token(caller: Reader, token_id: Word) -> TokenDocument:
+    def revoke_token(caller: Reader, token_id: Word, request: Request) -> TokenDocument:
         """It counts no more, nor do the sessions that it opened. A token of scope `read` revokes only itself."""
         seen = gate.tokens.of(None if caller.is_admin else caller.name)
         found = next((token for token in seen if token.token_id == token_id and _may_see(caller, token)), None)
         if found is None:
             raise HTTPException(404, f"there is no token {token_id[:40]}; `mirage tokens list` lists yours")
         gate.tokens.revoke(token_id)
+        note(request.scope, f"revoke token {token_id} of {found.owner}")
         return token_document(found)
 
     @routes.post("/link", operation_id="create_login_link")

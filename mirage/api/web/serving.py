@@ -8,8 +8,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
+from mirage.api.conventions.problems import refused
 from mirage.api.web.inquiry import Refused
 from mirage.api.web.rendering import STATIC, render
 from mirage.api.web.views.admin import show_audit, show_configuration
@@ -50,6 +52,7 @@ def install_pages(app: FastAPI) -> None:
     pages.add_api_route("/login", show_login)
     app.include_router(pages)
     app.mount("/static", KeptFiles(directory=STATIC), name="static")
+    app.add_exception_handler(404, _missing)
 
 
 class PageRoute(APIRoute):
@@ -62,8 +65,8 @@ class PageRoute(APIRoute):
         async def page(request: Request) -> Response:
             try:
                 return await handler(request)
-            except Refused as refused:
-                return await _refusal(request, refused)
+            except Refused as error:
+                return await _refusal(request, error)
 
         return page
 
@@ -81,7 +84,17 @@ class KeptFiles(StaticFiles):
         return response
 
 
-async def _refusal(request: Request, refused: Refused) -> Response:
-    if refused.status == 401:
+async def _missing(request: Request, error: Exception) -> Response:
+    """A page for a browser at an address that is none, and a problem for every other client."""
+    assert isinstance(error, HTTPException)
+    answer = await refused(request, error)
+    browser = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    if answer.status_code != error.status_code or not browser:
+        return answer
+    return await _refusal(request, Refused(404, "there is no page at this address"))
+
+
+async def _refusal(request: Request, error: Refused) -> Response:
+    if error.status == 401:
         return RedirectResponse(f"{request.scope.get('root_path', '')}/login?next={quote(request.url.path)}", 303)
-    return await render(request, "refusal.html.j2", None, refused.status, refused=refused)
+    return await render(request, "refusal.html.j2", None, error.status, refused=error)

@@ -64,7 +64,7 @@ class SudoActuator(ByOrder):
 
     def ask(self, owner: str, act: Act) -> Answer:
         """Have it done in a process of ``owner``. Raises ``NotPermitted`` and ``ClusterUnavailable``."""
-        _check_person(owner)
+        check_person(owner)
         self._check_left(owner)
         order = Order.of(act, owner, int(time.time()) + self._helper.start)
         try:
@@ -126,8 +126,8 @@ class SudoActuator(ByOrder):
         return decode_foreign(said), decode_foreign(complaint)
 
 
-def _check_person(owner: str) -> None:
-    """``NotPermitted`` for whoever is not a known, ordinary user: sudo would read ``#0`` as root."""
+def check_person(owner: str) -> None:
+    """Raise ``NotPermitted`` for an owner who is no known, ordinary user: sudo would read ``#0`` as root."""
     try:
         person = pwd.getpwnam(owner)
     except KeyError:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from mirage.api.access.peer import Peer
+from mirage.api.access.peer import peer_uid
 from mirage.daemon.doctor.finding import Finding, Level, fail, ok, warn
 from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
@@ -45,7 +45,7 @@ class DaemonAccount:
 
     def findings(self) -> Iterator[Finding]:
         """Report whose rights are examined, where these are not those of the caller."""
-        caller = _name(os.geteuid())
+        caller = user_name(os.geteuid())
         if not self.known:
             follows = "the rights of its account at Slurm and to files are not looked at"
             yield warn("account", "no daemon has run here yet", follows, "ask again once it has run")
@@ -74,13 +74,13 @@ def find_account(config: Config) -> DaemonAccount:
     """The user at the daemon's socket; else the owner of its state directory; else the caller."""
     uid = listening(config)
     if uid is not None:
-        return DaemonAccount(uid, _name(uid), "the process at its socket")
+        return DaemonAccount(uid, user_name(uid), "the process at its socket")
     try:
         uid = Path(config.service.state).stat().st_uid
     except OSError:
         uid = os.geteuid()
-        return DaemonAccount(uid, _name(uid), "the caller", known=uid != 0)
-    return DaemonAccount(uid, _name(uid), "the owner of service.state")
+        return DaemonAccount(uid, user_name(uid), "the caller", known=uid != 0)
+    return DaemonAccount(uid, user_name(uid), "the owner of service.state")
 
 
 def listening(config: Config) -> int | None:
@@ -91,12 +91,13 @@ def listening(config: Config) -> int | None:
         to.settimeout(_CONNECT_S)
         try:
             to.connect(config.api.socket)
-            return Peer.of(to).uid
+            return peer_uid(to)
         except OSError:
             return None
 
 
-def _name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """As the user database has it, else the number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

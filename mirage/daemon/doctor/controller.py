@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _DEFAULT_BF_WINDOW = 1_440
 _DEFAULT_MIN_JOB_AGE = 300
 _ANCIENT = (20, 11)
+_OUTWEIGHED = 100
+"""Times the weight of age, as measured. Below that, what age gains depends on how far apart shares are."""
 _MAY_SET_COMMENTS = ("lua", "cray", "cray_aries")
 """Plugins that run a site's own code."""
 
@@ -66,9 +68,25 @@ def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
             "age", "PriorityWeightAge=0", follows, "nothing, if the site wants it so; steering gains little"
         )
     else:
-        found = f"PriorityWeightAge={weight}, PriorityMaxAge={settings.get('PriorityMaxAge', '')}"
-        yield ok("age", found, "a successor that waits gains priority")
+        yield _age(settings, number(weight, 0), number(settings.get("PriorityWeightFairShare", ""), 0))
     yield look_at_steering(settings, steering)
+
+
+def _age(settings: Row, age: int, share: int) -> Finding:
+    """What waiting gains where fair share counts as well (replays of LS6, README)."""
+    found = f"PriorityWeightAge={age}, PriorityWeightFairShare={share}"
+    if share >= _OUTWEIGHED * age:
+        follows = (
+            "fair share decides, not age: early submission and --steering pin gain little, and forecasts from the "
+            "waits of other users can be worse than submitting at the end"
+        )
+        todo = 'set loop.predictor = "lookahead", which simulates fair share'
+        return warn("age", found, follows, todo)
+    found += f", PriorityMaxAge={settings.get('PriorityMaxAge', '')}"
+    gain = "a successor that waits gains priority"
+    return ok(
+        "age", found, f"{gain}; --steering auto uses that where links have whole nodes, better than any forecast"
+    )
 
 
 def _backfill(settings: Row) -> Finding:

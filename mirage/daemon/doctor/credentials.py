@@ -1,22 +1,32 @@
-"""The certificate of the network address, and files that hold secrets."""
+"""The network address and its certificate, servers that get secrets, and files that hold some."""
 
 from __future__ import annotations
 
+import ipaddress
 import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from mirage.api.certificate import read_validity
+from mirage.api.listening import Listening
+from mirage.client.portlisteners import listening_users
+from mirage.daemon.doctor.account import user_name
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.domain.errors import ConfigError
 from mirage.domain.instants import spell_instant
+from mirage.domain.masking import without_secrets
+from mirage.store.location import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirage.config.model import Config
     from mirage.daemon.doctor.finding import Finding
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
+"""Where this machine itself reaches who listens on all addresses."""
 
 
 def check_certificate(config: Config) -> Iterator[Finding]:
@@ -39,6 +49,55 @@ def check_certificate(config: Config) -> Iterator[Finding]:
         yield warn("certificate", f"{file}: {problem}", follows, todo)
     else:
         yield ok("certificate", f"{file}: valid until {spell_instant(validity.end)}")
+
+
+def check_port(config: Config, account: int) -> Iterator[Finding]:
+    """Report another user who listens where the daemon should; ``account``: the UID of the daemon's."""
+    if not (config.api.enabled and config.api.listen):
+        return
+    try:
+        wanted = Listening.of(config.api.listen, proxies=tuple(config.api.trusted_proxies) or ("127.0.0.1",))
+        others = listening_users(wanted.port, _ANYWHERE.get(wanted.host, wanted.host)) - {account, 0}
+    except (ConfigError, OSError) as error:
+        yield warn("network address", str(error), "who listens there is not looked at", "see api.listen")
+        return
+    if others and wanted.port:
+        named = ", ".join(user_name(uid) for uid in sorted(others))
+        found = f"{named}, not the daemon's account, listens on {config.api.listen}"
+        follows = (
+            "the daemon answers on its socket alone; tokens and sessions that are sent there are known to others"
+        )
+        yield fail("network address", found, follows, "end that process; the daemon takes the port within seconds")
+
+
+def check_transports(config: Config) -> Iterator[Finding]:
+    """Report servers on other machines that get a token or password without proof of who they are."""
+    rest = urlsplit(config.cluster.rest.url)
+    if rest.scheme == "http" and not _is_local(rest.hostname or ""):
+        found = f"cluster.rest.url: {without_secrets(config.cluster.rest.url)} is not encrypted"
+        follows = "a user who reads the network gets tokens of Slurm, scripts and environments"
+        yield warn(
+            "transport", found, follows, "put a TLS proxy in front of slurmrestd, and name its https:// address"
+        )
+    try:
+        location = locate(config.store.url)
+    except ConfigError as error:
+        yield warn("transport", str(error), "how the database is reached is not checked", "correct store.url")
+        return
+    query = location.url.query
+    server, mode = str(location.url.host or query.get("host", "")), str(query.get("sslmode", ""))
+    if location.file is None and not _is_local(server) and mode not in ("verify-full", "verify-ca"):
+        found = f"store.url: sslmode={mode or 'prefer'} does not prove that {server} is the database's server"
+        follows = "another machine that takes its address gets the password, and is the database then"
+        yield warn("transport", found, follows, "add ?sslmode=verify-full&sslrootcert=FILE to store.url")
+
+
+def _is_local(host: str) -> bool:
+    """Whether this is a directory of Unix sockets, this machine's loopback, or nothing."""
+    try:
+        return host in ("", "localhost") or host.startswith("/") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_secrets(config: Config) -> Iterator[Finding]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.backends.controllertime import cli_controller_time
 from mirage.backends.execution import Commands
 from mirage.backends.visibility import CliVisibility
 from mirage.bootstrap.policies import build_guards
@@ -15,17 +17,18 @@ from mirage.bootstrap.world import command_environment, slurm_clock
 from mirage.bootstrap.worlds import build_own_world
 from mirage.daemon.doctor import controller, machine, people
 from mirage.daemon.doctor.account import find_account
-from mirage.daemon.doctor.credentials import check_certificate, check_secrets
+from mirage.daemon.doctor.credentials import check_certificate, check_port, check_secrets, check_transports
 from mirage.daemon.doctor.files import look_at_files
 from mirage.daemon.doctor.finding import Level, fail, ok, warn
 from mirage.daemon.doctor.leadership import look_at_leadership
 from mirage.daemon.doctor.patience import look_at_settle
-from mirage.daemon.doctor.reading import read_controller_time, read_partitions, read_settings, read_table
+from mirage.daemon.doctor.reading import read_partitions, read_settings, read_table
 from mirage.daemon.doctor.restoration import check_cluster_name, check_restoration
+from mirage.daemon.startcheck import check_start
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirage.bootstrap.world import World
     from mirage.config.model import Config
@@ -37,33 +40,68 @@ _BY_COMMANDS = ("cli", "pyslurm")
 _ONCE_RUN = "ask again once it has run"
 
 
-def examine(config: Config) -> Iterator[Finding]:
+def examine(config: Config, files: Sequence[Path] = ()) -> Iterator[Finding]:
     """All findings; nothing is changed, and nothing but Slurm's questions is asked.
 
-    What depends on an account is looked at for the daemon's, whoever asks.
+    ``files``: those of the configuration. What depends on an account is looked at for the daemon's, whoever asks.
     """
     state, account = Path(config.service.state), find_account(config)
     yield from account.findings()
-    yield from machine.look_at_place(state)
-    yield machine.look_at_daemon(config)
-    yield from machine.look_at_access(state)
-    yield machine.look_at_socket(config)
-    yield from look_at_files(config)
-    yield look_at_settle(config)
+    yield from _each(
+        ("configuration", lambda: machine.look_at_configuration(files, account.uid)),
+        ("place", lambda: machine.look_at_place(state)),
+        ("daemon", lambda: (machine.look_at_daemon(config),)),
+        ("access", lambda: machine.look_at_access(state)),
+        ("socket", lambda: (machine.look_at_socket(config),)),
+        ("files", lambda: look_at_files(config)),
+        ("settle", lambda: (look_at_settle(config),)),
+        ("network address", lambda: check_port(config, account.uid)),
+    )
     yield from account.look(lambda: _with_its_rights(config, account))
+
+
+def _each(*checks: tuple[str, Callable[[], Iterable[Finding]]]) -> Iterator[Finding]:
+    """The findings of each check: where one fails the others are still there, for people look for errors here."""
+    for check, ask in checks:
+        try:
+            yield from ask()
+        except OSError as error:
+            yield fail(check, str(error), "this was not looked at", "run mirage doctor as root or as its account")
+        except Exception as error:
+            said = " ".join(str(error).split())[:300]
+            follows = "this was not looked at: an error of Mirage"
+            yield fail(check, f"{type(error).__name__}: {said}", follows, "report it with this line")
 
 
 def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding]:
     """What the daemon's account may do and sees."""
-    yield from machine.look_at_state(Path(config.service.state))
-    yield from check_certificate(config)
-    yield from check_secrets(config)
-    yield from look_at_leadership(config)
-    yield from check_restoration(config)
-    if config.cluster.backend == "simulated":
-        yield ok("cluster", "simulated: no Slurm is looked at")
-        yield from check_cluster_name(config, SIMULATED)
-        return
+    simulated = config.cluster.backend == "simulated"
+    yield from _each(
+        ("start", lambda: _start(config)),
+        ("state", lambda: machine.look_at_state(Path(config.service.state))),
+        ("certificate", lambda: check_certificate(config)),
+        ("transports", lambda: check_transports(config)),
+        ("secrets", lambda: check_secrets(config)),
+        ("leadership", lambda: look_at_leadership(config)),
+        ("restoration", lambda: check_restoration(config)),
+        ("cluster", lambda: _simulated(config) if simulated else _cluster(config, account)),
+    )
+
+
+def _start(config: Config) -> Iterator[Finding]:
+    """What would keep a daemon from starting, as ``mirage config check`` finds it."""
+    try:
+        check_start(config)
+    except MirageError as error:
+        yield fail("start", str(error), "the daemon does not start", "correct it, and ask again")
+
+
+def _simulated(config: Config) -> Iterator[Finding]:
+    yield ok("cluster", "simulated: no Slurm is looked at")
+    yield from check_cluster_name(config, SIMULATED)
+
+
+def _cluster(config: Config, account: DaemonAccount) -> Iterator[Finding]:
     commands = machine.look_at_commands(command_environment(config.cluster))
     if commands.level is Level.OK:
         yield commands
@@ -75,8 +113,7 @@ def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding
     else:
         todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
         yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
-    yield from _own_look(config)
-    yield from _acting(config, account)
+    yield from _each(("cluster", lambda: _own_look(config)), ("acting", lambda: _acting(config, account)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +157,12 @@ class _Slurm:
 
     def clock(self) -> Iterator[Finding]:
         ours = slurm_clock(self.config.cluster)
-        shown = read_controller_time(self.ask("sdiag"))
+        shown = cli_controller_time(self.commands)
         yield machine.look_at_clock(shown, ours.now(), ours.rate)
 
     def privacy(self, settings: Row) -> Iterator[Finding]:
         hidden, others = settings.get("PrivateData", ""), self.config.acting.mode != "own"
+        yield from people.look_at_nodes(self.user, hidden)
         if people.hides_jobs(hidden) and not self.account.known:
             follows = "whether the daemon's account sees the jobs of other users is not looked at"
             yield warn("privacy", f"PrivateData={hidden}", follows, _ONCE_RUN)
@@ -222,6 +260,8 @@ def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:
             yield ok("acting", "mode agent", "each user has to run mirage agent")
         case "sudo":
             yield from machine.look_at_helper(Path(config.acting.helper))
+            sudo = Commands({"PATH": os.defpath, "LC_ALL": "C"}, config.acting.timeout)
+            yield machine.look_at_sudoers(Path(config.acting.helper), sudo)
             yield machine.look_at_tracing()
             yield from machine.look_at_privileges(Path(config.service.state))
         case "token":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import stat
@@ -15,10 +16,13 @@ from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
 from mirage.daemon.doctor.account import listening
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import HEARTBEAT, read_beat
+from mirage.domain.errors import ClusterUnavailable
+from mirage.ownplaces import check_not_replaceable, check_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from mirage.backends.execution import Commands
     from mirage.config.model import Config
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.heartbeat import Beat
@@ -28,6 +32,9 @@ _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _MUNGE_TTL = 300
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+_ROOT = re.compile(r"(?<![\w!%-])(ALL|root|#0)(?![\w-])")
+"""Among those for whom a rule of sudo holds."""
+_SAID = 200  # characters of what sudo says
 _AGES = 10
 _MISSED = 3
 _CYCLE_S = 60
@@ -43,6 +50,18 @@ def look_at_commands(environment: Mapping[str, str]) -> Finding:
         todo = "install Slurm's client commands here, or add their folder to PATH"
         return fail("commands", f"not found: {', '.join(missing)}", "the back end cli cannot work", todo)
     return ok("commands", f"all in {Path(str(shutil.which('squeue', path=path))).parent}")
+
+
+def look_at_configuration(files: Sequence[Path], account: int) -> Iterator[Finding]:
+    """Whether users other than root and the daemon's ``account`` could change it."""
+    places = [*files, *(each.parent / "conf.d" for each in files[:1] if (each.parent / "conf.d").is_dir())]
+    for place in places:
+        try:
+            check_places(place.resolve(), {0, account})
+        except PermissionError as error:
+            todo = "give it to root, and chmod go-w it and the directories above"
+            follows = f"others can change {place}, and so make themselves administrators"
+            yield fail("configuration", str(error).partition(";")[0], follows, todo)
 
 
 def look_at_state(folder: Path) -> Iterator[Finding]:
@@ -64,6 +83,16 @@ def look_at_state(folder: Path) -> Iterator[Finding]:
     else:
         disk = os.statvfs(folder)
         yield check_free_space(folder, disk.f_bavail * disk.f_frsize >> 20)
+    yield from _look_above(folder)
+
+
+def _look_above(folder: Path) -> Iterator[Finding]:
+    """Whether any user could put another directory in its place."""
+    try:
+        check_not_replaceable(folder)
+    except PermissionError as error:
+        todo = "chmod o-w (or +t) that directory, or name another folder: service.state"
+        yield fail("state", str(error), "any user can take the chains' state away", todo)
 
 
 def check_free_space(folder: Path, free_mb: int) -> Finding:
@@ -186,7 +215,29 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
             "acting", f"{helper} can be changed by others than root", follows, f"chown root {helper}; chmod 755"
         )
         return
-    yield ok("acting", f"{helper} is root's", "sudoers must allow it: deploy/sudoers.d/mirage")
+    yield ok("acting", f"{helper} is root's")
+
+
+def look_at_sudoers(helper: Path, sudo: Commands) -> Finding:
+    """For whom sudo lets this account run the helper without a password, as ``sudo -l`` lists it."""
+    follows = "nothing can be submitted for others"
+    todo = "as root, install deploy/sudoers.d/mirage, and put the users into the group that it names"
+    try:
+        answer = sudo.run(["sudo", "-n", "-l"])
+    except ClusterUnavailable as error:
+        return fail("acting", f"sudo cannot be run: {error}", follows, "install sudo")
+    rules = " ".join(answer.out.split())  # sudo breaks lines where they are long
+    found = re.findall(rf"\(([^()]*)\) NOPASSWD: [^()]*(?:{re.escape(str(helper))}|ALL)(?![\w./-])", rules)
+    if not found:
+        said = f": {answer.said[:_SAID]}" if answer.status else ""
+        return fail(
+            "acting", f"sudo does not let this account run {helper} without a password{said}", follows, todo
+        )
+    whose = "; ".join(found)
+    if any(_ROOT.search(each) and "!root" not in each for each in found):
+        follows = "an error of the daemon could act as root"
+        return warn("acting", f"sudo lets this account run {helper} for {whose}", follows, "add !root to the rule")
+    return ok("acting", f"sudo lets this account run {helper} for {whose}")
 
 
 def look_at_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:

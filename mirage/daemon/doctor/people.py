@@ -69,6 +69,14 @@ def hides_jobs(private: str) -> bool:
     return "jobs" in private.lower()
 
 
+def look_at_nodes(user: str, private: str) -> Iterator[Finding]:
+    """Report that ``PrivateData`` keeps the states of nodes from ordinary users."""
+    if "nodes" in private.lower():
+        follows = f"where {user} is no Operator, forecasts know the queue alone, not the nodes"
+        todo = f"make it one, if they are to count: sacctmgr modify user {user} set adminlevel=Operator"
+        yield warn("privacy", f"PrivateData={private}", follows, todo)
+
+
 def look_at_privacy(user: str, private: str, *, sees_all: bool, acts_for_others: bool) -> Finding:
     """Whether the daemon's account sees the whole queue; ``sees_all``: Slurm says that it does all the same."""
     found = f"PrivateData={private or 'none'}"

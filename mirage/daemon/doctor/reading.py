@@ -10,7 +10,6 @@ Row = dict[str, str]
 
 _SETTING = re.compile(r"^(\w++)[ \t]++= ?(.*)$", re.MULTILINE)
 _PAIR = re.compile(r"(\w+)=(\S*)")
-_SDIAG = re.compile(r"^sdiag output at .*\(([0-9]{1,18})\)", re.MULTILINE)
 _NUMBER = re.compile(r"\s*([0-9]{1,18})(?![0-9])")
 
 
@@ -32,14 +31,6 @@ def read_table(text: str) -> list[Row]:
     """``sacctmgr --parsable2 show ...``: a row of names, then rows."""
     names, *rows = [line.split("|") for line in text.splitlines() if line] or [[]]
     return [dict(zip(names, row, strict=False)) for row in rows]
-
-
-def read_controller_time(text: str) -> int:
-    """The instant that ``sdiag`` shows, epoch seconds. Raises ``BadSpelling``."""
-    match = _SDIAG.search(text)
-    if match is None:
-        raise BadSpelling(text, "expected the answer of sdiag")
-    return int(match[1])
 
 
 def number(text: str, default: int) -> int:

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from mirage.predictors.artifacts.manifest import ClusterMark
 
 
+def check_cluster(trained: ClusterMark, name: str) -> None:
+    """Raise ``ArtifactMismatch`` for a model of another cluster than ``name``; empty: that is not known."""
+    if name and trained.name != name:
+        raise ArtifactMismatch(
+            "cluster", f"the model was trained on {trained.name!r}, and this daemon's is {name!r}: train one here"
+        )
+
+
 def check_home(trained: ClusterMark, name: str, fingerprint: str) -> str:
     """What to say of a model of the cluster ``name``, which now has the ``fingerprint``; empty: nothing.
 

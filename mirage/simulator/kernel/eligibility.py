@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirage.simulator.kernel import agenda
+from mirage.simulator.kernel import agenda, queue
 from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     BEGIN,
@@ -120,8 +120,8 @@ def _first_of_series(world: World, slot: int) -> bool:
     job = world.jobs[slot]
     for s in range(world.sim[0].slots):
         other = world.jobs[s]
-        if other.name == job.name and other.user == job.user and other.id != job.id:
-            if other.status == RUNNING or (other.status == PENDING and other.id < job.id):
+        if other.name == job.name and other.user == job.user and s != slot:
+            if other.status == RUNNING or (other.status == PENDING and queue.is_older(world, s, slot)):
                 return False
     return True
 

@@ -3,7 +3,8 @@
 priority = weight * age factor + weight * fair-share factor + the factors that do not change - nice, at least 1
 for a job that is not held. Age and fair share are those at the start of each
 PriorityCalcPeriod, as slurmctld computes them.
-Order: partition tier, priority, then job id (the older first).
+Order: partition tier, priority, then the older first. slurmctld compares job ids for that. Here the ids of jobs
+that are submitted from outside follow all ids of the trace, so the submission counts first.
 """
 
 from __future__ import annotations
@@ -61,7 +62,14 @@ def _precedes(world: World, a: int, b: int) -> bool:
         return x.tier > y.tier
     if x.priority != y.priority:
         return x.priority > y.priority
-    return x.id < y.id
+    return is_older(world, a, b)
+
+
+@compiled
+def is_older(world: World, a: int, b: int) -> bool:
+    """Whether one job was submitted before another, also where one of them is not of the trace."""
+    x, y = world.jobs[a], world.jobs[b]
+    return x.submit < y.submit or (x.submit == y.submit and x.id < y.id)
 
 
 @compiled

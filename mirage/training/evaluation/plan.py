@@ -9,9 +9,8 @@ from mirage.domain.errors import ConfigError
 from mirage.domain.instants import spell_instant
 from mirage.features.schema import schema
 from mirage.features.window import LENGTH, SPACING
-from mirage.predictors.ensemble import members_of
 from mirage.predictors.lookahead import Lookahead
-from mirage.predictors.registry import ENSEMBLE
+from mirage.predictors.members import COMBINED, members_of
 from mirage.replay.plan import ReplayPlan
 from mirage.training.lessons import Lessons
 from mirage.training.tables import TablePlan
@@ -159,7 +158,7 @@ def parts_of(name: str) -> tuple[str, ...]:
     """A predictor's own name, or those of an ensemble's members. Raises ``ConfigError``."""
     kind, _, members = name.partition(":")
     try:
-        return members_of(members) if kind == ENSEMBLE else (name,)
+        return members_of(members) if kind in COMBINED else (name,)
     except ValueError as error:
         raise ConfigError("--methods", f"{name!r}: {error}") from None
 

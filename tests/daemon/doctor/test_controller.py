@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mirage.backends.controllertime import read_controller_time
 from mirage.config.model import ClusterSection, Config, LoopSection
 from mirage.daemon.doctor.controller import look_at_partitions, look_at_settings
 from mirage.daemon.doctor.patience import look_at_settle
 from mirage.daemon.doctor.people import look_at_associations, look_at_operator, look_at_privacy
 from mirage.daemon.doctor.reading import (
-    read_controller_time,
     read_partitions,
     read_settings,
     read_table,
@@ -62,6 +62,8 @@ def test_the_controllers_time_is_read(version: str) -> None:
     [
         ({"PriorityType": "priority/basic"}, "priority", "ok"),
         ({"PriorityWeightAge": "0"}, "age", "warn"),
+        ({"PriorityWeightAge": "1000", "PriorityWeightFairShare": "100000"}, "age", "warn"),
+        ({"PriorityWeightAge": "1000", "PriorityWeightFairShare": "99999"}, "age", "ok"),
         ({"SchedulerType": "sched/builtin"}, "backfill", "warn"),
         ({"AccountingStoreFlags": ""}, "accounting", "warn"),
         ({"AccountingStorageType": "accounting_storage/none"}, "accounting", "warn"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -18,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from mirage.api.certificate import log_validity
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
-from mirage.config.model import ApiSection, Config, JwtSection
-from mirage.daemon.doctor.credentials import check_certificate, check_secrets
+from mirage.config.model import ApiSection, ClusterSection, Config, JwtSection, RestSection, StoreSection
+from mirage.daemon.doctor.credentials import check_certificate, check_port, check_secrets, check_transports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,3 +123,35 @@ def test_server_with_an_expired_certificate_logs_it(
     server.stop()
     assert "event=certificate_invalid" in caplog.text
     assert "it expired at" in caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root listens as another user")
+@pytest.mark.parametrize(("account", "levels"), [(1, []), (2, ["fail"])])
+def test_port_that_another_user_has_taken_is_found(account: int, levels: list[str]) -> None:
+    os.seteuid(1)
+    try:
+        taken = Listening.of("127.0.0.1:0").bind()
+    finally:
+        os.seteuid(0)
+    with taken:
+        for host in ("127.0.0.1", "0.0.0.0", "localhost"):
+            api = ApiSection(listen=f"{host}:{taken.getsockname()[1]}")
+            assert [str(found.level) for found in check_port(Config(api=api), account)] == levels
+
+
+@pytest.mark.parametrize(
+    ("rest", "store", "found"),
+    [
+        ("", "sqlite:////tmp/x.db", 0),
+        ("http://127.0.0.1:6820", "postgresql:///mirage?host=/run/postgresql", 0),
+        ("unix:/run/slurmrestd.socket", "postgresql://mirage@localhost/mirage", 0),
+        ("https://slurm.example.org", "postgresql://mirage@db.example.org/mirage?sslmode=verify-full", 0),
+        ("http://slurm.example.org:6820", "postgresql://mirage@db.example.org/mirage", 2),
+        ("http://10.1.0.2:6820", "postgresql://mirage:secret@10.1.0.3/mirage?sslmode=require", 2),
+    ],
+)
+def test_server_elsewhere_that_proves_nothing_is_found(rest: str, store: str, found: int) -> None:
+    config = Config(cluster=ClusterSection(rest=RestSection(url=rest)), store=StoreSection(url=store))
+    findings = list(check_transports(config))
+    assert [str(each.level) for each in findings] == ["warn"] * found
+    assert "secret" not in str(findings)

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from mirage.backends.execution import Commands
 from mirage.cli.main import app
+from mirage.config.loading import load_config
 from mirage.daemon.doctor import machine
+from mirage.daemon.doctor.examination import examine
 from mirage.daemon.heartbeat import Heartbeat
 from mirage.daemon.lock import single_instance
 
@@ -75,6 +78,26 @@ def test_predictor_that_stops_the_start_is_found(examined) -> None:
     assert [each["level"] for each in examined()["predictors"]] == ["ok"]
     (found,) = examined(more='[loop]\npredictor = "xgboost:/nowhere"\n')["predictors"]
     assert (found["level"], "loop.predictor" in found["found"]) == ("fail", True)
+
+
+def test_question_that_fails_takes_no_other_along(tmp_path: Path) -> None:
+    file = tmp_path / "mirage.toml"
+    file.write_text(f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}"\n')
+    config = load_config(file).config
+    broken = config.model_copy(update={"api": config.api.model_copy(update={"enabled": True, "listen": 7})})
+    found = list(examine(broken))
+    faults = [each for each in found if "TypeError" in each.found]
+    assert [(each.check, each.level) for each in faults] == [("network address", "fail"), ("start", "fail")]
+    assert found[-1] not in faults
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [('[api]\nlisten = "0.0.0.0:32300"\n', "certificate"), ('[api]\npolicy = "/nowhere/policy.toml"\n', "policy")],
+)
+def test_what_keeps_the_daemon_from_starting_is_found(examined, more: str, word: str) -> None:
+    (found,) = examined(more=more)["start"]
+    assert (found["level"], word in found["found"]) == ("fail", True)
 
 
 def test_every_part_is_looked_at(examined) -> None:
@@ -158,6 +181,34 @@ def test_a_state_folder_open_to_others_is_a_warning(tmp_path: Path) -> None:
     assert [str(f.level) for f in machine.look_at_state(tmp_path / "new" / "one")] == ["ok"]
 
 
+@pytest.mark.parametrize(("mode", "levels"), [(0o777, ["ok", "fail"]), (0o1777, ["ok"]), (0o755, ["ok"])])
+def test_state_folder_that_others_can_replace_is_a_failure(tmp_path: Path, mode: int, levels: list[str]) -> None:
+    above = tmp_path / "above"
+    folder = above / "state"
+    folder.mkdir(mode=0o700, parents=True)
+    above.chmod(mode)
+    assert [str(f.level) for f in machine.look_at_state(folder)] == levels
+
+
+@pytest.mark.parametrize("changeable", ["", "mirage.toml", "conf.d", "conf.d/x.toml"])
+def test_configuration_that_others_can_change_is_a_failure(tmp_path: Path, changeable: str) -> None:
+    place = tmp_path / "etc"
+    (place / "conf.d").mkdir(parents=True)
+    files = [place / "mirage.toml", place / "conf.d" / "x.toml"]
+    for each in (*files, place / "conf.d", place):
+        each.touch()
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    if changeable:
+        (place / changeable).chmod(0o777)
+    found = list(machine.look_at_configuration(files, os.geteuid()))
+    assert {each.level.value for each in found} == ({"fail"} if changeable else set())
+    assert all(changeable.partition("/")[0] in each.found for each in found)
+    if not changeable and os.geteuid() == 0:
+        os.chown(files[0], 54_321, -1)
+        assert [each.level for each in machine.look_at_configuration(files, 0)] == ["fail"]
+        assert not list(machine.look_at_configuration(files, 54_321))
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_state_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -230,6 +281,45 @@ def test_a_helper_that_others_can_change_is_a_failure(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         helper.chmod(0o755)
         assert [str(f.level) for f in machine.look_at_helper(helper)] == ["ok"]
+
+
+LISTED = """Matching Defaults entries for mirage on vm:
+    env_reset, secure_path=/usr/sbin\\:/usr/bin
+
+User mirage may run the following commands on vm:
+    {}
+"""
+"""As sudo 1.9 prints it."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "level"),
+    [
+        ('(%mirage-users, !root) NOPASSWD: /usr/bin/mirage-act ""', 0, "ok"),
+        ("(root) NOPASSWD: /bin/true\n    (alice, bob) NOPASSWD:\n        /bin/ls, /usr/bin/mirage-act", 0, "ok"),
+        ("(ALL : ALL) NOPASSWD: ALL", 0, "warn"),
+        ('(ALL, !root) NOPASSWD: /usr/bin/mirage-act ""', 0, "ok"),
+        ('(alice, root) NOPASSWD: /usr/bin/mirage-act ""', 0, "warn"),
+        ('(%root-users, rooty) NOPASSWD: /usr/bin/mirage-act ""', 0, "ok"),
+        ("(ALL) /usr/bin/mirage-act", 0, "fail"),
+        ("(ALL) NOPASSWD: /usr/bin/mirage-act.old", 0, "fail"),
+        ("(ALL) NOPASSWD: /opt/usr/bin/other", 0, "fail"),
+        ("", 1, "fail"),
+    ],
+)
+def test_sudoers_that_lack_the_helper_are_a_failure(tmp_path: Path, rule: str, status: int, level: str) -> None:
+    (tmp_path / "listed").write_text(LISTED.format(rule))
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f"#!/bin/sh\n[ \"$*\" = '-n -l' ] || exit 9\ncat {tmp_path}/listed\nexit {status}\n")
+    sudo.chmod(0o755)
+    commands = Commands({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 30)
+    found = machine.look_at_sudoers(Path("/usr/bin/mirage-act"), commands)
+    assert found.level == level
+
+
+def test_machine_without_sudo_is_a_failure(tmp_path: Path) -> None:
+    found = machine.look_at_sudoers(Path("/usr/bin/mirage-act"), Commands({"PATH": str(tmp_path)}, 30))
+    assert found.level == "fail"
 
 
 @pytest.mark.parametrize(("content", "level"), [("0\n", "warn"), ("1\n", "ok"), ("2\n", "ok"), (None, "warn")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from mirage.allocation.inference.serving.doors import Closed
 from mirage.allocation.inference.serving.inferences import read_inference
 from mirage.allocation.inference.serving.openaicalls import complete, list_models
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, json_length, read_object
+from mirage.allocation.inference.serving.paced import PIECE, PacedAnswer
 from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 _NAME = {"name": "mirage", "extensions": ["binary_tensor_data"]}
 _GONE = 499
+_HERE = "mirage.here"
+"""What ends once a large answer has been sent: its place within the quota, and the bytes that it holds."""
 _MODEL = re.compile(r"/v2/models/([A-Za-z0-9_.-]{1,64})((?:/[a-z]+)?)")
 _LOG = logging.getLogger(__name__)
 
@@ -70,9 +74,13 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         request = Request({**scope, "app": self, "path_params": {}}, receive)
-        response = await self._answer(request)
-        await self._await_turn(request, response.status_code)
-        await response(scope, receive, send)
+        try:
+            response = await self._answer(request)
+            await self._await_turn(request, response.status_code)
+            await response(scope, receive, send)
+        finally:
+            if (here := request.scope.pop(_HERE, None)) is not None:
+                here.close()
 
     async def _await_turn(self, request: Request, status: int) -> None:
         """Return when the answer is due."""
@@ -152,15 +160,19 @@ async def _forward(request: Request, successor: Upstream) -> Response:
 
 async def _infer(request: Request) -> Response:
     service, name = _service(request), request.path_params["model"]
-    with service.admitted(request.headers) as admission:
+    with ExitStack() as here:
+        admission = here.enter_context(service.admitted(request.headers))
         service.model(admission.tenant, name)
         inference = await _read_inference(request, admission)
         _, answer = await service.answer(
             request, inference.wish, inference.header, inference.content, admission.memory
         )
-        size, write = inference.json_size(answer), partial(inference.reply, answer)
-        content, headers = await service.convert(admission.tenant, size, write)
-        return Response(content, headers=headers)
+        size = inference.json_size(answer, admission.memory)
+        content, headers = await service.convert(admission.tenant, size, partial(inference.reply, answer))
+        if len(content) <= PIECE:
+            return Response(content, headers=headers)
+        request.scope[_HERE] = here.pop_all()
+        return PacedAnswer(content, headers=headers)
 
 
 async def _read_inference(request: Request, admission: Admission) -> Inference:

@@ -26,6 +26,7 @@ from mirage.documentfaults import Fault, faults_of
 from mirage.documenttext import parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_fine
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,6 +77,7 @@ class GatewayEntry(_Strict):
     operators: Digests = ()
     largest_body_mb: Annotated[int, Field(ge=1, le=1024)] = 16
     all_bodies_mb: Annotated[int, Field(ge=2, le=1 << 20)] | None = None
+    largest_answer_mb: Annotated[int, Field(ge=1, le=1024)] = 64
     certificate: str = ""
     certificate_key: str = ""
     trusted_network: bool = False
@@ -91,11 +93,6 @@ class GatewayEntry(_Strict):
         if self.all_bodies_mb is not None and self.all_bodies_mb < 2 * self.largest_body_mb:
             raise ValueError(f"all_bodies_mb: is at least twice largest_body_mb, {2 * self.largest_body_mb}")
         return self
-
-    @property
-    def all_bodies(self) -> int:
-        """Bytes."""
-        return self.all_bodies_mb * _MIB if self.all_bodies_mb else all_bodies_of(self.largest_body_mb * _MIB)
 
 
 class QueueEntry(_Strict):
@@ -204,7 +201,8 @@ def read_config(path: Path) -> ServingPlan:
             state=folder / gateway.state,
             operators=gateway.operators,
             largest_body=gateway.largest_body_mb * _MIB,
-            all_bodies=gateway.all_bodies,
+            all_bodies=(gateway.all_bodies_mb or 0) * _MIB or all_bodies_of(gateway.largest_body_mb * _MIB),
+            largest_answer=gateway.largest_answer_mb * _MIB,
             certificate=str(folder / gateway.certificate) if gateway.certificate else "",
             certificate_key=str(folder / gateway.certificate_key) if gateway.certificate_key else "",
         ),
@@ -224,7 +222,7 @@ def digest_of(key: str) -> str:
 
 def _document(path: Path) -> ServingDocument:
     try:
-        return ServingDocument.model_validate(parse_toml(path.read_text(encoding="utf-8")))
+        return ServingDocument.model_validate(parse_toml(read_regular(path).decode("utf-8")))
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -337,7 +335,7 @@ def _keys_of(path: Path | None) -> tuple[str, ...]:
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ValueError(f"others may read {path}: chmod 600")
-        keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        keys = [line.strip() for line in read_regular(path).decode("utf-8").splitlines() if line.strip()]
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if not keys or any(len(key) < _SHORTEST_KEY for key in keys):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LENGTHS = struct.Struct("<IQ")
 _TERSE = json.JSONEncoder(separators=(",", ":"))
 _LONGEST_HEADER = 1 << 20
-_LONGEST_BYTES = 2 << 30
+LONGEST_BYTES = 2 << 30
 
 
 class BadFrame(Exception):
@@ -34,7 +34,7 @@ def frame(header: dict[str, Any], *parts: bytes | memoryview) -> list[bytes | me
 class Assembler:
     """Frames out of pieces of any size."""
 
-    def __init__(self, longest: int = _LONGEST_BYTES) -> None:
+    def __init__(self, longest: int = LONGEST_BYTES) -> None:
         """``longest``: most bytes that are waited for."""
         self.longest = longest
         self._held = bytearray()
@@ -57,6 +57,11 @@ class Assembler:
         return _header(whole[_LENGTHS.size : end - size]), whole[end - size :]
 
 
+def too_large(size: int, largest: int) -> str:
+    """Why an answer is not sent."""
+    return f"the answer takes {size:,} bytes, at most {largest:,} (largest_answer_mb): ask for less at once"
+
+
 def send(connection: socket.socket, header: dict[str, Any], *parts: bytes | memoryview) -> None:
     """On a blocking socket."""
     buffers = frame(header, *parts)
@@ -67,7 +72,7 @@ def send(connection: socket.socket, header: dict[str, Any], *parts: bytes | memo
         connection.sendall(buffer)
 
 
-def receive(connection: socket.socket, longest: int = _LONGEST_BYTES) -> tuple[dict[str, Any], memoryview]:
+def receive(connection: socket.socket, longest: int = LONGEST_BYTES) -> tuple[dict[str, Any], memoryview]:
     """The next frame of a blocking socket. Raises ``BadFrame``, and ``EOFError`` where the other end has gone."""
     text, size = _checked(*_LENGTHS.unpack(_exactly(connection, _LENGTHS.size)), longest=longest)
     return _header(_exactly(connection, text)), _exactly(connection, size)

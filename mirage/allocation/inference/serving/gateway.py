@@ -271,7 +271,12 @@ def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> Non
     elif exchange.parts is not None:
         exchange.parts.end()
     else:
-        exchange.reply(header, data)
+        try:
+            exchange.memory.resize(len(data))
+        except Refusal as refusal:
+            exchange.fail(GivenUp(refusal.status, f"there is no room for the answer: {refusal}", 1))
+        else:
+            exchange.reply(header, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from mirage.boundedhttp import BoundedProtocol
+from mirage.domain.addresses import host_in_url
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Listening:
         """Where others find it."""
         anywhere = self.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
         host = socket.gethostname() if anywhere else self.host
-        host = f"[{host}]" if ":" in host else host
+        host = host_in_url(host)
         return f"{'https' if self.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mirage.allocation.inference.serving.desk import Wish
     from mirage.allocation.inference.serving.exchanges import Answer
+    from mirage.allocation.inference.serving.memorybudget import Reservation
     from mirage.allocation.inference.serving.tensors import Signature
 
 
@@ -51,9 +52,11 @@ class Inference:
         """Bytes of it while it waits."""
         return self.kept_json + sum(map(len, self.content))
 
-    def json_size(self, answer: Answer) -> int:
-        """Most bytes of JSON in the reply. Raises ``Refusal``."""
-        return self.asked.json_size(cut(answer.header["outputs"], answer.data))
+    def json_size(self, answer: Answer, memory: Reservation) -> int:
+        """Most bytes of JSON in the reply, held in addition to the answer. Raises ``Refusal``."""
+        size = self.asked.json_size(cut(answer.header["outputs"], answer.data))
+        memory.resize(len(answer.data) + size)
+        return size
 
     def reply(self, answer: Answer) -> tuple[bytes, dict[str, str]]:
         """A body and its headers. Raises ``Refusal``. Any thread."""

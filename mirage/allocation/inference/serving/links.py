@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from mirage.allocation.inference.serving import proof
-from mirage.allocation.inference.serving.frames import Assembler, BadFrame, frame
+from mirage.allocation.inference.serving.frames import LONGEST_BYTES, Assembler, BadFrame, frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ class Link(asyncio.Protocol):
         if expected is None or not proof.proves(expected.secret, "worker", self._challenge, header["proof"]):
             self.abort()
             return
-        self._expected, self._frames.longest = expected, Assembler().longest
+        self._expected, self._frames.longest = expected, int(expected.setup.get("largest_answer", LONGEST_BYTES))
         self._unproven.pop(self, None)
         if self._patience is not None:
             self._patience.cancel()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirage.allocation.inference.serving.frames import LONGEST_BYTES, too_large
 from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.tensors import DATATYPES, NAMES, Signature, Tensor, cut
 from mirage.domain.errors import MissingExtra
@@ -64,7 +65,8 @@ class Networks:
     """All that a worker serves."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        """``setup``: ``models`` (name, onnx, warm), ``threads``, ``provider``."""
+        """``setup``: ``models`` (name, onnx, warm), ``threads``, ``provider``, ``largest_answer`` (bytes)."""
+        self._largest = int(setup.get("largest_answer", LONGEST_BYTES))
         self._networks = {
             model["name"]: Network(model["onnx"], setup["threads"], setup["provider"], model.get("warm", {}))
             for model in setup["models"]
@@ -90,6 +92,8 @@ class Networks:
             return end | {"status": 400, "why": str(error)}, []
         except Exception as error:  # onnxruntime raises classes of its own, and the worker goes on
             return end | {"status": 500, "why": _first_line(error)}, []
+        if (size := sum(len(tensor.data) for tensor in tensors)) > self._largest:
+            return end | {"status": 413, "why": too_large(size, self._largest)}, []
         documents = [tensor.document() for tensor in tensors]
         answer = end | {"seconds": time.perf_counter() - began, "outputs": documents}
         return answer, [tensor.data for tensor in tensors]

@@ -46,8 +46,11 @@ class Asked:
         return self.binary.get(output, self.all_binary)
 
     def json_size(self, tensors: Sequence[Tensor]) -> int:
-        """Most bytes that the numbers of an answer take in JSON."""
-        return _LONGEST_NUMBER * sum(_count(tensor) for tensor in tensors if not self.as_bytes(tensor.name))
+        """Most bytes that the numbers of an answer take in JSON. Raises ``Refusal`` for too many."""
+        numbers = sum(_count(tensor) for tensor in tensors if not self.as_bytes(tensor.name))
+        if numbers > _MOST_NUMBERS:
+            raise Refusal(400, f"the outputs are more than {_MOST_NUMBERS} numbers: ask for binary_data")
+        return _LONGEST_NUMBER * numbers
 
 
 def json_length(text: str | None, body: int) -> int:
@@ -92,8 +95,7 @@ def read_request(body: bytes, length: int, check: Callable[[Sequence[Signature],
 
 def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[bytes, dict[str, str]]:
     """A body and its headers. Raises ``Refusal`` for numbers that JSON does not have, or too many. Any thread."""
-    if sum(_count(tensor) for tensor in tensors if not asked.as_bytes(tensor.name)) > _MOST_NUMBERS:
-        raise Refusal(400, f"the outputs are more than {_MOST_NUMBERS} numbers: ask for binary_data")
+    asked.json_size(tensors)
     documents, tail = [], []
     for tensor in tensors:
         document = tensor.document()

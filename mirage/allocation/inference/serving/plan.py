@@ -93,6 +93,8 @@ class GatewayPlan:
     largest_body: int
     all_bodies: int
     """Bytes of all requests together."""
+    largest_answer: int
+    """Bytes of the tensors of one answer, or of a text."""
     certificate: str
     certificate_key: str
 

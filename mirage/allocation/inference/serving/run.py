@@ -47,6 +47,7 @@ _LINGER = 10.0
 _LAST = 15.0
 """Seconds before the allocation's end at which nothing new is begun."""
 _KEEP_EVERY = 30.0
+_WRITE_AGAIN = 5.0
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -75,6 +76,7 @@ class Running:
         operators = (*plan.gateway.operators, digest_of(self._identity.token))
         tenants = Tenants(plan.tenants, operators, time.monotonic())
         self.doors = Doors(time.monotonic)
+        self._said: set[str] = set()
         self._json, memory = JsonThread(), MemoryBudget(plan.gateway.all_bodies)
         service = Service(
             plan, self.gateway, tenants, self.doors, time.monotonic, memory, self._json, self._identity
@@ -114,27 +116,47 @@ class Running:
             self._gate.close()
             self._hands.shutdown(wait=False)
             self._json.close()
-            self._folder.write_learnt(self._desk.estimates.document())
+            self._keep_learnt()
 
     async def _live(self, serving: asyncio.Task[None]) -> int:
-        taken_over, kept = False, time.monotonic()
+        taken_over, kept, again = False, time.monotonic(), 0.0
         while not self._is_over():
             if serving.done():
                 await serving
                 raise ConfigError("gateway.listen", "the HTTP server has ended on its own")
-            if not taken_over and self.gateway.ready and self.doors.open:
-                taken_over = True
+            if not taken_over and self.gateway.ready and self.doors.open and time.monotonic() >= again:
                 gc.freeze()  # what has been loaded stays: to look through it takes tens of milliseconds
-                self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
+                taken_over, again = await self._take_over(), time.monotonic() + _WRITE_AGAIN
             if time.monotonic() - kept > _KEEP_EVERY:
                 kept = time.monotonic()
-                self._folder.write_learnt(self._desk.estimates.document())
+                self._keep_learnt()
             if self._must_end() and self.doors.open:
                 self._say("nothing new is begun; those that wait are still answered")
                 self.doors.drain(None)
             await asyncio.sleep(_LOOK)
         self._say("the gateway ends")
         return 0
+
+    async def _take_over(self) -> bool:
+        """Whether the state folder names this gateway now; without room there it answers all the same."""
+        try:
+            self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
+        except OSError as error:
+            self._say_once(f"{self._folder.path}: this gateway's address is not written: {error.strerror}")
+            return False
+        return True
+
+    def _keep_learnt(self) -> None:
+        """What it has learnt is for the next gateway: it goes on where there is no room for that."""
+        try:
+            self._folder.write_learnt(self._desk.estimates.document())
+        except OSError as error:
+            self._say_once(f"{self._folder.path}: estimates are not written: {error.strerror}")
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
 
     def _is_over(self) -> bool:
         if sum(name != "SIGUSR1" for name in self._told) > 1:

@@ -84,7 +84,8 @@ def seats_of(plan: ServingPlan, nodes: Sequence[NodeFound], here: str) -> list[S
             node, device = _take(unit, number, free, taken) if unit.device else (here, None)
             own = tuple(itertools.islice(rows, unit.slots))
             command = unit.command or _WORKER
-            seats.append(Seat(name, node, device, command, _setup(unit, models), own))
+            setup = _setup(unit, models) | {"largest_answer": plan.gateway.largest_answer}
+            seats.append(Seat(name, node, device, command, setup, own))
     return seats
 
 

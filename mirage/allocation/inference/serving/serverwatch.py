@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.inference.serving import proof
 from mirage.allocation.inference.serving.exchanges import WINDOW
-from mirage.allocation.inference.serving.frames import send
-from mirage.allocation.inference.serving.listeners import listening_users
+from mirage.allocation.inference.serving.frames import LONGEST_BYTES, send, too_large
 from mirage.client.boundedconnection import BoundedConnection
+from mirage.client.portlisteners import listening_users
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +108,7 @@ class ServerWatch:
         self._hands = ThreadPoolExecutor(int(setup["slots"]), "request")
         self._open = dict[int, _Asked]()
         """Requests that the server works on."""
+        self._largest = int(setup.get("largest_answer", LONGEST_BYTES))
         self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or proof.fresh()
         self._port, self._process = self._start()
         self._signature: dict[str, Any] = {self._model["name"]: {"seconds": None, "inputs": [], "outputs": []}}
@@ -209,7 +210,11 @@ class ServerWatch:
                 self._pass_on(asked, {"say": "part", "number": number} | told, response)
                 self._say(end | {"seconds": time.perf_counter() - began, "waited": asked.waited})
             else:
-                content = response.read()
+                content = response.read(self._largest + 1)
+                if len(content) > self._largest:
+                    raise http.client.HTTPException(too_large(len(content), self._largest))
+                if response.length:
+                    raise http.client.IncompleteRead(content, response.length)
                 self._say(end | told | {"seconds": time.perf_counter() - began}, content)
         except PortTaken as error:
             self._taken()

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from mirage.allocation.inference.serving.httpserver import GuardedProtocol
 from mirage.allocation.inference.serving.inferences import Inference, read_inference
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, LARGEST_INLINE, has_small_json
+from mirage.allocation.inference.serving.paced import PATIENCE, PIECE, pieces_of
 from mirage.allocation.inference.serving.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -163,9 +164,11 @@ class Call:
     def set_result(self, answer: Answer) -> None:
         """See ``Promise``."""
         assert self._inference is not None
+        assert self._admission is not None
         try:
-            if self._inference.json_size(answer) > LARGEST_INLINE:
-                self._writing = asyncio.get_running_loop().create_task(self._write_later(answer))
+            size = self._inference.json_size(answer, self._admission.memory)
+            if size > LARGEST_INLINE:
+                self._writing = asyncio.get_running_loop().create_task(self._write_later(answer, size))
                 return
             content, headers = self._inference.reply(answer)
         except Refusal as refusal:
@@ -175,11 +178,11 @@ class Call:
         else:
             self._write(200, content, headers)
 
-    async def _write_later(self, answer: Answer) -> None:
+    async def _write_later(self, answer: Answer, size: int) -> None:
         """What takes long to write."""
         assert self._inference is not None
         assert self._admission is not None
-        size, write = self._inference.json_size(answer), partial(self._inference.reply, answer)
+        write = partial(self._inference.reply, answer)
         try:
             content, headers = await self._service.convert(self._admission.tenant, size, write)
         except Refusal as refusal:
@@ -219,16 +222,37 @@ class Call:
         """Head and body at once: the client is woken once. Nothing where it has gone."""
         if self.response_complete:
             return
-        self._close()
         own = [name + b": " + value for name, value in self._connection.server_state.default_headers]
         own += [f"{name}: {value}".encode("latin-1") for name, value in headers.items()]
         own.append(b"Content-Length: %d" % len(content))
         if not self.keep_alive:
             own.append(b"Connection: close")
-        transport = self._connection.transport
-        transport.writelines((STATUS_LINE[status], b"\r\n".join(own), b"\r\n\r\n", content))
+        head = (STATUS_LINE[status], b"\r\n".join(own), b"\r\n\r\n")
+        if len(content) > PIECE:
+            self._connection.transport.writelines(head)
+            self._writing = asyncio.get_running_loop().create_task(self._write_as_taken(content))
+            return
+        self._connection.transport.writelines((*head, content))
+        self._complete()
+
+    async def _write_as_taken(self, content: bytes) -> None:
+        """Piece by piece; a client that takes nothing for a minute is left."""
+        transport, flow = self._connection.transport, self._connection.flow
+        try:
+            for piece in pieces_of(content):
+                if self.disconnected:
+                    return
+                transport.write(piece)
+                await asyncio.wait_for(flow.drain(), PATIENCE)
+        except TimeoutError:
+            transport.abort()
+            return
+        self._complete()
+
+    def _complete(self) -> None:
+        self._close()
         if not self.keep_alive:
-            transport.close()
+            self._connection.transport.close()
         self._connection.on_response_complete()
 
     def _close(self) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httptools
 
 from mirage.allocation.inference.serving import proof
+from mirage.domain.addresses import host_in_url
 from mirage.domain.masking import without_secrets
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Upstream:
             reader, writer = await asyncio.wait_for(opening, _CONNECT)
         except (OSError, TimeoutError) as error:
             raise Unreachable(f"{self.url}: {error}") from error
-        connection = _Connection(reader, writer, f"{self.host}:{self.port}".encode())
+        connection = _Connection(reader, writer, f"{host_in_url(self.host)}:{self.port}".encode())
         if self._token:
             try:
                 await self._check(connection)

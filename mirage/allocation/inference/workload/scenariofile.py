@@ -25,6 +25,7 @@ from mirage.allocation.inference.workload.scenario import (
 from mirage.documentfaults import faults_of
 from mirage.documenttext import parse_toml
 from mirage.domain.errors import ConfigError
+from mirage.wholefile import read_regular
 
 _BUILT_IN = Path(__file__).parent / "scenarios"
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s|min|h)")
@@ -149,7 +150,7 @@ def find_scenario(name: str) -> Scenario:
     """A built-in scenario by name, or one by the path of its file. Raises ``ConfigError``, all faults at once."""
     path = _BUILT_IN / f"{name}.toml" if name in built_in_scenarios() else Path(name)
     try:
-        document = parse_toml(path.read_text(encoding="utf-8"))
+        document = parse_toml(read_regular(path).decode("utf-8"))
     except OSError as error:
         known = ", ".join(built_in_scenarios())
         reason = error.strerror or error

@@ -49,7 +49,7 @@ class PredictorRow:
     def roles(self) -> list[str]:
         """What it does, in words."""
         if self.at_work is None:
-            return ["in charge"] if self.measured and self.measured.in_charge else []
+            return ["chosen by chains"] if self.measured and self.measured.in_charge else []
         said = {
             "in charge": self.at_work.in_charge,
             "shadow": self.at_work.shadow,

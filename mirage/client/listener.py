@@ -1,0 +1,120 @@
+"""Who listens where a daemon is looked for: the kernel knows, whatever the place is called."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.client.address import user_name
+from mirage.client.portlisteners import listening_users
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+MACHINES_FOLDER = Path("/run/mirage")
+"""Where the machine's daemon has its socket."""
+
+_CREDENTIALS = struct.Struct("3i")
+_FIRST_PERSON = 1_000
+_DYNAMIC = range(61_184, 65_520)
+"""Systemd's dynamic users."""
+_NOBODY = 65_534
+_ALL_USERS = 0xFFFF_FFFF
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def check_listener(connected: socket.socket, path: str) -> None:
+    """Raise ``PermissionError`` where another user may have put the socket at ``path`` that is ``connected``.
+
+    Trusted are oneself, root and accounts of services. Any other listener is trusted only where no third user can
+    have made or replaced a part of the path, and the directory of the socket is the listener's or root's.
+    """
+    listener, own = _uid_of(connected), os.geteuid()
+    if listener == own or is_service(listener):
+        return
+    places = {Path(path).absolute(), Path(path).resolve()}
+    if any(place.parent.stat().st_uid not in (listener, 0) for place in places):
+        raise _not_trusted(listener, "whose directory that is not")
+    for folder, child in (step for place in places for step in _steps(place)):
+        about = folder.stat()
+        fixed = about.st_mode & stat.S_ISVTX and child.lstat().st_uid in (own, 0)
+        if about.st_uid not in (listener, own, 0) or (about.st_mode & _OTHERS_WRITE and not fixed):
+            raise _not_trusted(listener, f"and other users may replace what is in {folder}")
+
+
+def check_port(host: str, port: int, trusted: Collection[int] = (), *, connected: bool = True) -> None:
+    """Raise ``PermissionError`` where a user who is not trusted listens on ``port`` of this machine.
+
+    ``host``: if this is no address of this machine, nothing is known, and nothing is raised. Trusted are oneself,
+    root, accounts of services, the owner of the directory of the machine's daemon, and ``trusted``.
+    ``connected``: a server has accepted a connection, so a port on which no process listens is not trusted either.
+    """
+    if not _is_ours(host.partition("%")[0]):
+        return
+    found = listening_users(port, host)
+    if connected and not found:
+        raise PermissionError(errno.EACCES, "the server that answered has closed the port: not trusted")
+    known = {os.geteuid(), _machines_user(), *trusted}
+    for listener in found - known:
+        if not is_service(listener):
+            raise _not_trusted(listener, "who is neither you nor an account of a service")
+
+
+def is_service(uid: int) -> bool:
+    """Whether root has this UID, or an account that no person logs in with, by the numbers usual on Linux."""
+    return 0 <= uid < _FIRST_PERSON or uid in _DYNAMIC or (uid == _NOBODY and _sees_all_users())
+
+
+def _sees_all_users() -> bool:
+    """Whether ``nobody`` is that account: in a user namespace the kernel shows every user from outside as it."""
+    try:
+        first, outside, count = Path("/proc/self/uid_map").read_text().split()[:3]
+    except (OSError, ValueError):
+        return False
+    return (int(first), int(outside), int(count)) == (0, 0, _ALL_USERS)
+
+
+def _is_ours(host: str) -> bool:
+    """Whether an address is this machine's: then it is also the one from which it would be reached."""
+    address = ipaddress.ip_address(host)
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent
+            probe.connect((host, 9))
+            return ipaddress.ip_address(probe.getsockname()[0]) == address
+    except OSError:
+        return False
+
+
+def _machines_user() -> int:
+    """The owner of the directory of the machine's daemon; -1 if root has created no such directory."""
+    try:
+        about = MACHINES_FOLDER.lstat()
+    except OSError:
+        return -1
+    made_by_root = stat.S_ISDIR(about.st_mode) and not about.st_mode & _OTHERS_WRITE
+    return about.st_uid if made_by_root else -1
+
+
+def _steps(place: Path) -> Iterator[tuple[Path, Path]]:
+    """Each directory above ``place``, and the part of the path that lies in it."""
+    yield from zip(place.parents, (place, *place.parents), strict=False)
+
+
+def _uid_of(connected: socket.socket) -> int:
+    """The user whose process has begun to listen."""
+    found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(found)
+    return int(uid)
+
+
+def _not_trusted(listener: int, why: str) -> PermissionError:
+    return PermissionError(errno.EACCES, f"user {user_name(listener)} listens there, {why}: not trusted")

@@ -1,0 +1,76 @@
+"""Predictors made of others, by name: ``ensemble:A+B`` and ``vote:A+B+C``."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.ports import Predictor
+
+_LOG = logging.getLogger(__name__)
+
+ENSEMBLE = "ensemble"
+"""Averages its members' forecasts."""
+VOTE = "vote"
+"""Does what most of its members would do."""
+COMBINED = (ENSEMBLE, VOTE)
+
+_MOST_MEMBERS = 8
+
+
+def members_of(parameter: str) -> tuple[str, ...]:
+    """Names of the members. Raises ``ValueError`` for too few or too many, one named twice, and nesting."""
+    names = tuple(name.strip() for name in parameter.split("+"))
+    if len(names) > _MOST_MEMBERS:
+        raise ValueError(f"has {len(names)} members; expected at most {_MOST_MEMBERS}")
+    if len(names) < 2 or not all(names):
+        raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
+    if len(set(names)) < len(names):
+        raise ValueError("names a member twice")
+    if any(is_combined(name) for name in names):
+        raise ValueError("an ensemble or vote cannot be a member of another")
+    return names
+
+
+def is_combined(name: str) -> bool:
+    """Whether the predictor so named, with or without its parameter, is made of others."""
+    return name.partition(":")[0] in COMBINED
+
+
+T = TypeVar("T")
+
+
+class Members:
+    """The predictors that another one is made of; one that fails is left out, which is logged once."""
+
+    def __init__(self, members: Sequence[Predictor], name: str) -> None:
+        """``name``: of the one that is made of them."""
+        self.all = tuple(members)
+        self._name = name
+        self._left_out: dict[str, str] = {}
+
+    def ask(self, observation: Observation, read: Callable[[Prediction], T]) -> list[T | None]:
+        """What ``read`` makes of each answer; ``None`` where the member or ``read`` raises.
+
+        Raises ``ValueError`` that says why where that is so of all.
+        """
+        answers = [self._ask(member, observation, read) for member in self.all]
+        if all(answer is None for answer in answers):
+            raise ValueError("; ".join(f"{name}: {why}" for name, why in self._left_out.items()))
+        return answers
+
+    def _ask(self, member: Predictor, observation: Observation, read: Callable[[Prediction], T]) -> T | None:
+        try:
+            answer = read(member.predict(observation))
+        except Exception as error:  # whatever it is, the others answer
+            why = str(error) or type(error).__name__
+            if member.name not in self._left_out:
+                _LOG.warning("%s answers without %s: %s", self._name, member.name, why)
+            self._left_out[member.name] = why
+            return None
+        self._left_out.pop(member.name, None)
+        return answer

@@ -1,0 +1,89 @@
+"""The majority of several predictors: submit as soon as more than half of them would."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.domain.decision import ActionScores, WaitForecast, checked
+from mirage.domain.job import ABSENT
+from mirage.predictors.members import VOTE, Members, members_of
+from mirage.predictors.quantile import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.domain.objective import Weights
+    from mirage.ports import Predictor
+
+_HALF = 0.5
+"""In favour of holding: half of the votes are no majority."""
+
+
+class Vote:
+    """Each member says whether it would submit now, by its forecast or by its scores; the majority decides.
+
+    Its forecast is the mean of the members' quantiles (Lichtendahl, Grushka-Cockayne & Winkler,
+    Management Science 59, 2013); it decides for chains that want something else than the least cost.
+    """
+
+    def __init__(self, members: Sequence[Predictor], name: str, weights: Weights) -> None:
+        """``weights``: which quantile of a forecast is to reach the predecessor's end."""
+        self.name = name
+        self.wants = reduce(or_, (member.wants for member in members))
+        self._members = Members(members, name)
+        self._level = weights.critical_level
+
+    def predict(self, observation: Observation) -> Prediction:
+        """The votes as scores, or a forecast alone where no predecessor runs; a member that fails is left out.
+
+        Raises ``ValueError`` that says why where no member answers.
+        """
+        asked = self._members.ask(observation, checked)
+        answers = {
+            member.name: answer
+            for member, answer in zip(self._members.all, asked, strict=True)
+            if answer is not None
+        }
+        forecast = _mean([_forecast_of(answer) for answer in answers.values()])
+        predecessor = observation.predecessor
+        if predecessor is None or predecessor.end == ABSENT:
+            if forecast is None:
+                raise ValueError("its members score actions, and there is no predecessor to score them for")
+            return forecast
+        votes = {name: self._would_submit(answer, predecessor.end) for name, answer in answers.items()}
+        submit = sum(votes.values())
+        return ActionScores(submit, len(votes) - submit + _HALF, forecast, _said(votes))
+
+    def _would_submit(self, prediction: Prediction, end: float) -> bool:
+        if isinstance(prediction, ActionScores):
+            return prediction.submit >= prediction.hold
+        return prediction.at(self._level) >= end
+
+
+def vote_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Vote:
+    """The vote of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
+    return Vote([build(name) for name in members_of(parameter)], f"{VOTE}:{parameter}", weights)
+
+
+def _forecast_of(prediction: Prediction) -> WaitForecast | None:
+    return prediction.forecast if isinstance(prediction, ActionScores) else prediction
+
+
+def _mean(forecasts: Sequence[WaitForecast | None]) -> WaitForecast | None:
+    """``None`` where no member predicts a start."""
+    starts = [[forecast.at(level) for level in LEVELS] for forecast in forecasts if forecast is not None]
+    finite = [row for row in starts if np.isfinite(row).all()]
+    return WaitForecast(LEVELS, tuple(np.mean(finite, axis=0).tolist())) if finite else None
+
+
+def _said(votes: dict[str, bool]) -> str:
+    """Who would do what."""
+    for_it, against = ([name for name, vote in votes.items() if vote is side] for side in (True, False))
+    parts = [f"{', '.join(for_it)} would submit now"] if for_it else []
+    parts += [f"{', '.join(against)} would hold"] if against else []
+    return f"{len(for_it)} of {len(votes)} would submit now: {'; '.join(parts)}"

@@ -1,0 +1,118 @@
+"""The lines of shell by which a link that was queued ahead sees that the job before it has ended the chain.
+
+Slurm starts such a link once its nodes are free or its dependency is met. The daemon sees what ended the chain
+up to a cycle later, or not at all while it is down.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirage.domain.job import ABSENT, UNLIMITED, WARNED_EARLY, JobState
+from mirage.slurm.duration import spell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirage.domain.job import JobId, Seconds
+
+_FILTERS = (
+    *("ACCOUNT", "CLUSTERS", "FEDERATION", "FORMAT", "FORMAT2", "LICENSES", "LOCAL", "NAMES", "PARTITION"),
+    *("PRIORITY", "QOS", "SIBLING", "SORT", "STATES", "USERS"),
+)
+_EXITED = (JobState.FAILED, JobState.OUT_OF_MEMORY)
+"""Ends that are no failure once Slurm has warned the job."""
+_HAS_RUN = '[ "$mirage_end" -gt "$mirage_start" ] 2>/dev/null'
+"""A job that is cancelled while it is pending starts and ends at one time."""
+_QUESTION = """\
+# The link before may have ended the chain just before this one started.
+read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END
+$(
+  unset {filters}
+  export SLURM_TIME_FORMAT=%s
+  mirage_run timeout 30 squeue --noheader --states=all --jobs={job} \\
+    --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>/dev/null
+)
+END
+mirage_ends() {{
+  echo "mirage: job {job}, the link before, has ended the chain ($mirage_state): this link does not run" >&2
+  exit "$1"
+}}
+{conditions}unset -f mirage_ends
+unset mirage_state mirage_code mirage_start mirage_end mirage_limit
+"""
+_CONDITION = """\
+if {test}; then
+  mirage_ends {code}
+fi
+"""
+_FILE = """\
+# The file that says that the work is done.
+if [ -e {file} ]; then
+  printf 'mirage: %s exists, which has ended the chain: this link does not run\\n' {file} >&2
+  exit 0
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What, of the job before, ends the chain."""
+
+    job: JobId
+    """The job before."""
+    done_code: int | None = None
+    """The exit code that says that the work is done; ``None``: no code does."""
+    done_file: str = ""
+    """The file that says so, where it is there; empty: none does."""
+    stops: tuple[JobState, ...] = ()
+    """Ends of a job that has run which stop the chain."""
+    warn_lead: Seconds = ABSENT
+    """How long before its limit Slurm warns that job; ``ABSENT``: it does not."""
+    limit: Seconds = ABSENT
+    """That job's time limit as far as is known; with any other one the job may have been warned."""
+
+    def lines(self) -> str:
+        """Lines for ``sh`` that exit where the chain is over; where Slurm does not answer, they do nothing.
+
+        The exit code is the one that says that the work is done, or else one that does not.
+        """
+        conditions = "".join(self._conditions())
+        question = ""
+        if conditions:
+            filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
+            question = _QUESTION.format(filters=filters, job=self.job, conditions=conditions)
+        return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")
+
+    def _conditions(self) -> Iterable[str]:
+        unwarned = self._unwarned()
+        other_code = 2 if self.done_code == 1 else 1
+        if self.done_code == 0 and unwarned is not None:
+            yield _condition((JobState.COMPLETED,), unwarned, 0)
+        if self.done_code:
+            raw, spelled = self.done_code << 8, f"{self.done_code}:0"
+            test = f'{{ [ "$mirage_code" = {raw} ] || [ "$mirage_code" = {spelled} ]; }}'
+            yield _condition((JobState.FAILED,), test, self.done_code)
+        if own := [state for state in self.stops if state in _EXITED] if unwarned is not None else []:
+            yield _condition(own, unwarned or "", other_code)
+        if others := [state for state in self.stops if state not in (*_EXITED, JobState.CANCELLED)]:
+            yield _condition(others, "", other_code)
+        if JobState.CANCELLED in self.stops:
+            yield _condition((JobState.CANCELLED,), _HAS_RUN, other_code)
+
+    def _unwarned(self) -> str | None:
+        """The test that Slurm cannot have warned the job; empty: it never does; ``None``: unknown."""
+        if self.warn_lead == ABSENT:
+            return ""
+        if self.limit in (ABSENT, UNLIMITED) or (first := self.limit - self.warn_lead - WARNED_EARLY) <= 0:
+            return None
+        limit = spell(self.limit)
+        same = f'{{ [ "$mirage_limit" = {limit} ] || [ "$mirage_limit" = {limit.lstrip("0:")} ]; }}'
+        return f'{same} && [ "$mirage_start" -ge 0 ] && [ "$mirage_end" -lt $((mirage_start + {first})) ]'
+
+
+def _condition(states: Iterable[JobState], test: str, code: int) -> str:
+    state = " || ".join(f'[ "$mirage_state" = {state.name} ]' for state in states)
+    return _CONDITION.format(test=f"{{ {state}; }} && {test}" if test else state, code=code)

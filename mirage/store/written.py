@@ -1,0 +1,94 @@
+"""The number of the last transaction of a leader: a database that holds an earlier one was put back.
+
+A physical copy, a snapshot of the database's machine or a replica that lagged behind looks like the original in
+everything else. The number is compared in each transaction while the database is open, and at the next start with
+the one in a file of the state directory, which lies elsewhere than a server's database.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import StoreUnavailable
+from mirage.store.about import read_about, write_about
+from mirage.wholefile import read_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+_LOG = logging.getLogger(__name__)
+
+_NAME = "transactions"
+_FILE = "transactions"
+
+
+class WriteCount:
+    """Counts the transactions of one process that leads; one at a time. Any thread may use it."""
+
+    def __init__(self, stored: int, where: str, file: Path | None = None) -> None:
+        """``stored``: the number in the database as it was opened; ``file``: where the last one is kept, too."""
+        self.lock = threading.Lock()
+        self._possible = {stored}
+        """What the database may hold: an answer to a commit may be lost."""
+        self._where, self._file = where, file
+        self._failed = False
+
+    def step(self, connection: Connection) -> None:
+        """Count the transaction, within it. Raises ``StoreUnavailable`` where the database was put back."""
+        if read_number(connection) not in self._possible:
+            raise StoreUnavailable(
+                f"{self._where}: the database was put back to an earlier state while it was open, nothing is"
+                " stored; stop all daemons that use it, check that the restore is complete, start them again"
+            )
+        number = max(self._possible) + 1
+        write_about(connection, {_NAME: str(number)})
+        self._possible.add(number)
+
+    def committed(self) -> None:
+        """The transaction that was counted last is on disk."""
+        number = max(self._possible)
+        self._possible = {number}
+        if self._file is None:
+            return
+        try:
+            keep_number(self._file, self._where, number)
+            self._failed = False
+        except OSError as error:
+            if not self._failed:
+                _LOG.warning("%s: not written: %s", self._file, error.strerror)
+            self._failed = True
+
+
+def read_number(connection: Connection) -> int:
+    """The number of the last transaction; 0: none was counted yet. Raises ``StoreUnavailable``."""
+    found = read_about(connection, _NAME) or "0"
+    if not (found.isascii() and found.isdigit()):
+        raise StoreUnavailable(f"the table about: {_NAME} is {found[:40]!r}, no number; restore a backup")
+    return int(found)
+
+
+def number_file(state: Path) -> Path:
+    """Where the number is kept in addition to the database."""
+    return state / _FILE
+
+
+def kept_number(file: Path, where: str) -> int:
+    """The number in the file, where it is about this database; 0: it is about another, or it is missing."""
+    try:
+        text = read_regular(file).decode("utf-8", "replace")
+    except OSError:
+        return 0
+    number, _, place = text.partition(" ")
+    return int(number) if place == where and number.isascii() and number.isdigit() else 0
+
+
+def keep_number(file: Path, where: str, number: int) -> None:
+    """Write the file; one that is cut short counts as none. Raises ``OSError``."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        out.write(f"{number} {where}")
