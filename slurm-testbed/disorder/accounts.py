@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
 CATCHES_UP_S = 240.0
 """Real seconds; slurmctld keeps for slurmdbd what it could not yet tell it."""
+FORGETS_S = 600
+"""How long slurmctld may not have saved a submitted job, in Slurm's seconds: 5 s at x60, and some more."""
 _KEPT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 _NO_NODES = ("None assigned", "")
 _AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY)
@@ -95,8 +97,15 @@ class Accounting:
         return lost or any(when >= job.end for when in self.silences)
 
     def may_lack(self, link: Link) -> bool:
-        """slurmctld reports a job that was cancelled while it was held only after slurmctld has started again."""
-        return link.job_state is JobState.CANCELLED and not link.started
+        """slurmctld reports a job that was cancelled while it was held only after slurmctld has started again.
+
+        Killed, it also forgets a waiting job that it had not saved yet ("Purged files for defunct batch").
+        """
+        if link.started:
+            return False
+        return link.job_state is JobState.CANCELLED or any(
+            link.submit <= kill <= link.submit + FORGETS_S for kill in self.kills
+        )
 
     def took_back(self, link: Link, job: Job) -> bool:
         """slurmctld starts with its last saved state: a job that had ended may run again until it notices.
@@ -104,7 +113,12 @@ class Accounting:
         It also never reports a requeued job that was cancelled while it waited; accounting keeps the run before.
         """
         again = any(link.end <= kill <= job.end for kill in self.kills)
-        return again or (job.state is JobState.NODE_FAIL and job.end <= link.end and self.may_lack(link))
+        return again or (
+            job.state is JobState.NODE_FAIL
+            and job.end <= link.end
+            and link.job_state is JobState.CANCELLED
+            and not link.started
+        )
 
     def told_to_leave(self, job: Job) -> bool:
         """Accounting does not tell of signals, nor who sent them."""

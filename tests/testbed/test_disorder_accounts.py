@@ -122,3 +122,10 @@ def test_took_back_run_before_cancelled_wait(state: str, excused: bool) -> None:
     waited = Link(1, "mirage:c1:1", 90, end=190, job_state=JobState.CANCELLED)
     assert accounting.took_back(waited, job) is excused
     assert not accounting.took_back(replace(waited, start=110), job)
+
+
+@pytest.mark.parametrize(("killed", "start", "lacks"), [(95.0, -1, True), (89.0, -1, False), (95.0, 1, False)])
+def test_may_lack_job_that_killed_slurmctld_had_not_saved(killed: float, start: int, lacks: bool) -> None:
+    accounting = read(kills=(killed,))
+    forgotten = Link(1, "mirage:c1:1", 90, submit=90, start=start, job_state=JobState.PENDING)
+    assert accounting.may_lack(forgotten) is lacks
