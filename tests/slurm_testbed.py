@@ -36,7 +36,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).resolve().parents[1] / "slurm-testbed" / "testbed"
 PORTS_OF_ONE = 200
 """Controller, database, REST, and a port for each node."""
+_MONTH_S = 30 * 86_400
 SMALL = "cpu=2,v100=2,a100=2,npu=2"
 
 
@@ -81,6 +82,7 @@ class Testbed:
     privileged: bool
     fast: Mapping[str, str]
     plain: Mapping[str, str]
+    _tokens: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def start(
@@ -158,9 +160,15 @@ class Testbed:
         """``down``, as if the node had failed, or ``resume``."""
         self.testbed("node", name, action)
 
-    def token(self, user: str, lifespan_s: int = 30 * 86_400) -> str:
-        """A JSON Web Token; it expires in Slurm's time."""
-        return self.testbed("token", user, "--lifespan", str(lifespan_s)).strip()
+    def token(self, user: str, lifespan_s: int = _MONTH_S) -> str:
+        """A JSON Web Token; it expires in Slurm's time. One for a month is made once."""
+        if lifespan_s == _MONTH_S and user in self._tokens:
+            return self._tokens[user]
+        answer = self.ask("scontrol", "token", f"username={user}", f"lifespan={lifespan_s}")
+        token = answer.strip().removeprefix("SLURM_JWT=")
+        if lifespan_s == _MONTH_S:
+            self._tokens[user] = token
+        return token
 
     def rest_socket(self, user: str) -> Path:
         """The socket of the user's own slurmrestd (``service slurmrestd@USER start``)."""

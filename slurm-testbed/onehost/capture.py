@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from onehost.settings import Settings
 
-ASSETS = Path(__file__).resolve().parents[2] / "tests" / "assets"
-
 
 def capture(settings: Settings, target: Path, say: Callable[[str], None]) -> None:
     """Start a testbed, fill it with the zoo, record every answer into ``target``/VERSION, wipe the testbed."""

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from onehost import cluster, services, slurmcommands
-from onehost.capture import ASSETS, capture
 from onehost.errors import TestbedError
 from onehost.layout import Layout
 from onehost.processes import observe
@@ -18,6 +17,8 @@ from onehost.settings import Settings, default_directory
 from onehost.waiting import wait_until
 from onehost.zoo import NODES
 
+ASSETS = Path(__file__).resolve().parents[2] / "tests" / "assets"
+"""Where recordings lie."""
 FOREVER_S = 10 * 365 * 86_400.0
 
 
@@ -111,6 +112,8 @@ def is_privileged(unprivileged: bool) -> bool:
 
 def run_capture(arguments: argparse.Namespace, layout: Layout) -> None:
     """``testbed capture``."""
+    from onehost.capture import capture  # loads what no other command needs, and takes longer than most of them
+
     settings = Settings(str(layout.directory), 60, NODES, arguments.base_port, os.geteuid() == 0)
     capture(settings, Path(arguments.to).absolute(), say)
 
