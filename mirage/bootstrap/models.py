@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.predictors import LOOKAHEAD, MODELS
+from mirage.bootstrap.predictors import MODELS
 from mirage.domain.errors import ConfigError
 from mirage.predictors.artifacts.home import check_cluster
 from mirage.predictors.artifacts.shelf import Shelf, read_package
 from mirage.predictors.artifacts.trial import try_files
+from mirage.predictors.naming import LOOKAHEAD
 from mirage.predictors.registry import predictor_names
 from mirage.replay.promotion import objection_to
 from mirage.store.clustername import read_cluster_name

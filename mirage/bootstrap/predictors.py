@@ -7,16 +7,20 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.bootstrap.candidates import best_at_hand
 from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
 from mirage.domain.objective import Weights
+from mirage.predictors.auto import auto_of
 from mirage.predictors.ensemble import ensemble_of
-from mirage.predictors.members import COMBINED, ENSEMBLE, VOTE, members_of
-from mirage.predictors.naming import SHOWN, check_name
+from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, VOTE, members_of
+from mirage.predictors.naming import LOOKAHEAD, SHOWN, check_name
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor, is_built_in
 from mirage.predictors.vote import vote_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
     from mirage.ports import Predictor
@@ -27,7 +31,6 @@ _LOG = logging.getLogger(__name__)
 
 MODELS = "models"
 """Folder of the trained models, in the state folder."""
-LOOKAHEAD = "lookahead"
 
 _PLUGIN, _VERSION = re.compile(r"[a-z0-9_-]{1,40}"), re.compile(r"[0-9a-f]{12}")
 """Directories of the model registry."""
@@ -57,9 +60,12 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
     def vote(parameter: str) -> Predictor:
         return vote_of(parameter, member, _weights(config))
 
+    def auto(parameter: str) -> Predictor:
+        return auto_of(parameter, member, _weights(config)) if parameter else _best_at_hand(config, lore, member)
+
     named = shelved(text, Path(config.service.state) / MODELS)
     _try_model(named)
-    predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble, VOTE: vote})
+    predictor = build_predictor(named, {LOOKAHEAD: lookahead, ENSEMBLE: ensemble, VOTE: vote, AUTO: auto})
     _check_at_home(predictor, config, lore)
     return predictor
 
@@ -82,7 +88,7 @@ def check_chosen(text: str, models: Path) -> None:
     name, _, parameter = text.partition(":")
     if name in COMBINED:
         try:
-            members = members_of(parameter)
+            members = members_of(name, parameter)
         except ValueError as error:
             raise ConfigError(f"predictor {text!r}", str(error)) from None
         for member in members:
@@ -136,6 +142,16 @@ def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
         problem = f"the back end {config.cluster.backend} does not tell how the cluster is set up: name its file"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.description()
+
+
+def _best_at_hand(config: Config, lore: Lore | None, build: Callable[[str], Predictor]) -> Predictor:
+    def describe() -> ClusterConfig:
+        cluster = _cluster(config, lore)
+        assert cluster is not None
+        return cluster
+
+    models = Path(config.service.state) / MODELS
+    return best_at_hand(models, describe if lore is not None else None, build, _weights(config))
 
 
 def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> None:

@@ -55,7 +55,7 @@ def _located(text: str, models: Path) -> str:
     name, _, members = text.partition(":")
     if name not in COMBINED:
         return shelved(text, models)
-    return f"{name}:{'+'.join(shelved(member, models) for member in members_of(members))}"
+    return f"{name}:{'+'.join(shelved(member, models) for member in members_of(name, members))}"
 
 
 def _own_cluster(service: Service, folder: Path) -> str:

@@ -11,7 +11,7 @@ from mirage.cli.asking import AsJson
 
 def plugins_command(as_json: AsJson = False) -> None:
     """List the predictors that --predictor knows."""
-    from mirage.bootstrap.predictors import LOOKAHEAD
+    from mirage.predictors.naming import LOOKAHEAD
     from mirage.predictors.registry import predictor_names
 
     names = (*predictor_names(), LOOKAHEAD)

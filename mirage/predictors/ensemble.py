@@ -98,7 +98,7 @@ class Ensemble:
 
 def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
     """The ensemble of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
-    return Ensemble([build(name) for name in members_of(parameter)], f"{ENSEMBLE}:{parameter}")
+    return Ensemble([build(name) for name in members_of(ENSEMBLE, parameter)], f"{ENSEMBLE}:{parameter}")
 
 
 def _waits(prediction: Prediction, now: Seconds) -> Floats:

@@ -1,4 +1,4 @@
-"""Predictors made of others, by name: ``ensemble:A+B`` and ``vote:A+B+C``."""
+"""Predictors made of others, by name: ``ensemble:A+B``, ``vote:A+B+C``, ``auto`` and ``auto:A+B``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,29 @@ ENSEMBLE = "ensemble"
 """Averages its members' forecasts."""
 VOTE = "vote"
 """Does what most of its members would do."""
-COMBINED = (ENSEMBLE, VOTE)
+AUTO = "auto"
+"""The best of those at hand, or of those named, the best first."""
+COMBINED = (ENSEMBLE, VOTE, AUTO)
 
 _MOST_MEMBERS = 8
 
 
-def members_of(parameter: str) -> tuple[str, ...]:
-    """Names of the members. Raises ``ValueError`` for too few or too many, one named twice, and nesting."""
+def members_of(kind: str, parameter: str) -> tuple[str, ...]:
+    """Names of the members of an ensemble, a vote or ``auto``, which alone may name one, or none.
+
+    Raises ``ValueError`` for too few or too many, one named twice, and nesting.
+    """
+    if kind == AUTO and not parameter:
+        return ()
     names = tuple(name.strip() for name in parameter.split("+"))
     if len(names) > _MOST_MEMBERS:
         raise ValueError(f"has {len(names)} members; expected at most {_MOST_MEMBERS}")
-    if len(names) < 2 or not all(names):
-        raise ValueError("needs two members or more, such as ensemble:lookahead+quantile")
+    if not all(names) or (len(names) < 2 and kind != AUTO):
+        raise ValueError(f"needs two members or more, such as {kind}:lookahead+quantile")
     if len(set(names)) < len(names):
         raise ValueError("names a member twice")
     if any(is_combined(name) for name in names):
-        raise ValueError("an ensemble or vote cannot be a member of another")
+        raise ValueError(f"one of {', '.join(COMBINED)} cannot be a member of another")
     return names
 
 

@@ -17,6 +17,10 @@ class Reactive:
 
     name = "reactive"
 
+    def __init__(self, basis: str = "") -> None:
+        """``basis``: why no wait is expected, for the reader."""
+        self._basis = basis
+
     def predict(self, observation: Observation) -> WaitForecast:
         """Starts at once."""
-        return WaitForecast.point(observation.time)
+        return WaitForecast.point(observation.time, self._basis)

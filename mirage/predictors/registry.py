@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.domain.objective import Weights
+from mirage.predictors.auto import auto_of
 from mirage.predictors.average import AverageWait
 from mirage.predictors.ensemble import ensemble_of
 from mirage.predictors.fixed import FixedLead
-from mirage.predictors.members import COMBINED, ENSEMBLE, VOTE
+from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, VOTE
 from mirage.predictors.naming import SHOWN
 from mirage.predictors.quantile import QuantileOfClass
 from mirage.predictors.reactive import Reactive
@@ -59,6 +60,7 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE, weights: Wei
     combined: dict[str, Factory] = {
         ENSEMBLE: lambda members: ensemble_of(members, built),
         VOTE: lambda members: vote_of(members, built, weights),
+        AUTO: lambda members: auto_of(members, built, weights),
     }
     factory = extra.get(name) or (_BUILT_IN | combined).get(name) or _installed(name)
     if factory is None:

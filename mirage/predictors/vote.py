@@ -14,7 +14,7 @@ from mirage.predictors.members import VOTE, Members, members_of
 from mirage.predictors.quantile import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mirage.domain.decision import Observation, Prediction
     from mirage.domain.objective import Weights
@@ -49,25 +49,36 @@ class Vote:
             for member, answer in zip(self._members.all, asked, strict=True)
             if answer is not None
         }
-        forecast = _mean([_forecast_of(answer) for answer in answers.values()])
-        predecessor = observation.predecessor
-        if predecessor is None or predecessor.end == ABSENT:
-            if forecast is None:
-                raise ValueError("its members score actions, and there is no predecessor to score them for")
-            return forecast
-        votes = {name: self._would_submit(answer, predecessor.end) for name, answer in answers.items()}
-        submit = sum(votes.values())
-        return ActionScores(submit, len(votes) - submit + _HALF, forecast, _said(votes))
+        return majority(answers, observation, self._level)
 
-    def _would_submit(self, prediction: Prediction, end: float) -> bool:
-        if isinstance(prediction, ActionScores):
-            return prediction.submit >= prediction.hold
-        return prediction.at(self._level) >= end
+
+def majority(answers: Mapping[str, Prediction], observation: Observation, level: float) -> Prediction:
+    """The votes as scores, or a forecast alone where no predecessor runs.
+
+    ``answers``: by the names of those who gave them; ``level``: see ``would_submit``. Raises ``ValueError`` where
+    no predecessor runs and nobody has a forecast.
+    """
+    forecast = _mean([_forecast_of(answer) for answer in answers.values()])
+    predecessor = observation.predecessor
+    if predecessor is None or predecessor.end == ABSENT:
+        if forecast is None:
+            raise ValueError("its members score actions, and there is no predecessor to score them for")
+        return forecast
+    votes = {name: would_submit(answer, predecessor.end, level) for name, answer in answers.items()}
+    submit = sum(votes.values())
+    return ActionScores(submit, len(votes) - submit + _HALF, forecast, _said(votes))
+
+
+def would_submit(prediction: Prediction, end: float, level: float) -> bool:
+    """Whether it speaks for submitting now: by its scores, or as its quantile at ``level`` reaches ``end``."""
+    if isinstance(prediction, ActionScores):
+        return prediction.submit >= prediction.hold
+    return prediction.at(level) >= end
 
 
 def vote_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Vote:
     """The vote of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
-    return Vote([build(name) for name in members_of(parameter)], f"{VOTE}:{parameter}", weights)
+    return Vote([build(name) for name in members_of(VOTE, parameter)], f"{VOTE}:{parameter}", weights)
 
 
 def _forecast_of(prediction: Prediction) -> WaitForecast | None:

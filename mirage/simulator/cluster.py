@@ -163,6 +163,10 @@ class SchedulerParameters:
     """MaxArraySize; read, not enforced: arrays of a trace come as tasks."""
 
 
+OUTWEIGHED = 100
+"""By so much fair share has to weigh more than age to decide alone (replays of LS6, README)."""
+
+
 @dataclass(frozen=True, slots=True)
 class PriorityWeights:
     """priority/multifactor. All weights zero: first in, first out (priority/basic)."""
@@ -185,6 +189,11 @@ class PriorityWeights:
     """Age counts since submission; else while eligible (``enforce_limits``) or since first eligible (without)."""
     fair_share_algorithm: FairShare = FairShare.FAIR_TREE
     dampening: int = 1
+
+    @property
+    def shares_outweigh_age(self) -> bool:
+        """Whether fair share decides whatever has waited how long: submitting early gains next to nothing then."""
+        return self.fair_share > 0 and self.fair_share >= OUTWEIGHED * self.age
 
 
 @dataclass(frozen=True, slots=True)

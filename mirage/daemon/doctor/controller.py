@@ -8,6 +8,7 @@ from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.doctor.reading import number, parameters
 from mirage.daemon.doctor.steering import look_at_steering
 from mirage.domain.errors import BadSpelling
+from mirage.simulator.cluster import OUTWEIGHED
 from mirage.slurm import duration
 from mirage.slurm.release import read_version
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _DEFAULT_BF_WINDOW = 1_440
 _DEFAULT_MIN_JOB_AGE = 300
 _ANCIENT = (20, 11)
-_OUTWEIGHED = 100
-"""Times the weight of age, as measured. Below that, what age gains depends on how far apart shares are."""
 _MAY_SET_COMMENTS = ("lua", "cray", "cray_aries")
 """Plugins that run a site's own code."""
 
@@ -75,7 +74,7 @@ def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
 def _age(settings: Row, age: int, share: int) -> Finding:
     """What waiting gains where fair share counts as well (replays of LS6, README)."""
     found = f"PriorityWeightAge={age}, PriorityWeightFairShare={share}"
-    if share >= _OUTWEIGHED * age:
+    if share >= OUTWEIGHED * age:
         follows = (
             "fair share decides, not age: early submission and --steering pin gain little, and forecasts from the "
             "waits of other users can be worse than submitting at the end"

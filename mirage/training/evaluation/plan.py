@@ -158,7 +158,7 @@ def parts_of(name: str) -> tuple[str, ...]:
     """A predictor's own name, or those of an ensemble's members. Raises ``ConfigError``."""
     kind, _, members = name.partition(":")
     try:
-        return members_of(members) if kind in COMBINED else (name,)
+        return members_of(kind, members) if kind in COMBINED else (name,)
     except ValueError as error:
         raise ConfigError("--methods", f"{name!r}: {error}") from None
 

@@ -1,0 +1,75 @@
+"""What the predictor ``auto`` chooses among here: look-ahead, and the models in use."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import MirageError
+from mirage.predictors.artifacts.shelf import CURRENT
+from mirage.predictors.auto import Auto, Candidates
+from mirage.predictors.naming import LOOKAHEAD, PLUGIN
+from mirage.predictors.reactive import Reactive
+from mirage.predictors.registry import build_predictor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from mirage.domain.objective import Weights
+    from mirage.ports import Predictor
+    from mirage.simulator.cluster import ClusterConfig
+
+_LOG = logging.getLogger(__name__)
+
+_BEST_FIRST = ("random-forest", "xgboost", "policy-gradient", "dqn")
+"""By their cost on months that none of them had seen (README); others follow by name."""
+
+
+def best_at_hand(
+    models: Path,
+    describe: Callable[[], ClusterConfig] | None,
+    build: Callable[[str], Predictor],
+    weights: Weights,
+) -> Auto:
+    """``models``: the model registry. ``describe``: raises ``MirageError``; ``None``: nothing is looked for."""
+    usual = build_predictor("quantile")
+    if describe is None:
+        return Auto(Candidates(), usual, weights)
+    first = Candidates(missing="nothing else was looked for yet")
+    return Auto(first, usual, weights, lambda: _found(models, describe, build))
+
+
+def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[[str], Predictor]) -> Candidates:
+    """Those that can be built now."""
+    lost: dict[str, str] = {}
+    try:
+        if describe().priority.shares_outweigh_age:
+            return Candidates(instead=Reactive("fair share outweighs age here: no forecast does better"))
+    except MirageError as error:
+        lost[LOOKAHEAD] = str(error)
+    found = []
+    for name in (LOOKAHEAD, *_in_use(models)):
+        try:
+            if name not in lost:
+                found.append(build(name))
+        except MirageError as error:
+            lost[name] = str(error)
+    for name, why in lost.items():
+        _LOG.warning("predictor auto: without %s: %s", name, why)
+    return Candidates(tuple(found), "; ".join(f"no {name}: {why}" for name, why in lost.items()))
+
+
+def _in_use(models: Path) -> list[str]:
+    """Names of the models in use, the best first."""
+    try:
+        names = [folder.name for folder in models.iterdir() if (folder / CURRENT).is_file()]
+    except OSError:
+        return []
+    merits = {name: place for place, name in enumerate(_BEST_FIRST)}
+    good = (name for name in names if re.fullmatch(PLUGIN, name))
+    return sorted(
+        good,
+        key=lambda name: (merits.get(name, len(merits)), name),
+    )
