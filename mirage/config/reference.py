@@ -8,6 +8,7 @@ import json
 import textwrap
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -137,6 +138,7 @@ def _comment(words: str) -> list[str]:
     return textwrap.wrap(words, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
+@cache
 def _words(model: type[BaseModel]) -> Mapping[str, str]:
     """The text below each key of the model's source: what it is for."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from alembic import command
 from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
@@ -60,12 +61,12 @@ class Schema:
 
 def no_schema() -> Schema:
     """That of a database that is not there yet."""
-    return Schema(None, _steps(_scripts(_config())))
+    return Schema(None, _steps())
 
 
 def look_at(database: Database) -> Schema:
     """The schema of ``database``, which is left as it is. Raises ``StoreUnavailable``."""
-    return database.read(lambda connection: _schema(connection, _scripts(_config())))
+    return database.read(_schema)
 
 
 def upgrade(database: Database, keep: Callable[[str], None]) -> str | None:
@@ -84,14 +85,20 @@ def upgrade(database: Database, keep: Callable[[str], None]) -> str | None:
 def _upgrade(connection: Connection, keep: Callable[[str], None], where: str) -> str | None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
-    config = _config()
-    schema = _schema(connection, _scripts(config))
+    schema = _schema(connection)
     schema.check(where)
     if schema.is_older:
         keep(str(schema.found))
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    _run_steps(connection)
     return schema.found if schema.is_older else None
+
+
+def _run_steps(connection: Connection) -> None:
+    """As ``alembic.command.upgrade``, which would load every step anew."""
+    scripts, config = _scripts(), _config()
+    config.attributes["connection"] = connection
+    with EnvironmentContext(config, scripts, fn=lambda found, _: scripts._upgrade_revs("head", found)):
+        scripts.run_env()
 
 
 def _config() -> Config:
@@ -100,13 +107,16 @@ def _config() -> Config:
     return config
 
 
-def _scripts(config: Config) -> ScriptDirectory:
-    return ScriptDirectory.from_config(config)
+@cache
+def _scripts() -> ScriptDirectory:
+    """Every step, loaded once: that takes longer than the steps themselves."""
+    return ScriptDirectory.from_config(_config())
 
 
-def _schema(connection: Connection, scripts: ScriptDirectory) -> Schema:
-    return Schema(MigrationContext.configure(connection).get_current_revision(), _steps(scripts))
+def _schema(connection: Connection) -> Schema:
+    return Schema(MigrationContext.configure(connection).get_current_revision(), _steps())
 
 
-def _steps(scripts: ScriptDirectory) -> tuple[str, ...]:
-    return tuple(script.revision for script in scripts.walk_revisions())[::-1]
+@cache
+def _steps() -> tuple[str, ...]:
+    return tuple(script.revision for script in _scripts().walk_revisions())[::-1]

@@ -218,15 +218,13 @@ upgrade_store(sys.argv[1], Path(sys.argv[2]))
     [
         # As soon as the copy is a file, but not all of it; as the last step is done, but not committed.
         ("mirage.store.backup", "_copy_file", "arguments[1].write_bytes(b'half')"),
-        ("mirage.store.schema.command", "upgrade", "before(*arguments)"),
+        ("mirage.store.schema", "_run_steps", "before(*arguments)"),
     ],
 )
 def test_killed_at_any_point_the_store_is_whole(module: str, name: str, first: str, tmp_path: Path) -> None:
     url, file = old_store(tmp_path)
     before = content(file)
     program = KILLED.format(module=module, name=name, first=first)
-    if module.endswith(".command"):
-        program = program.replace(f"import {module} as step", "from alembic import command as step")
     ended = subprocess.run([sys.executable, "-c", program, url, str(tmp_path)], check=False)
     assert ended.returncode == -9
     assert content(file) == before
