@@ -16,8 +16,10 @@ from mirage.config.values import (
     SECONDS,
     AboveZero,
     Count,
+    DatabaseUrl,
     Duration,
     FileName,
+    FileOrName,
     Positive,
     Price,
     Ratio,
@@ -70,9 +72,9 @@ class RestSection(Section):
 class SimulatedSection(Section):
     """The cluster that needs no Slurm (backend "simulated")."""
 
-    cluster: FileName = "demo"
+    cluster: FileOrName = "demo"
     """A cluster file, a slurm.conf or a preset."""
-    trace: FileName = "generated:demo:1"
+    trace: FileOrName = "generated:demo:1"
     """The background load: a trace file, or generated:PRESET:SEED; empty: none."""
     rate: AboveZero = 60.0
     """Simulated seconds a second."""
@@ -144,7 +146,7 @@ class LoopSection(Section):
 class LookaheadSection(Section):
     """The predictor that plays the coming days on the simulator (predictor "lookahead")."""
 
-    cluster: FileName = ""
+    cluster: FileOrName = ""
     """A cluster file, a slurm.conf or a preset; empty: the slurm.conf that the cluster itself has read."""
 
 
@@ -232,8 +234,9 @@ class RetentionSection(Section):
 class StoreSection(Section):
     """What is kept, and where."""
 
-    url: str = ""
-    """sqlite:///FILE or postgresql://USER@HOST/NAME; empty: mirage.db in the state folder."""
+    url: DatabaseUrl = ""
+    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME; empty: mirage.db in the state
+    folder."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Real seconds after which another daemon on the same database takes over from one that is silent."""
     snapshot_every: Duration = 600

@@ -65,7 +65,7 @@ def remark_on(state: Path) -> str:
 
 
 def _users_place(environ: Mapping[str, str], uid: int) -> Places:
-    own = Path(environ.get("XDG_STATE_HOME") or _home(environ) / ".local/state") / "mirage"
+    own = (_folder(environ, "XDG_STATE_HOME") or _home(environ) / ".local/state") / "mirage"
     # A store that is there was taken by a daemon: it stays the place, and needs no look at the mounts.
     if environ.get("STATE_DIRECTORY") or _is_there(own / "mirage.db") or not (kind := network_kind(own)):
         return Places(own, own)
@@ -114,7 +114,7 @@ def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
 
     An ordinary user's daemon does not read the system's file: that one describes another daemon.
     """
-    own = Path(environ.get("XDG_CONFIG_HOME") or _home(environ) / ".config") / "mirage" / "mirage.toml"
+    own = (_folder(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / "mirage" / "mirage.toml"
     file = SYSTEM_FILE if uid == 0 else own
     return None if is_absent(file) else file
 
@@ -131,7 +131,13 @@ def is_absent(path: Path) -> bool:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or "~").expanduser()
+    return _folder(environ, "HOME") or Path("~").expanduser()
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    """What a variable names; a relative path is ignored, as the XDG specification has it."""
+    path = Path(environ.get(name) or ".")
+    return path if path.is_absolute() else None
 
 
 def _user_name(uid: int) -> str:

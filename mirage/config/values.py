@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -13,6 +14,9 @@ from mirage.slurm.duration import parse_human
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+
+_OF_FILES = re.compile(r"[~/.]")
+"""What no preset has in its name."""
 
 # pydantic makes a fault of the key out of a ValueError, and of nothing else.
 
@@ -37,10 +41,28 @@ def valid_aim(value: str) -> str:
     return value
 
 
-def valid_path(value: str) -> str:
-    """The name of a file or directory, where one can have it; empty: none is named."""
-    if value and (problem := path_problem(f"/{value}")):
+def absolute_path(value: str) -> str:
+    """The absolute path of a file or directory, where one can have it; empty: none is named.
+
+    A relative one would be another place with each directory that a daemon is started in.
+    """
+    if value and not value.startswith("/"):
+        raise ValueError("expected an absolute path, such as /var/lib/mirage (~ is not replaced)")
+    if value and (problem := path_problem(value)):
         raise ValueError(f"no file can have this name: {problem}")
+    return value
+
+
+def path_or_name(value: str) -> str:
+    """A name that Mirage knows, such as ``ls6`` or ``generated:demo:1``, or an absolute path."""
+    return absolute_path(value) if _OF_FILES.search(value) else value
+
+
+def database_url(value: str) -> str:
+    """A database's URL; SQLite's file is named by its absolute path."""
+    kind, _, file = value.partition(":///")
+    if kind.startswith("sqlite") and file and not file.startswith(("/", ":memory:")):
+        raise ValueError("expected an absolute path, hence four slashes: sqlite:////var/lib/mirage/mirage.db")
     return value
 
 
@@ -60,7 +82,9 @@ Positive = Annotated[int, Field(ge=1, le=LONGEST_SPAN), SECONDS]
 Count = Annotated[int, Field(ge=0, le=HIGHEST_COUNT), NUMBER]
 Ratio = Annotated[float, Field(ge=0, le=1), NUMBER]
 Price = Annotated[float, Field(ge=0, le=HIGHEST_COUNT), NUMBER]
-FileName = Annotated[str, AfterValidator(valid_path)]
+FileName = Annotated[str, AfterValidator(absolute_path)]
+FileOrName = Annotated[str, AfterValidator(path_or_name)]
+DatabaseUrl = Annotated[str, AfterValidator(database_url)]
 AboveZero = Annotated[float, Field(gt=0, le=HIGHEST_FACTOR), NUMBER]
 
 

@@ -268,6 +268,11 @@ class Link:
         """Whether it has ever run."""
         return self.start != ABSENT
 
+    @property
+    def end_known(self) -> bool:
+        """Whether ``end`` is more than a bound: nobody saw how a lost link ended, unless its job was requeued."""
+        return self.state is not LinkState.LOST or self.requeued
+
 
 class ChainStatus(StrEnum):
     """What a chain is up to."""
@@ -350,6 +355,8 @@ class ChainRecord:
     def handovers(self) -> tuple[tuple[Link, Outcome], ...]:
         """Each link after which another one has started, with how that went, once it and all before have ended.
 
+        Not of a link whose end nobody saw.
+
         A link may outlast its successor, and those after it, where these fail. What counts is whether any link ran
         before the one that starts: until the last of them ends, and no longer than the one that starts.
         """
@@ -358,6 +365,8 @@ class ChainRecord:
         for before, after in itertools.pairwise([link for link in self.links if link.started]):
             if not before.final or before.end == ABSENT:
                 break
+            if not before.end_known:
+                continue
             last = max(last, before.end)
             both_end = min(last, after.end) if after.final and after.end != ABSENT else last
             found.append((before, Outcome(both_end, after.start)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.failurepolicy import FailureKind
+from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.handover import told_to_leave
 
@@ -67,6 +67,23 @@ def ends_at_once(record: ChainRecord, warned: bool) -> str:
     if warned:
         return f"{how}, warned of their limit; raise the time limit or shorten the time of --signal, then resume"
     return f"{how}, but the chain is not done: {_awaited(record)}; check the links' output, then resume or cancel"
+
+
+def may_be_over(record: ChainRecord, lost: Link) -> str:
+    """Why the chain is to pause, where the unknown end of a link that ran may have ended it; else empty.
+
+    Not where a later link has started: by then it was seen, or did not matter. A job that somebody cancelled
+    unseen does not count: it would stop every service.
+    """
+    policies = record.chain.failures
+    stops = Recovery.STOP in (policies.exit.recovery, policies.node.recovery)
+    later = any(link.started for link in record.links[lost.index :])
+    if later or (record.chain.done.exit_code is None and not stops):
+        return ""
+    return (
+        f"how link {lost.index} (job {lost.job_id}) ended is not known: Slurm has forgotten it, and no accounting "
+        "has it; look at its output, then `mirage chain resume` or `mirage chain cancel`"
+    )
 
 
 def failed_last(record: ChainRecord) -> bool:

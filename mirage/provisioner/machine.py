@@ -28,7 +28,14 @@ from mirage.provisioner.events import (
     RefusalsForgiven,
     ResumeAsked,
 )
-from mirage.provisioner.failures import KINDS, ends_at_once, fails_to_start, links_have_run, made_progress
+from mirage.provisioner.failures import (
+    KINDS,
+    ends_at_once,
+    fails_to_start,
+    links_have_run,
+    made_progress,
+    may_be_over,
+)
 from mirage.provisioner.handover import before, let_run, told_to_leave
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
@@ -226,14 +233,17 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 @_apply.register
 def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
+    """Slurm has forgotten the job, and no accounting tells how it ended: nothing is made up in place of that."""
     link = record.links[event.index - 1]
-    if link.running and ABSENT < link.end <= now:
-        ended = LinkEnded(link.index, link.start, link.end, JobState.TIMEOUT, 0)
-        return apply(record, ended, now)
-    end = link.end if link.requeued else now if link.started else ABSENT
+    ran, at_limit = link.running, link.running and ABSENT < link.end <= now  # its limit ended it at the latest
+    end = link.end if link.requeued or at_limit else now if link.started else ABSENT
     link = replace(link, state=LinkState.LOST, end=end)
     record = record.with_link(link)
-    return record if record.over or told_to_leave(link) else _failed(record, link, FailureKind.NODE, now)
+    if record.over or (told_to_leave(link) and not at_limit):
+        return record
+    if ran and not told_to_leave(link) and (why := may_be_over(record, link)):
+        return _paused(record, why)
+    return _go_on(record) if at_limit else _failed(record, link, FailureKind.NODE, now)
 
 
 @_apply.register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes import HOUR, FakeCluster, Fate, chain
+from fakes import BY_EXIT_CODE, HOUR, FakeCluster, Fate, chain
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -11,7 +11,7 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop, Outside, Policy
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainRecord, ChainStatus, Handover, HandoverPolicy, Steering
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState, WarnSignal
 from mirage.predictors.fixed import FixedLead
@@ -49,8 +49,10 @@ class ChainUnderFire(RuleBasedStateMachine):
         self.fate = Fate(wait=HOUR)
         self.cluster = FakeCluster(lambda request: self.fate, forget_after=forget)
         policies = FailurePolicies(ALWAYS, ALWAYS, ALWAYS)
+        # Where Slurm forgets, an exit code that ends the chain may have been missed: it would wait for its owner.
+        done = BY_EXIT_CODE if forget is None else DoneCondition(exit_code=None)
         self.store = MemoryStore(
-            ChainRecord(chain(limit * HOUR, failures=policies, handover=handover, steering=steering))
+            ChainRecord(chain(limit * HOUR, done, policies, handover=handover, steering=steering))
         )
         self.requeued: set[int] = set()
         self.lead = lead * HOUR

@@ -8,6 +8,7 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB
+from mirage.domain.job import ABSENT
 from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
@@ -304,7 +305,7 @@ def _link(link: Link) -> LinkDocument:
         tag=link.tag,
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end),
+        end=instant(link.end if link.end_known else ABSENT),
         exit_code=link.exit_code,
         retired=instant(link.retired),
         reason=link.reason,

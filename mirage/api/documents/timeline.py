@@ -173,7 +173,7 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
         planned=instant(link.planned),
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end),
+        end=instant(link.end if link.end_known else ABSENT),
         wait=link.start - link.submit if link.started and link.submit != ABSENT else None,
         planned_start=instant(job.expected_start) if job is not None else None,
         retired=instant(link.retired),

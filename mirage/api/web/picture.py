@@ -56,12 +56,12 @@ class Life:
             yield from _stroke("wait", self.submit, self._until(now), axis)
         if self.start is None:
             return
-        end = self.end if self.end is not None else now
         if self.running:
+            end = self.end if self.end is not None else now
             yield from _stroke("ran", self.start, min(end, now), axis)
             yield from _stroke("ahead", max(self.start, now), end, axis)
-        else:
-            yield from _stroke("ran", self.start, end, axis)
+        elif self.end is not None:  # else nobody knows how long it ran
+            yield from _stroke("ran", self.start, self.end, axis)
 
     def _until(self, now: int) -> int:
         """When it stopped waiting."""
