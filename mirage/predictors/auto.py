@@ -1,4 +1,4 @@
-"""The best of the predictors that are at hand, without being told which.
+"""The best of the predictors that are at hand.
 
 On months that no model had seen, the majority of three or more predictors that know the cluster cost less than
 each of them alone, look-ahead alone came next, and all of them were better than the waits of the last jobs. Where

@@ -11,7 +11,7 @@ PATTERN = PLUGIN + r"(:[A-Za-z0-9][A-Za-z0-9_.:+%-]{0,120})?"
 """At most 162 characters, and no ``/``: models are named by their versions in the model registry."""
 
 LOOKAHEAD = "lookahead"
-"""The predictor that plays what may come on the simulator, and is told the cluster's configuration for that."""
+"""The predictor that plays what may come on the simulator, from the cluster's configuration."""
 
 SHOWN = 80
 """Characters of a name that an error quotes."""

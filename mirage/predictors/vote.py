@@ -56,7 +56,7 @@ def majority(answers: Mapping[str, Prediction], observation: Observation, level:
     """The votes as scores, or a forecast alone where no predecessor runs.
 
     ``answers``: by the names of those who gave them; ``level``: see ``would_submit``. Raises ``ValueError`` where
-    no predecessor runs and nobody has a forecast.
+    no predecessor runs and none has a forecast.
     """
     forecast = _mean([_forecast_of(answer) for answer in answers.values()])
     predecessor = observation.predecessor

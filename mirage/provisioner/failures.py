@@ -72,7 +72,7 @@ def ends_at_once(record: ChainRecord, warned: bool) -> str:
 def may_be_over(record: ChainRecord, lost: Link) -> str:
     """Why the chain is to pause, where the unknown end of a link that ran may have ended it; else empty.
 
-    Not where a later link has started: by then it was seen, or did not matter. A job that somebody cancelled
+    Not where a later link has started: by then it was seen, or did not matter. A job that a user cancelled
     unseen does not count: it would stop every service.
     """
     policies = record.chain.failures

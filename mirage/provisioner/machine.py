@@ -233,7 +233,7 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 @_apply.register
 def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
-    """Slurm has forgotten the job, and no accounting tells how it ended: nothing is made up in place of that."""
+    """Slurm has forgotten the job, and accounting has no record of its end: none is made up."""
     link = record.links[event.index - 1]
     ran, at_limit = link.running, link.running and ABSENT < link.end <= now  # its limit ended it at the latest
     end = link.end if link.requeued or at_limit else now if link.started else ABSENT

@@ -94,7 +94,7 @@ def _upgrade(connection: Connection, keep: Callable[[str], None], where: str) ->
 
 
 def _run_steps(connection: Connection) -> None:
-    """As ``alembic.command.upgrade``, which would load every step anew."""
+    """As ``alembic.command.upgrade``, which would load every step again."""
     scripts, config = _scripts(), _config()
     config.attributes["connection"] = connection
     with EnvironmentContext(config, scripts, fn=lambda found, _: scripts._upgrade_revs("head", found)):

@@ -60,7 +60,7 @@ class Life:
             end = self.end if self.end is not None else now
             yield from _stroke("ran", self.start, min(end, now), axis)
             yield from _stroke("ahead", max(self.start, now), end, axis)
-        elif self.end is not None:  # else nobody knows how long it ran
+        elif self.end is not None:  # how long a lost link ran is not known
             yield from _stroke("ran", self.start, self.end, axis)
 
     def _until(self, now: int) -> int:

@@ -102,7 +102,10 @@ def _backfill(settings: Row) -> Finding:
 def _accounting(settings: Row) -> Finding:
     storage = settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
     if storage in ("", "none"):
-        follows = "how a link ended is known only as long as slurmctld remembers it; waits are learnt by watching"
+        follows = (
+            "how a link ended is known only as long as slurmctld remembers it (MinJobAge): where no daemon looked "
+            "in that time, the chain pauses; waits are learnt by watching"
+        )
         return warn("accounting", "no accounting", follows, "keep MinJobAge well above the interval between looks")
     flags = settings.get("AccountingStoreFlags", "")
     if "job_comment" not in flags:
@@ -127,7 +130,10 @@ def _memory(settings: Row, interval: Seconds) -> Finding:
     seconds = number(settings.get("MinJobAge", ""), _DEFAULT_MIN_JOB_AGE)
     found = f"MinJobAge={seconds} s, a look every {interval} s"
     if seconds and seconds < 2 * interval:
-        follows = "links may end and be forgotten between two looks; their fate is then asked of the accounting"
+        follows = (
+            "links may end and be forgotten between two looks; only accounting tells then how they ended, and "
+            "without it their chains pause"
+        )
         return warn("memory", found, follows, "raise MinJobAge, or lower loop.interval")
     return ok("memory", found)
 
