@@ -1,12 +1,20 @@
-"""Compile what the tests run of numba's kernels, once: it is kept in the user's cache."""
+"""Compile once what many processes of the tests load: modules, and numba's kernels, kept in the user's cache.
+
+Processes of other users cannot keep what they compile of a module.
+"""
 
 from __future__ import annotations
+
+from compileall import compile_dir
+from pathlib import Path
 
 from mirage.bootstrap.compiling import compile_simulator
 from mirage.bootstrap.compiling_pool import compile_pool
 from mirage.bootstrap.compiling_requests import compile_requests
 
 if __name__ == "__main__":
+    for folder in ("mirage", "plugins", "slurm-testbed"):
+        compile_dir(Path(__file__).resolve().parents[1] / folder, quiet=1, workers=0)
     compile_simulator()
     compile_pool()
     compile_requests()

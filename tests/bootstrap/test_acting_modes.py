@@ -71,7 +71,7 @@ def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "given", "key"),
-    [("sudo", {"helper": "mirage-act"}, "acting.helper"), ("token", {"url": ""}, "cluster.rest.url")],
+    [("sudo", {"helper": ""}, "acting.helper"), ("token", {"url": ""}, "cluster.rest.url")],
 )
 def test_what_is_missing_is_named(own: World, mode: str, given: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):

@@ -21,6 +21,7 @@ from api_world import world
 
 from mirage.api.server import ApiServer
 from mirage.backends.acting.orderdesk import OrderDesk
+from mirage.backends.acting.own import _END
 from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
 from mirage.cli import agent
 from mirage.client.client import Client
@@ -199,18 +200,28 @@ echo ended >>{folder}/ended
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_agent_that_is_told_to_end_answers_the_order_under_way_first(tmp_path: Path, number: int) -> None:
-    (tmp_path / "scancel").write_text(SLOW.format(folder=tmp_path))
-    (tmp_path / "scancel").chmod(0o755)
-    daemon = Daemon([GIVEN, (200, b"{}"), *[NONE] * 50])
+    own = pwd.getpwuid(os.getuid()).pw_name
+    shown = f"{own} 2026-11-27T12:00:00 mirage:web:1{_END}"
+    for name, text in (("scancel", SLOW.format(folder=tmp_path)), ("squeue", f"#!/bin/sh\necho '{shown}'\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    fresh = Order.of(CancelJob(JobId(7)), own, round(time.time()) + 600)  # ``ORDER`` comes too late
+    daemon = Daemon([(200, fresh.to_text().encode()), (200, b"{}"), *[NONE] * 50])
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with serving(daemon, tmp_path / "api.sock") as address:
-        command = [sys.executable, "-m", "mirage", "agent", "--socket", address]
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-            while not (tmp_path / "began").exists():
-                assert process.poll() is None
+        # A test run in the background ignores SIGINT, and so would what it starts.
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "mirage", "agent", "--socket", address]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            for _ in range(3_000):
+                if (tmp_path / "began").exists():
+                    break
                 time.sleep(0.02)
             process.send_signal(number)
             assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
     assert daemon.taken == ["GET", "POST"], "no further order is fetched"
     assert len(daemon.delivered) == 1
 
