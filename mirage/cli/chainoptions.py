@@ -59,9 +59,9 @@ def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal 
     if "retries" in given:
         _put_retries(document, given["retries"])
     if "done-file" in given:
-        document["done"]["file"] = _absolute(given["done-file"].value or "", directory)
+        document["done"]["file"] = _absolute(given["done-file"], directory)
     if "tasks-state" in given:
-        document["tasks_state"] = _absolute(given["tasks-state"].value or "", directory)
+        document["tasks_state"] = _absolute(given["tasks-state"], directory)
     if warn is not None:
         signal = {"name": warn.name, "batch_only": warn.batch_only}
         _put(document, ("handover", "signal"), signal | document.get("handover", {}).get("signal", {}))
@@ -205,7 +205,12 @@ def _aim(text: str) -> tuple[Path, Any]:
     return ("aim",), {"kind": aim.kind.value, "value": aim.value}
 
 
-def _absolute(text: str, directory: str) -> str:
+def _absolute(given: Given, directory: str) -> str:
+    """Raises ``BadSpelling`` for what a shell would replace: on ``#MIRAGE`` lines there is none, and no such file."""
+    text = given.value or ""
+    if text.startswith("~") or "$" in text:
+        problem = "~ and $ are not replaced here; write the path itself"
+        raise BadSpelling(given.spelling, f"{given.where}: {problem}")
     return text if text.startswith("/") else f"{directory}/{text}"
 
 

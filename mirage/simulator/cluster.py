@@ -191,6 +191,19 @@ class PriorityWeights:
     dampening: int = 1
 
     @property
+    def in_turn(self) -> bool:
+        """Whether nothing weighs: first come, first served."""
+        return not (
+            self.age
+            or self.fair_share
+            or self.job_size
+            or self.partition
+            or self.qos
+            or self.association
+            or self.tres
+        )
+
+    @property
     def shares_outweigh_age(self) -> bool:
         """Whether fair share decides whatever has waited how long: submitting early gains next to nothing then."""
         return self.fair_share > 0 and self.fair_share >= OUTWEIGHED * self.age

@@ -203,6 +203,7 @@ class Model:
             "boot": self.cluster.boot,
             "ageing": self._ageing(),
             "favor_small": int(p.favor_small),
+            "in_turn": int(p.in_turn),
             "fair_share": algorithm,
             "dampening": p.dampening,
             "partitions": len(self.cluster.partitions),

@@ -21,6 +21,7 @@ from mirage.simulator.arrivals import encode_trace
 from mirage.simulator.cluster import FairShare
 from mirage.simulator.kernel import futures, queue
 from mirage.simulator.kernel.layout import (
+    HIGHEST_IN_TURN,
     IDLE_ROW,
     NEVER,
     NODE_DOWN,
@@ -104,6 +105,8 @@ class Resumption:
         world = tables.with_room(world, len(shown) + _ROOM)
         self._take_down(world, snapshot)
         world.sim["next_id"] = shown.jobs["id"].max(initial=0) + 1
+        waiting = shown.jobs["static"][(shown.jobs["start"] == NEVER) & (shown.jobs["held"] == 0)]
+        world.sim["lowest"] = min(HIGHEST_IN_TURN, int(waiting.min(initial=HIGHEST_IN_TURN)))
         scratch = tables.new_scratch(self._model, world, 0, len(self._users) + 1, len(world.jobs))
         slots = np.full(len(shown), ABSENT, dtype=np.int64)
         futures.resume(fixed, world, scratch, shown.jobs, shown.needs, slots)

@@ -13,6 +13,7 @@ from mirage.simulator.kernel.layout import (
     ALLOC,
     DEP,
     FREE,
+    HIGHEST_IN_TURN,
     IDLE_ROW,
     LOG,
     MUST_ROW,
@@ -57,7 +58,7 @@ def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> Wor
     for name in ("main_due", "full_due", "backfill_due", "review_due", "cap_time"):
         sim[name] = NEVER
     sim["last_main"] = sim["last_backfill"] = start - 1_000_000_000
-    sim["idle"] = int((~down).sum())
+    sim["idle"], sim["lowest"] = int((~down).sum()), HIGHEST_IN_TURN
     return World(
         sim=sim,
         jobs=blank_rows(FIRST_SLOTS),

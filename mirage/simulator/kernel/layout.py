@@ -62,6 +62,9 @@ UP, DRAIN, NODE_DOWN = range(3)
 # since it was first eligible, whatever came after (limits not enforced).
 WHILE_ELIGIBLE, SINCE_SUBMISSION, SINCE_FIRST_ELIGIBLE = range(3)
 
+HIGHEST_IN_TURN = 4_294_901_760
+"""From here on priority/basic counts down, as slurmctld (``TOP_PRIORITY``)."""
+
 # Timeline entries (known in advance).
 RESERVATION_EDGE, NODES_DOWN, NODES_DRAIN, NODES_RESUME = range(4)
 
@@ -161,6 +164,7 @@ SIM = np.dtype(
             "singletons",  # pending jobs that wait as singletons
             "watch",  # stop when this own row has started; -1 none
             "own",
+            "lowest",  # first come, first served: the least priority given so far, as slurmctld's lowest_prio
             "started",  # jobs started so far: the next slot in the ring of waits
             "backfill_passes",
             "backfill_tests",
@@ -203,6 +207,7 @@ CONFIG = np.dtype(
             "boot",  # periods count from here
             "ageing",  # WHILE_ELIGIBLE, ...
             "favor_small",
+            "in_turn",  # 1: priority/basic, first come, first served
             "fair_share",  # 0 none, 1 classic, 2 fair tree
             "dampening",
             "partitions",

@@ -108,6 +108,7 @@ def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
         sim.singletons += 1
         eligibility.settle_singleton(world, slot)
     eligibility.settle_eligibility(fixed, world, slot)
+    queue.take_place(fixed, world, slot)
     queue.prioritise(fixed, world, slot, sim.now)
     queue.insert(world, slot)
     if job.begin > sim.now:

@@ -99,7 +99,10 @@ def _replace_in_queue(fixed: Fixed, world: World, scratch: Scratch, slot: int) -
 @compiled
 def set_hold(fixed: Fixed, world: World, scratch: Scratch, slot: int, held: int) -> None:
     """Hold (1) or release (0) a pending job."""
+    released = world.jobs[slot].held == 1 and held == 0
     world.jobs[slot].held = held
+    if released:
+        queue.take_place(fixed, world, slot)
     _replace_in_queue(fixed, world, scratch, slot)
 
 
@@ -107,6 +110,7 @@ def set_hold(fixed: Fixed, world: World, scratch: Scratch, slot: int, held: int)
 def set_nice(fixed: Fixed, world: World, scratch: Scratch, slot: int, nice: int) -> None:
     """Change a pending job's nice value."""
     world.jobs[slot].nice = nice
+    queue.take_place(fixed, world, slot)
     _replace_in_queue(fixed, world, scratch, slot)
 
 

@@ -5,6 +5,8 @@ for a job that is not held. Age and fair share are those at the start of each
 PriorityCalcPeriod, as slurmctld computes them.
 Order: partition tier, priority, then the older first. slurmctld compares job ids for that. Here the ids of jobs
 that are submitted from outside follow all ids of the trace, so the submission counts first.
+First come, first served (priority/basic): each job gets the next lower number as it is submitted, as it is
+released and as its nice value changes, less its nice value (slurmctld's ``priority_p_set``).
 """
 
 from __future__ import annotations
@@ -23,6 +25,16 @@ def age_factor(fixed: Fixed, world: World, slot: int, at: int) -> float:
     if job.accrue == NEVER or config.max_age <= 0:
         return 0.0
     return min(1.0, max(0, at - job.accrue) / config.max_age)
+
+
+@compiled
+def take_place(fixed: Fixed, world: World, slot: int) -> None:
+    """Put the job behind all that have a place, where jobs are served in turn; one that is held gets none."""
+    sim, job = world.sim[0], world.jobs[slot]
+    if fixed.config[0].in_turn == 0 or job.held == 1:
+        return
+    job.static = float(sim.lowest - 1)
+    sim.lowest = min(sim.lowest, max(1, sim.lowest - 1 - job.nice))
 
 
 @compiled
