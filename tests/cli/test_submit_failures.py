@@ -59,5 +59,5 @@ def test_working_directory_that_is_gone_is_an_error_of_one_line(folder: Path) ->
 def test_path_that_a_shell_would_replace_is_refused_on_directive_lines(folder: Path, option: str) -> None:
     (folder / "lines.sh").write_text(f"#!/bin/sh\n#MIRAGE {option}\nexec true\n")
     done = submit(folder, "--dry-run", "--json", "lines.sh")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "lines.sh:2" in done.stderr
