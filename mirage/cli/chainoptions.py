@@ -206,7 +206,7 @@ def _aim(text: str) -> tuple[Path, Any]:
 
 
 def _absolute(given: Given, directory: str) -> str:
-    """Raises ``BadSpelling`` for what a shell would replace: on ``#MIRAGE`` lines there is none, and no such file."""
+    """Raises ``BadSpelling`` for what a shell would replace: no shell reads ``#MIRAGE`` lines."""
     text = given.value or ""
     if text.startswith("~") or "$" in text:
         problem = "~ and $ are not replaced here; write the path itself"

@@ -65,6 +65,8 @@ class Auto:
         self._members = Members(candidates.informed, name)
         self._level = weights.critical_level
         self._find, self._looked = find, ABSENT
+        self._unfit: Seconds = ABSENT
+        """Up to here observations may lack what the candidates want; ``ABSENT``: the next one may, too."""
 
     @property
     def wants(self) -> Wants:
@@ -76,9 +78,9 @@ class Auto:
         if self._candidates.missing and self._find is not None and self._is_due(observation.time):
             self._candidates, self._looked = self._find(), observation.time
             self._members = Members(self._candidates.informed, self.name)
-            # The observation was made for those of before; what the new ones want comes with the next.
+            self._unfit = ABSENT
             return self._as_usual(observation)
-        answers = self._answers(observation)
+        answers = self._answers(observation) if self._is_whole(observation.time) else {}
         if not answers:
             return self._as_usual(observation)
         if len(answers) >= ENOUGH:
@@ -87,6 +89,12 @@ class Auto:
 
     def _is_due(self, now: Seconds) -> bool:
         return self._looked == ABSENT or not self._looked <= now < self._looked + ASK_AGAIN
+
+    def _is_whole(self, time: Seconds) -> bool:
+        """Whether the observation of ``time`` was made for these candidates: it begins after they were wanted."""
+        if self._unfit == ABSENT:
+            self._unfit = time
+        return self._find is None or time > self._unfit
 
     def _answers(self, observation: Observation) -> dict[str, Prediction]:
         """Of the candidates that have one, by name, the best first."""

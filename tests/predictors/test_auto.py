@@ -78,14 +78,15 @@ def test_missing_candidates_are_looked_for_again_until_all_are_there() -> None:
     """The usual one answers what was observed before they were found, as it lacks what they want."""
     looks = [Candidates(missing="Slurm does not answer"), Candidates((waiting("best", 2.0, history=9),))]
     found = Auto(Candidates(missing="not looked yet"), USUAL, Weights(), lambda: looks.pop(0))
-    at = [SEEN.time, SEEN.time + 1, SEEN.time + ASK_AGAIN, SEEN.time + ASK_AGAIN + 1]
+    late = SEEN.time + ASK_AGAIN
+    at = [SEEN.time, SEEN.time + 1, late, late, late + 60]
     answers, wanted = [], []
     for time in at:
         answers.append(found.predict(replace(SEEN, time=time)))
         wanted.append(found.wants.history)
     hours = [(answer.at(0.5) - time) / HOUR for answer, time in zip(answers, at, strict=True)]  # type: ignore[union-attr]
-    assert hours == [1.0, 1.0, 1.0, 2.0]
-    assert wanted == [0, 0, 9, 9]
+    assert hours == [1.0, 1.0, 1.0, 1.0, 2.0], "nothing was wanted of the observations before"
+    assert wanted == [0, 0, 9, 9, 9]
     assert not looks
 
 
