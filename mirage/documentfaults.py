@@ -18,6 +18,8 @@ _CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple"})
 _NUMBERS = frozenset({"int", "float"})
 _NO_SCHEMAS = frozenset({"default", "expected", "metadata", "serialization"})
 """Keys of a schema whose values are the model's own."""
+_PLAIN = {"tuple_type": "expected a list", "list_type": "expected a list"}
+"""Instead of words that only readers of Python know."""
 _PREFIX = "Value error, "
 """Before what a validator of ours says."""
 
@@ -95,7 +97,7 @@ def faults_of(error: ValidationError) -> list[Fault]:
     if error.error_count() > MOST_FAULTS:
         return [Fault((), "too_many", f"more than {MOST_FAULTS} values are wrong")]
     return [
-        Fault(tuple(each["loc"]), each["type"], each["msg"].removeprefix(_PREFIX))
+        Fault(tuple(each["loc"]), each["type"], _PLAIN.get(each["type"], each["msg"].removeprefix(_PREFIX)))
         for each in error.errors(include_url=False, include_input=False, include_context=False)
     ]
 

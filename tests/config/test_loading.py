@@ -268,3 +268,10 @@ def test_the_defaults_of_chains_are_those_of_a_chain() -> None:
     )
     assert plain == configured
     assert set(chain_defaults(Config().chains)) <= {field.name for field in fields(Chain)}
+
+
+def test_text_in_place_of_a_list_is_named_in_the_words_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mirage.toml"
+    file.write_text('[loop]\nshadows = "quantile"\n')
+    with pytest.raises(ConfigError, match=r"mirage.toml:2: loop.shadows: expected a list"):
+        load_config(file)
