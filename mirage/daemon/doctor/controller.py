@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.doctor.reading import number, parameters
-from mirage.daemon.doctor.steering import look_at_steering
+from mirage.daemon.doctor.steering import look_at_steering, look_at_turns
 from mirage.domain.errors import BadSpelling
 from mirage.simulator.cluster import OUTWEIGHED
 from mirage.slurm import duration
@@ -55,8 +55,7 @@ def _versions(controller: str, client: str) -> Finding:
 
 def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
     if settings.get("PriorityType", "").removeprefix("priority/") != "multifactor":
-        follows = "jobs run in order of submission: a successor waits for all that is before it"
-        yield ok("priority", f"PriorityType={settings.get('PriorityType')}", follows)
+        yield look_at_turns(f"PriorityType={settings.get('PriorityType')}", steering)
         return
     weight = settings.get("PriorityWeightAge", "0")
     if weight == "0":

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 _OTHERS = "pin ages (links need whole nodes); nice ages, but holds nothing back while a node is idle"
 
 
+def look_at_turns(found: str, chosen: Steering) -> Finding:
+    """What gains a place where jobs run in turn (priority/basic)."""
+    follows = (
+        "jobs run in order of submission: pin keeps a successor's place; a job that is released, or whose nice value "
+        "changes, goes to the end of the queue, so that hold and nice gain nothing"
+    )
+    if chosen in (Steering.HOLD, Steering.NICE):
+        todo = 'set chains.steering = "pin" where links have whole nodes, else "off"'
+        return warn("priority", f'{found}, chains.steering = "{chosen}"', follows, todo)
+    return ok("priority", found, follows)
+
+
 def look_at_steering(settings: Row, chosen: Steering) -> Finding:
     """What ages under ``PriorityFlags`` and ``AccountingStorageEnforce``; ``chosen``: what new chains get."""
     flags, enforced = settings.get("PriorityFlags", ""), settings.get("AccountingStorageEnforce", "")

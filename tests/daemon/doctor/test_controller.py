@@ -185,3 +185,10 @@ def test_privacy_is_judged_by_what_the_account_sees(
 def test_what_is_no_answer_is_not_taken_for_one(read, text: str) -> None:
     with pytest.raises(BadSpelling):
         read(text)
+
+
+def test_hold_and_nice_gain_nothing_where_jobs_run_in_turn() -> None:
+    for chosen in Steering:
+        found = look_at_settings(settings(PriorityType="priority/basic"), "slurm 24.11.5", 60, chosen)
+        level = next(str(each.level) for each in found if each.check == "priority")
+        assert (level == "warn") == (chosen in (Steering.HOLD, Steering.NICE))
