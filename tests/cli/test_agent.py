@@ -21,8 +21,8 @@ from api_world import world
 
 from mirage.api.server import ApiServer
 from mirage.backends.acting.orderdesk import OrderDesk
-from mirage.backends.acting.own import _END
 from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
+from mirage.backends.acting.own import _END
 from mirage.cli import agent
 from mirage.client.client import Client
 from mirage.client.errors import DaemonUnreachable, Refusal

@@ -17,7 +17,7 @@ _OTHERS = "pin ages (links need whole nodes); nice ages, but holds nothing back 
 def look_at_turns(found: str, chosen: Steering) -> Finding:
     """What gains a place where jobs run in turn (priority/basic)."""
     follows = (
-        "jobs run in order of submission: pin keeps a successor's place; a job that is released, or whose nice value "
+        "jobs run in order of submission: pin keeps the place; a job that is released, or whose nice value "
         "changes, goes to the end of the queue, so that hold and nice gain nothing"
     )
     if chosen in (Steering.HOLD, Steering.NICE):
