@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from mirage.domain.objective import Weights
     from mirage.ports import Predictor
     from mirage.simulator.cluster import ClusterConfig
-
-_LOG = logging.getLogger(__name__)
 
 _BEST_FIRST = ("random-forest", "xgboost", "policy-gradient", "dqn")
 """By their cost on months that none of them had seen (README); others follow by name."""
@@ -56,8 +53,6 @@ def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[
                 found.append(build(name))
         except MirageError as error:
             lost[name] = str(error)
-    for name, why in lost.items():
-        _LOG.warning("predictor auto: without %s: %s", name, why)
     return Candidates(tuple(found), "; ".join(f"no {name}: {why}" for name, why in lost.items()))
 
 
@@ -69,7 +64,4 @@ def _in_use(models: Path) -> list[str]:
         return []
     merits = {name: place for place, name in enumerate(_BEST_FIRST)}
     good = (name for name in names if re.fullmatch(PLUGIN, name))
-    return sorted(
-        good,
-        key=lambda name: (merits.get(name, len(merits)), name),
-    )
+    return sorted(good, key=lambda name: (merits.get(name, len(merits)), name))

@@ -7,6 +7,7 @@ fair share outweighs age, every forecast was worse than submitting at the end.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.domain.objective import Weights
     from mirage.ports import Predictor
+
+_LOG = logging.getLogger(__name__)
 
 ENOUGH = 3
 """So many that answer vote; of fewer the first decides."""
@@ -76,9 +79,7 @@ class Auto:
     def predict(self, observation: Observation) -> Prediction:
         """The candidates' answer. Raises ``ValueError`` where not even the usual predictor has one."""
         if self._candidates.missing and self._find is not None and self._is_due(observation.time):
-            self._candidates, self._looked = self._find(), observation.time
-            self._members = Members(self._candidates.informed, self.name)
-            self._unfit = ABSENT
+            self._look(self._find, observation.time)
             return self._as_usual(observation)
         answers = self._answers(observation) if self._is_whole(observation.time) else {}
         if not answers:
@@ -86,6 +87,13 @@ class Auto:
         if len(answers) >= ENOUGH:
             return majority(answers, observation, self._level)
         return self._first(answers, observation)
+
+    def _look(self, find: Callable[[], Candidates], now: Seconds) -> None:
+        found, before = find(), self._candidates.missing
+        if found.missing and found.missing != before:
+            _LOG.warning("event=candidates_missing predictor=%s text=%r", self.name, found.missing)
+        self._candidates, self._members = found, Members(found.informed, self.name)
+        self._looked, self._unfit = now, ABSENT
 
     def _is_due(self, now: Seconds) -> bool:
         return self._looked == ABSENT or not self._looked <= now < self._looked + ASK_AGAIN
