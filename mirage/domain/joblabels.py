@@ -1,4 +1,4 @@
-"""What a snapshot says of jobs beside its columns: names, for people to read; accounts and GRES, for waits."""
+"""What a snapshot says of jobs beside its columns: names, accounts, what they take of shared nodes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.jobtable import Names
-from mirage.domain.jobtraits import unknown_gres
+from mirage.domain.jobtraits import unknown_gres, unknown_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from mirage.domain.jobtraits import GresColumns
+    from mirage.domain.jobtraits import GresColumns, SizeColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,10 @@ class JobLabels:
     gres: Names
     """Kinds of generic resources, as ``mirage.domain.jobtraits`` writes them; -1: not known."""
     gres_per_node: NDArray[np.int64]
+    cpus: NDArray[np.int64]
+    """Over all nodes of the job; ``ABSENT``: not known."""
+    memory_mb: NDArray[np.int64]
+    """The same."""
 
     @classmethod
     def of_texts(
@@ -36,15 +40,27 @@ class JobLabels:
         names: Iterable[str],
         accounts: Iterable[str],
         gres: GresColumns | None = None,
+        sizes: SizeColumns | None = None,
     ) -> JobLabels:
-        """From one text a job; empty: it has none. Without ``gres``: that is not known."""
+        """From one text a job; empty: it has none. Without ``gres`` or ``sizes``: they are not known."""
         columns = gres if gres is not None else unknown_gres(len(job_id))
-        return cls(job_id, Names.encode(list(names)), Names.encode(list(accounts)), *columns)
+        taken = sizes if sizes is not None else unknown_sizes(len(job_id))
+        return cls(job_id, Names.encode(list(names)), Names.encode(list(accounts)), *columns, *taken)
 
     @classmethod
     def none(cls) -> JobLabels:
         """Nothing is known."""
-        return cls(np.empty(0, dtype=np.int64), Names.absent(0), Names.absent(0), *unknown_gres(0))
+        texts = Names.absent(0), Names.absent(0)
+        return cls(np.empty(0, dtype=np.int64), *texts, *unknown_gres(0), *unknown_sizes(0))
+
+    def rows_of(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each of these jobs, by their ids; -1: nothing is known of it."""
+        if not len(self.job_id):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        order = np.argsort(self.job_id, kind="stable")
+        at = order[np.minimum(np.searchsorted(self.job_id[order], wanted), len(order) - 1)]
+        found: NDArray[np.int64] = np.where(self.job_id[at] == wanted, at, -1)
+        return found
 
     def of(self, wanted: Iterable[int]) -> dict[int, tuple[str, str]]:
         """Name and account of these jobs, by their ids; those that are not known are left out."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 GresColumns = tuple[Names, Int64]
 """Kinds, and how many of the first a node has."""
+SizeColumns = tuple[Int64, Int64]
+"""CPUs and megabytes over all nodes of each job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class JobTraits:
 def unknown_gres(count: int) -> GresColumns:
     """The generic resources of ``count`` jobs of which they are not known."""
     return Names.absent(count), np.full(count, ABSENT, dtype=np.int64)
+
+
+def unknown_sizes(count: int) -> SizeColumns:
+    """CPUs and memory of ``count`` jobs of which they are not known."""
+    return np.full(count, ABSENT, dtype=np.int64), np.full(count, ABSENT, dtype=np.int64)
 
 
 def gres_columns(found: Sequence[tuple[str, int]]) -> GresColumns:

@@ -8,7 +8,7 @@ not seen, and changes slowly. Jobs that are still to come get what waiting jobs 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +135,7 @@ class Resumption:
             submit=columns.submit,
             limit=columns.limit,
             nodes=columns.nodes.astype(np.int32),
+            **self._taken(snapshot, columns),
         )
         found = encode_trace(self._model, self._accounts, table)
         place = order[found.jobs["row"]]
@@ -142,6 +143,55 @@ class Resumption:
         jobs, needs, rows = found.jobs[again], np.ascontiguousarray(found.needs[again]), place[again]
         beyond = self._fill(jobs, columns.take(rows), rows < len(snapshot.running), snapshot.time)
         return Coming(jobs, needs, rows, len(self._accounts.groups)), beyond
+
+    def _taken(self, snapshot: Snapshot, columns: JobColumns) -> dict[str, Any]:
+        """What the jobs take of nodes that may be shared: whole nodes where that is not known.
+
+        Nothing beyond what nodes have as configured: a job that runs would be left out, and its nodes be idle.
+        """
+        labels, nodes = snapshot.labels, np.maximum(columns.nodes, 1)
+        at = labels.rows_of(columns.job_id)
+
+        def told(values: Int64, missing: Int64) -> Int64:
+            if not len(values):
+                return missing
+            found: Int64 = np.where((at >= 0) & (values[at] != ABSENT), values[at], missing)
+            return found
+
+        cpus = nodes * self._largest(0)[self._partitions(snapshot)[columns.partition]]
+        nothing = np.zeros(len(columns), dtype=np.int64)
+        memory_mb = nothing
+        if "mem" in self._model.resources.names:
+            most = nodes * self._largest(1)[self._partitions(snapshot)[columns.partition]]
+            memory_mb = np.minimum(told(labels.memory_mb, nothing), most)
+        kinds = [self._kind(text.partition(",")[0]) for text in labels.gres.vocabulary]
+        names = tuple(dict.fromkeys(filter(None, kinds)))
+        number = np.array([names.index(kind) if kind else -1 for kind in (*kinds, "")], dtype=np.int64)
+        which = number[told(labels.gres.codes.astype(np.int64), nothing - 1)]
+        count = told(labels.gres_per_node, nothing) * nodes
+        gres = np.where(which[:, None] == np.arange(len(names)), count[:, None], 0)
+        return {
+            "cpus": np.minimum(told(labels.cpus, cpus), cpus).astype(np.int32),
+            "memory_mb": memory_mb,
+            "gres": gres.astype(np.int32),
+            "gres_names": names,
+        }
+
+    def _partitions(self, snapshot: Snapshot) -> Int64:
+        """The numbers here of the snapshot's partitions; another one's jobs count as the default one's."""
+        known = self._model.partition_index
+        names = [known.get(name, self._model.default_partition) for name in snapshot.partition_names]
+        return np.array(names or [self._model.default_partition], dtype=np.int64)
+
+    def _largest(self, column: int) -> Int64:
+        """The most of a resource that a node of each partition has."""
+        return np.array(
+            [self._model.capacity[m, column].max(initial=1) for m in self._model.members], dtype=np.int64
+        )
+
+    def _kind(self, name: str) -> str:
+        """The generic resource as the configuration knows it; empty: it does not."""
+        return next((each for each in (name, name.partition(":")[0]) if each in self._model.resources.names), "")
 
     def _fill(self, jobs: Table, shown: JobColumns, runs: NDArray[np.bool_], now: int) -> Floats:
         """What the queue shows beyond a request: ids, starts, ages, and priority beyond what is computed."""

@@ -231,7 +231,7 @@ class Simulation:
 
     def labels(self) -> JobLabels:
         """What the jobs of ``columns`` are called, and their accounts; takes longer than those."""
-        return views.job_labels(self._state.world, self._state.registry)
+        return views.job_labels(self._state.model, self._state.world, self._state.registry)
 
     def partitions(self) -> tuple[PartitionState, ...]:
         """Nodes of each partition by state."""

@@ -78,14 +78,21 @@ def running_columns(world: World, registry: Registry) -> JobColumns:
     return _columns(rows, rows["start"], registry)
 
 
-def job_labels(world: World, registry: Registry) -> JobLabels:
-    """Names and accounts of the pending and the running jobs."""
+def job_labels(model: Model, world: World, registry: Registry) -> JobLabels:
+    """Names and accounts of the pending and the running jobs, and what they take of nodes that are shared."""
     ends = int(world.sim["pending"][0]), int(world.sim["running"][0])
-    rows = _taken(world.jobs, np.concatenate([world.pending[: ends[0]], world.running[: ends[1]]]))
+    slots = np.concatenate([world.pending[: ends[0]], world.running[: ends[1]]])
+    rows, needs = _taken(world.jobs, slots), world.needs[slots]
     accounts = tuple(row.account for row in registry.accounts.rows)
     names = (*registry.trace_names, *registry.names)
     texts = _named(rows["name"], names), _named(rows["association"], accounts)
-    return JobLabels(rows["id"], *texts, *unknown_gres(len(rows)))
+    has_memory = "mem" in model.resources.names
+    alone = rows["exclusive"] == 1  # Slurm shows all CPUs of its nodes, and here nobody knows how many those have
+    cpus, memory_mb = (
+        np.where(alone | (not known), ABSENT, needs[:, column] * rows["nodes"])
+        for column, known in ((0, True), (1 if has_memory else 0, has_memory))
+    )
+    return JobLabels(rows["id"], *texts, *unknown_gres(len(rows)), cpus, memory_mb)
 
 
 def _named(numbers: NDArray[np.int64], vocabulary: tuple[str, ...]) -> Names:

@@ -27,12 +27,12 @@ from mirage.slurm.exitstatus import exit_code_of_status
 from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
 from mirage.slurm.state import parse_state
-from mirage.slurm.tres import gres_class_of
+from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from mirage.domain.jobtraits import GresColumns
+    from mirage.domain.jobtraits import GresColumns, SizeColumns
 
 Mask = NDArray[np.bool_]
 
@@ -179,7 +179,11 @@ def read_queue(
         ours,
         tuple(unreadable),
         JobLabels.of_texts(
-            read["JobID"], map(_text, cells["Name"]), map(_text, cells["Account"]), _gres(cells, read["NumNodes"])
+            read["JobID"],
+            map(_text, cells["Name"]),
+            map(_text, cells["Account"]),
+            _gres(cells, read["NumNodes"]),
+            _sizes(cells["tres-alloc"]),
         ),
         owners,
     )
@@ -196,6 +200,13 @@ def _gres(cells: dict[str, tuple[str, ...]], nodes: Int64) -> GresColumns:
     jobs = list(zip(texts, nodes.tolist(), strict=True))
     meaning = {job: gres_class_of(*job) for job in set(jobs)}
     return gres_columns([meaning[job] for job in jobs])
+
+
+def _sizes(cells: Sequence[str]) -> SizeColumns:
+    """Equal texts are read once."""
+    meaning = {text: sizes_of(text) for text in set(cells)}
+    cpus, memory_mb = np.array([meaning[text] for text in cells], dtype=np.int64).reshape(-1, 2).T
+    return cpus, memory_mb
 
 
 def _series(cells: dict[str, tuple[str, ...]], user: Int64, users: tuple[str, ...]) -> Int64:

@@ -87,6 +87,16 @@ def gres_of(tres: Amounts) -> Amounts:
     return tuple((name, amount) for name, amount in totals.items() if amount > 0)
 
 
+def sizes_of(text: str) -> tuple[int, int]:
+    """CPUs and megabytes among a job's TRES; ``ABSENT`` where one is not told or cannot be read."""
+    head = text[:place] if (place := text.find("gres/")) >= 0 else text
+    try:
+        told = dict(parse_tres(head.rstrip(",")))
+    except BadSpelling:
+        return ABSENT, ABSENT
+    return told.get("cpu", ABSENT), told.get("mem", ABSENT)
+
+
 def gres_class_of(text: str, nodes: int) -> tuple[str, int]:
     """The class (``gres_class``) of a job's TRES over all its nodes; no kinds and ``ABSENT`` where not known."""
     place = text.find("gres/")

@@ -19,7 +19,7 @@ from mirage.slurm.jobid import expand_job_ids
 from mirage.slurm.queuetext import Queue, QueuedJob
 from mirage.slurm.rest.fields import Record, instant, job_id, number, part, text, texts, whole, wrong
 from mirage.slurm.rows import CELL
-from mirage.slurm.tres import gres_class_of
+from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -64,6 +64,7 @@ class _Rows:
     running: list[tuple[int, ...]] = field(default_factory=list)
     labels: list[tuple[int, str, str]] = field(default_factory=list)
     gres: list[tuple[str, int]] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, record: Record, user_name: UserName) -> None:
         """One more job, where it pends or runs."""
@@ -79,6 +80,7 @@ class _Rows:
         (self.pending if pending else self.running).extend([row] * count)
         self.labels.append(label)
         self.gres.append(gres_class_of(tres, number(record, "node_count")))
+        self.sizes.append(sizes_of(tres))
 
 
 def read_queue(
@@ -120,7 +122,7 @@ def read_queue(
         qos=rows.qos.words,
         ours=tuple(job for job in ours if not _refused_at_once(job.job)),
         unreadable=tuple(unreadable),
-        labels=_labels(rows.labels, rows.gres),
+        labels=_labels(rows),
         owners=frozenset(owners),
     )
 
@@ -154,10 +156,11 @@ def _columns(rows: list[tuple[int, ...]], key: Callable[[tuple[int, ...]], objec
     return JobColumns(*np.array(sorted(rows, key=key), dtype=np.int64).T.copy())  # type: ignore[arg-type]
 
 
-def _labels(rows: list[tuple[int, str, str]], gres: list[tuple[str, int]]) -> JobLabels:
-    ids = np.array([row[0] for row in rows], dtype=np.int64)
-    names, accounts = (name for _, name, _ in rows), (account for _, _, account in rows)
-    return JobLabels.of_texts(ids, names, accounts, gres_columns(gres))
+def _labels(rows: _Rows) -> JobLabels:
+    ids = np.array([row[0] for row in rows.labels], dtype=np.int64)
+    names, accounts = (name for _, name, _ in rows.labels), (account for _, _, account in rows.labels)
+    cpus, memory_mb = np.array(rows.sizes, dtype=np.int64).reshape(-1, 2).T
+    return JobLabels.of_texts(ids, names, accounts, gres_columns(rows.gres), (cpus, memory_mb))
 
 
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:

@@ -24,7 +24,7 @@ from mirage.slurm.rest.history import read_history, read_past_links, read_past_r
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
 from mirage.slurm.rest.nodes import read_partitions
 from mirage.slurm.rest.queue import read_queue
-from mirage.slurm.tres import gres_class_of
+from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +114,16 @@ def test_gres_of_running_jobs_are_squeues(folder: Path) -> None:
     ours = {int(labels.job_id[row]): (labels.gres[row], int(labels.gres_per_node[row])) for row in rows}
     assert ours.items() <= table.items()
     assert len(ours) > 10
+
+
+def test_cpus_and_memory_of_running_jobs_are_squeues(folder: Path) -> None:
+    last = max(int(job_id) for job_id in index(folder)["jobs"].values())
+    table = {int(row["JOBID"]): sizes_of(row["TRES_ALLOC"]) for row in squeue(folder) if row["STATE"] in RUNNING}
+    labels = queue(folder).labels
+    rows = [row for row, job in enumerate(labels.job_id.tolist()) if job in table and job <= last]
+    ours = {int(labels.job_id[row]): (int(labels.cpus[row]), int(labels.memory_mb[row])) for row in rows}
+    assert ours.items() <= table.items()
+    assert len({cpus for cpus, _ in ours.values()}) > 1
 
 
 def test_a_pending_array_counts_for_its_tasks(folder: Path) -> None:
