@@ -9,6 +9,7 @@ from mirage.domain.errors import ClusterUnavailable, ConfigError
 from mirage.simulator.configuration.slurmconf import (
     ASSOCIATIONS_FILE,
     QOS_FILE,
+    USERS_FILE,
     VERSION_FILE,
     inspect_slurm_conf,
 )
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _ASKED = {
     ASSOCIATIONS_FILE: ("sacctmgr", "--parsable2", "show", "assoc"),
     QOS_FILE: ("sacctmgr", "--parsable2", "show", "qos"),
+    USERS_FILE: ("sacctmgr", "--parsable2", "show", "user"),
     VERSION_FILE: ("scontrol", "--version"),
 }
 """What the commands say that is read where no file beside slurm.conf says it."""

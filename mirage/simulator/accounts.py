@@ -60,9 +60,13 @@ class Accounts:
 
     @classmethod
     def of(cls, cluster: ClusterConfig, resources: Resources) -> Accounts:
-        """The accounts that the cluster file lists."""
+        """The accounts that the cluster file lists; of a user's the first is the default one."""
         accounts = cls(cluster, resources)
         accounts._add_all(list(cluster.associations))
+        for association in cluster.associations:
+            if association.user:
+                own = accounts.by_name[association.account, association.user]
+                accounts.by_name.setdefault(("", association.user), own)
         return accounts
 
     def _add_all(self, waiting: list[Association]) -> None:

@@ -23,7 +23,7 @@ from mirage.trace.calendar import in_order, read_stamps, time_zone, twice_note
 from mirage.trace.cells import is_missing, read_cells, whole_number
 from mirage.trace.result import FieldNames, ImportCounts, ImportResult, finish
 from mirage.trace.sacct_dump import cut
-from mirage.trace.sacct_resources import RESOURCE_FIELDS, resources
+from mirage.trace.sacct_resources import RESOURCE_FIELDS, resources, size_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +67,7 @@ def import_sacct(lines: Sequence[str], path: str, strictness: Strictness, tz: st
     repeated = len(every_row) - len(table)
     every_note = (
         *notes,
+        *size_notes(dump),
         *_repeats_note(repeated),
         *_array_notes(table, len(expanded)),
         *_id_notes(expanded),

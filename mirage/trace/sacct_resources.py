@@ -24,6 +24,7 @@ RESOURCE_FIELDS = (
     *("AllocTRES", "ReqTRES", "NNodes", "AllocNodes", "ReqNodes"),
     *("AllocCPUS", "ReqCPUS", "NCPUS", "ReqMem", "ReqGRES"),
 )
+_GOT, _ASKED = ("AllocTRES", "AllocCPUS", "NCPUS"), ("ReqTRES", "ReqCPUS")
 _BIGGEST = (1 << 31) - 1
 _PLAIN = ("cpu", "mem", "node")
 
@@ -60,12 +61,21 @@ def resources(dump: Dump) -> dict[str, Any]:
         *(asked.total("node"), _count(dump, "ReqNodes")),
     )
     cpus = _first_known(
-        *(got.total("cpu"), _count(dump, "AllocCPUS"), asked.total("cpu")),
-        *(_count(dump, "ReqCPUS"), _count(dump, "NCPUS")),
+        *(got.total("cpu"), _count(dump, "AllocCPUS"), _count(dump, "NCPUS")),  # NCPUS is AllocCPUS (man sacct)
+        *(asked.total("cpu"), _count(dump, "ReqCPUS")),
     )
     memory = _first_known(got.total("mem"), asked.total("mem"), _requested_memory(dump, nodes, cpus))
     names, gres = _gres(got, asked, _read(dump, "ReqGRES", _gres_as_tres), nodes)
     return {"nodes": _narrow(nodes), "cpus": _narrow(cpus), "memory_mb": memory, "gres": gres, "gres_names": names}
+
+
+def size_notes(dump: Dump) -> tuple[str, ...]:
+    """Where the dump tells what jobs asked for, and not what they got."""
+    if any(dump.cells(field) is not None for field in _GOT) or all(dump.cells(field) is None for field in _ASKED):
+        return ()
+    return (
+        "CPUs are those requested, as the dump has no AllocTRES or NCPUS: jobs that had whole nodes look smaller",
+    )
 
 
 def _first_known(*columns: Int64) -> Int64:

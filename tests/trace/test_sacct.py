@@ -72,6 +72,28 @@ def test_what_was_allocated_goes_before_what_was_requested() -> None:
     assert table.memory_mb.tolist() == [1_024_000, 8192, 8192, 8192, 8192, ABSENT, ABSENT]
 
 
+@pytest.mark.parametrize(
+    ("fields", "cpus", "noted"),
+    [
+        ("NCPUS=64|ReqTRES=billing=1,cpu=1,mem=250G,node=1", 64, False),
+        ("ReqTRES=billing=1,cpu=1,mem=250G,node=1|NCPUS=64|AllocTRES=cpu=32,node=1", 32, False),
+        ("ReqCPUS=1|AllocCPUS=64", 64, False),
+        ("ReqTRES=cpu=2,node=1", 2, True),
+        ("ReqCPUS=2", 2, True),
+        ("NCPUS=64", 64, False),
+    ],
+)
+def test_cpus_are_those_that_a_job_got(fields: str, cpus: int, noted: bool) -> None:
+    """With --exclusive they are all of its nodes, whatever it asked for."""
+    names, values = zip(*(field.split("=", 1) for field in fields.split("|")), strict=True)
+    head = ["JobID", "User", "Submit", "Start", "End", "TimelimitRaw", "State", "NNodes", *names]
+    times = ["2026-01-05T00:00:00", "2026-01-05T00:00:00", "2026-01-05T01:00:00"]
+    row = ["1", "ann", *times, "60", "COMPLETED", "1", *values]
+    table = read(f"{'|'.join(head)}\n{'|'.join(row)}\n").table
+    assert table.cpus.tolist() == [cpus]
+    assert any("AllocTRES" in note for note in table.notes) is noted
+
+
 def test_jobs_that_never_ran_have_no_start() -> None:
     table = read(DUMP).table
     assert table.start[6] == ABSENT

@@ -130,7 +130,7 @@ class Lookahead:
             return _forecast(self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0])
         look = self._looks.get(predecessor.job_id)
         if look is not None and look.made <= now < look.until:
-            return look.forecast
+            return _later(look.forecast, now - look.made)
         outlook = self.outlook(observation, predecessor.end + BEYOND)
         screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
         early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
@@ -192,6 +192,11 @@ def _clear(difference: Floats, errors: float) -> bool:
 
 def _forecast(starts: Int64) -> WaitForecast:
     return WaitForecast(LEVELS, tuple(np.quantile(starts, LEVELS).tolist()))
+
+
+def _later(forecast: WaitForecast, passed: Seconds) -> WaitForecast:
+    """The same waits, of a job that is submitted so much later."""
+    return replace(forecast, starts=tuple(start + passed for start in forecast.starts))
 
 
 def _planned_roughly(cluster: ClusterConfig) -> ClusterConfig:

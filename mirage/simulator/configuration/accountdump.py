@@ -123,6 +123,20 @@ def parse_associations(text: str, file: str, cluster: str = "") -> tuple[tuple[A
     return found, tuple(notes)
 
 
+def default_accounts_first(associations: tuple[Association, ...], text: str, file: str) -> tuple[Association, ...]:
+    """The associations, each user's default one before the others, by ``sacctmgr -P show user``.
+
+    Raises ``ConfigError``.
+    """
+    rows = _rows(text, file, "user", "sacctmgr -P show user")
+    default = {row.text("user"): row.text("defacct", "defaultaccount") for row in rows}
+
+    def is_another(association: Association) -> bool:
+        return bool(association.user) and default.get(association.user, "") not in ("", association.account)
+
+    return tuple(sorted(associations, key=is_another))
+
+
 def parse_qos(text: str, file: str) -> tuple[tuple[Qos, ...], tuple[str, ...]]:
     """The QOS, and what of them is not modelled, in sentences. Raises ``ConfigError``."""
     rows = _rows(text, file, "name", "sacctmgr -P show qos")

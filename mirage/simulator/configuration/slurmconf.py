@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ConfigError
 from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, SlurmRules, rules_of
-from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
+from mirage.simulator.configuration.accountdump import default_accounts_first, parse_associations, parse_qos
 from mirage.simulator.configuration.clusterchecks import Fault, faults
 from mirage.simulator.configuration.slurmconf_nodes import (
     Lines,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 ASSOCIATIONS_FILE = "assoc.txt"
 QOS_FILE = "qos.txt"
+USERS_FILE = "users.txt"
+"""Which account is each user's default one; without it the first that is listed."""
 VERSION_FILE = "version.txt"
 GRES_FILE = "gres.conf"
 
@@ -58,7 +60,7 @@ def inspect_slurm_conf(path: str | Path, told: Texts | None = None) -> SlurmConf
     """
     main = Path(path)
     beside: Texts = dict(told or {})
-    for name in (GRES_FILE, ASSOCIATIONS_FILE, QOS_FILE, VERSION_FILE):
+    for name in (GRES_FILE, ASSOCIATIONS_FILE, QOS_FILE, USERS_FILE, VERSION_FILE):
         if (main.parent / name).is_file():
             beside[name] = _read(main.parent / name, str(main))
     return read_slurm_conf(_read(main, str(main)), str(main), beside, _include_from(main.parent))
@@ -111,6 +113,8 @@ def _accounts(beside: Texts, cluster: str) -> tuple[tuple[Association, ...], tup
     notes: tuple[str, ...] = ()
     if ASSOCIATIONS_FILE in beside:
         associations, notes = parse_associations(beside[ASSOCIATIONS_FILE], ASSOCIATIONS_FILE, cluster)
+    if USERS_FILE in beside:
+        associations = default_accounts_first(associations, beside[USERS_FILE], USERS_FILE)
     if QOS_FILE in beside:
         qos, more = parse_qos(beside[QOS_FILE], QOS_FILE)
         notes += more
