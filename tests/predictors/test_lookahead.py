@@ -187,8 +187,13 @@ def test_much_too_early_it_does_not_look_again_at_once() -> None:
         copy.advance(world.now() + seconds)
         return replace(observation, time=copy.now(), snapshot=copy.snapshot(), history=copy.jobs(60 * DAY))
 
-    assert predictor.predict(later(600)) is first
-    assert predictor.predict(later(10 * HOUR)) is not first
+    assert isinstance(first, WaitForecast)
+    moved = tuple(start + 600 for start in first.starts)
+    assert predictor.predict(later(600)) == replace(first, starts=moved), "the waits stay as long"
+    (look,) = predictor._looks.values()
+    assert look.made == observation.time
+    predictor.predict(later(10 * HOUR))
+    assert [each.made for each in predictor._looks.values()] != [observation.time]
 
 
 def test_the_owners_fair_share_is_asked_where_it_counts_and_changes_the_forecast() -> None:

@@ -127,7 +127,8 @@ class Lookahead:
         now, predecessor = observation.time, observation.predecessor
         if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
             every = np.arange(self._budget.first)
-            return _forecast(self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0])
+            starts = self.outlook(observation, now + FIRST).starts(every, np.array([now]))[:, 0]
+            return _forecast(starts, now, now + FIRST)
         look = self._looks.get(predecessor.job_id)
         if look is not None and look.made <= now < look.until:
             return _later(look.forecast, now - look.made)
@@ -135,7 +136,7 @@ class Lookahead:
         screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
         early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
         if early > max(HOUR, 0.1 * (predecessor.end - now)):
-            return self._pause(predecessor.job_id, now, early, _forecast(screened))
+            return self._pause(predecessor.job_id, now, early, _forecast(screened, now, predecessor.end + BEYOND))
         return self._weigh(outlook, now, predecessor.end)
 
     def outlook(self, observation: Observation, until: Seconds) -> Outlook:
@@ -162,7 +163,8 @@ class Lookahead:
             held = _held(costs[:, 1:], times[1:] - now)
             if _clear(costs[:, 0] - held, budget.clear):
                 break
-        return ActionScores(-float(costs[:, 0].mean()), -float(held.mean()), _forecast(starts[:, 0]))
+        forecast = _forecast(starts[:, 0], now, end + BEYOND)
+        return ActionScores(-float(costs[:, 0].mean()), -float(held.mean()), forecast)
 
 
 def _held(costs: Floats, after: Int64) -> Floats:
@@ -190,8 +192,13 @@ def _clear(difference: Floats, errors: float) -> bool:
     return bool(abs(difference.mean()) >= errors * spread)
 
 
-def _forecast(starts: Int64) -> WaitForecast:
-    return WaitForecast(LEVELS, tuple(np.quantile(starts, LEVELS).tolist()))
+def _forecast(starts: Int64, now: Seconds, until: Seconds) -> WaitForecast:
+    """Quantiles of the starts; ``until``: those of futures that were played no further."""
+    late, hours = int((starts >= until).sum()), (until - now) / HOUR
+    basis = f"{len(starts)} futures"
+    if late:
+        basis += f", in {late} of which it does not start within {hours:.0f} h: these count as {hours:.0f} h"
+    return WaitForecast(LEVELS, tuple(np.quantile(starts, LEVELS).tolist()), basis)
 
 
 def _later(forecast: WaitForecast, passed: Seconds) -> WaitForecast:
