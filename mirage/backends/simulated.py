@@ -12,6 +12,7 @@ from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobId, JobState
+from mirage.domain.joblabels import JobLabels
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.simulator.tables import RECENT_WAITS
@@ -91,6 +92,7 @@ class SimulatedCluster:
             partition_names=simulation.partition_names,
             qos_names=simulation.qos_names,
             links=links,
+            labels=JobLabels.none() if simulation.whole_nodes else simulation.labels(),
         )
 
     def submit(self, request: JobRequest) -> JobId:

@@ -229,6 +229,11 @@ class Simulation:
             views.running_columns(self._state.world, self._state.registry),
         )
 
+    @property
+    def whole_nodes(self) -> bool:
+        """Whether every job has its nodes to itself."""
+        return self._state.model.whole_nodes
+
     def labels(self) -> JobLabels:
         """What the jobs of ``columns`` are called, and their accounts; takes longer than those."""
         return views.job_labels(self._state.model, self._state.world, self._state.registry)

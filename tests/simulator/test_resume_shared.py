@@ -107,4 +107,6 @@ def test_simulated_queue_shows_what_jobs_take() -> None:
     rows = seen.rows_of(np.array([1, 2, 3, 77]))
     assert rows[3] == -1
     assert seen.cpus[rows[:3]].tolist() == [128, 20, ABSENT]
-    assert SimulatedCluster(sim).snapshot() is not None
+    shown = SimulatedCluster(sim).snapshot().labels
+    assert shown.cpus[shown.rows_of(np.array([1, 2]))].tolist() == [128, 20]
+    assert hours(SHARED, SimulatedCluster(sim).snapshot(), cpus_per_node=54) == 0
