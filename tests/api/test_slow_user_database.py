@@ -98,8 +98,9 @@ def test_many_who_ask_for_one_user_are_one_lookup() -> None:
     names = Known(directory.look)
     with ThreadPoolExecutor(10) as pool:
         found = [pool.submit(names.wait, 7, 60) for _ in range(10)]
-        while not directory.asked:
+        while not (directory.asked and all(each.running() for each in found)):
             time.sleep(0.01)
+        time.sleep(0.5)  # they run, and are about to wait for the lookup that is under way
         directory.answers.set()
         assert {each.result(60) for each in found} == {"user7"}
     assert directory.asked.count(7) <= 2

@@ -62,7 +62,7 @@ def test_the_daemon_runs_without_slurm(tmp_path: Path) -> None:
         ('[loop]\npredictor = "oracel"\n', "loop.predictor: no predictor 'oracel'"),
         ('[store]\nurl = "mysql://x"\n', "mysql"),
         ('[acting]\nmode = "token"\n', "cluster.rest.url: acting mode token needs it"),
-        ('[acting]\nmode = "sudo"\nhelper = "mirage-act"\n', "acting.helper: sudo needs the program's whole path"),
+        ('[acting]\nmode = "sudo"\nhelper = "mirage-act"\n', "acting.helper: expected an absolute path"),
         (
             '[cluster]\nbackend = "simulated"\n[cluster.simulated]\ntrace = "nowhere.swf"\n',
             "cluster.simulated.trace",

@@ -74,8 +74,11 @@ FLOODS = {
 
 @pytest.mark.parametrize(("raw", "status"), FLOODS.values(), ids=FLOODS)
 def test_flood_of_refusals_is_answered_at_a_bounded_pace(site: Site, raw: bytes, status: int) -> None:
-    began = time.monotonic()
-    statuses = flood(connector(site.url), raw, SECONDS)
+    for seconds in (SECONDS, 5 * SECONDS, 20 * SECONDS):  # a busy machine may not answer any in the first three
+        began = time.monotonic()
+        statuses = flood(connector(site.url), raw, seconds)
+        if statuses[status]:
+            break
     most = REFUSALS_AT_ONCE + REFUSALS_A_SECOND * (time.monotonic() - began)
     most += CONNECTIONS  # a proof on each
     assert 0 < statuses[status] <= most

@@ -168,7 +168,7 @@ def test_bf_max_job_start_limits_a_cycle() -> None:
     assert [later - earlier for earlier, later in pairwise(starts)] == [30, 30]
 
 
-@pytest.mark.parametrize("reserve", [{"bf_min_age_reserve": 2000}, {"bf_min_prio_reserve": 1_000_000_000}])
+@pytest.mark.parametrize("reserve", [{"bf_min_age_reserve": 2000}, {"bf_min_prio_reserve": 4_294_967_000}])
 def test_jobs_too_young_or_too_low_reserve_nothing(reserve: dict[str, int]) -> None:
     """bf_min_age_reserve, bf_min_prio_reserve: such jobs keep no later job from starting."""
     sim, _ = blocked_head(**reserve)

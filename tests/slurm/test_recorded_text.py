@@ -18,7 +18,6 @@ from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
 from mirage.slurm import accounting, duration, jobhistory, nodetext, queuetext, sbatch, wording
 from mirage.slurm.rejections import is_permanent
 from mirage.slurm.rows import CELL
-from mirage.slurm.tres import memory_mb
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
 VERSIONS = sorted(path.name for path in ASSETS.iterdir() if (path / "squeue.mirage.epoch.txt").exists())
@@ -119,20 +118,6 @@ def test_names_and_accounts_are_scontrols(recorded: Recordings) -> None:
         assert account == shown[JobId(job_id)]["Account"], job_id
         assert name.split()[:1] == [shown[JobId(job_id)]["JobName"]][: len(name.split())], job_id
     assert len({account for _, account in labels.values()}) > 1
-
-
-def test_cpus_and_memory_of_running_jobs_are_scontrols(recorded: Recordings) -> None:
-    queue, shown = recorded.queue(), recorded.shown()
-    found = set()
-    for row, job_id in enumerate(queue.labels.job_id.tolist()):
-        told = shown[JobId(job_id)]
-        if told["JobState"] != "RUNNING":
-            continue
-        assert queue.labels.cpus[row] == int(told["NumCPUs"]), told
-        tres = dict(item.split("=") for item in told.get("AllocTRES", told.get("TRES", "")).split(","))
-        assert queue.labels.memory_mb[row] == (memory_mb(tres["mem"]) if "mem" in tres else ABSENT), told
-        found.add(int(told["NumCPUs"]))
-    assert len(found) > 1
 
 
 def test_gres_are_scontrols(recorded: Recordings) -> None:

@@ -240,7 +240,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
         step()
         raise RuntimeError("a bug in a step")
 
-    monkeypatch.setattr("alembic.command.upgrade", _with_step(fails))
+    monkeypatch.setattr("mirage.store.schema._run_steps", _with_step(fails))
     with pytest.raises(RuntimeError, match="a bug"):
         upgrade_store(url, tmp_path)
     assert content(file) == before
@@ -253,12 +253,11 @@ def _with_step(fails: Callable[[], None]) -> Callable[..., None]:
     """The upgrade with the second step's function in its own context."""
     from alembic.operations import Operations
 
-    def upgrade(config: Any, target: str) -> None:
-        del target
-        with Operations.context(MigrationContext.configure(config.attributes["connection"])):
+    def run_steps(connection: Connection) -> None:
+        with Operations.context(MigrationContext.configure(connection)):
             fails()
 
-    return upgrade
+    return run_steps
 
 
 @ROOT
