@@ -102,7 +102,7 @@ def _accounting(settings: Row) -> Finding:
     storage = settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
     if storage in ("", "none"):
         follows = (
-            "how a link ended is known only as long as slurmctld remembers it (MinJobAge): where no daemon looked "
+            "how a link ended is known only as long as slurmctld remembers it (MinJobAge): where no daemon polled "
             "in that time, the chain pauses; waits are learnt by watching"
         )
         return warn("accounting", "no accounting", follows, "keep MinJobAge well above the interval between looks")
@@ -130,7 +130,7 @@ def _memory(settings: Row, interval: Seconds) -> Finding:
     found = f"MinJobAge={seconds} s, a look every {interval} s"
     if seconds and seconds < 2 * interval:
         follows = (
-            "links may end and be forgotten between two looks; only accounting tells then how they ended, and "
+            "links may end and be forgotten between two polls; only accounting can report how they ended, and "
             "without it their chains pause"
         )
         return warn("memory", found, follows, "raise MinJobAge, or lower loop.interval")
