@@ -236,7 +236,7 @@ class StoreSection(Section):
 
     url: DatabaseUrl = ""
     """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME; empty: mirage.db in the state
-    folder."""
+    directory."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Real seconds after which another daemon on the same database takes over from one that is silent."""
     snapshot_every: Duration = 600

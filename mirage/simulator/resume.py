@@ -147,7 +147,7 @@ class Resumption:
     def _taken(self, snapshot: Snapshot, columns: JobColumns) -> dict[str, Any]:
         """What the jobs take of nodes that may be shared: whole nodes where that is not known.
 
-        Nothing beyond what nodes have as configured: a job that runs would be left out, and its nodes be idle.
+        Nothing beyond what nodes have as configured: the job would be refused here, and its nodes count as idle.
         """
         labels, nodes = snapshot.labels, np.maximum(columns.nodes, 1)
         at = labels.rows_of(columns.job_id)
@@ -158,22 +158,25 @@ class Resumption:
             found: Int64 = np.where((at >= 0) & (values[at] != ABSENT), values[at], missing)
             return found
 
-        cpus = nodes * self._largest(0)[self._partitions(snapshot)[columns.partition]]
+        where = self._partitions(snapshot)[columns.partition]
+        cpus = nodes * np.maximum(self._largest("cpu")[where], 1)
         nothing = np.zeros(len(columns), dtype=np.int64)
         memory_mb = nothing
         if "mem" in self._model.resources.names:
-            most = nodes * self._largest(1)[self._partitions(snapshot)[columns.partition]]
-            memory_mb = np.minimum(told(labels.memory_mb, nothing), most)
+            memory_mb = np.minimum(told(labels.memory_mb, nothing), nodes * self._largest("mem")[where])
         kinds = [self._kind(text.partition(",")[0]) for text in labels.gres.vocabulary]
         names = tuple(dict.fromkeys(filter(None, kinds)))
         number = np.array([names.index(kind) if kind else -1 for kind in (*kinds, "")], dtype=np.int64)
         which = number[told(labels.gres.codes.astype(np.int64), nothing - 1)]
-        count = told(labels.gres_per_node, nothing) * nodes
-        gres = np.where(which[:, None] == np.arange(len(names)), count[:, None], 0)
+        each = told(labels.gres_per_node, nothing)
+        gres = np.zeros((len(columns), len(names)), dtype=np.int32)
+        for column, name in enumerate(names):
+            most = np.minimum(each, self._largest(name)[where])
+            gres[:, column] = np.where(which == column, nodes * most, 0)
         return {
             "cpus": np.minimum(told(labels.cpus, cpus), cpus).astype(np.int32),
             "memory_mb": memory_mb,
-            "gres": gres.astype(np.int32),
+            "gres": gres,
             "gres_names": names,
         }
 
@@ -183,11 +186,11 @@ class Resumption:
         names = [known.get(name, self._model.default_partition) for name in snapshot.partition_names]
         return np.array(names or [self._model.default_partition], dtype=np.int64)
 
-    def _largest(self, column: int) -> Int64:
+    def _largest(self, resource: str) -> Int64:
         """The most of a resource that a node of each partition has."""
-        return np.array(
-            [self._model.capacity[m, column].max(initial=1) for m in self._model.members], dtype=np.int64
-        )
+        column = self._model.resources.names.index(resource)
+        most = [self._model.capacity[members, column].max(initial=0) for members in self._model.members]
+        return np.array(most, dtype=np.int64)
 
     def _kind(self, name: str) -> str:
         """The generic resource as the configuration knows it; empty: it does not."""

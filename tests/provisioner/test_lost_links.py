@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import pytest
 from fakes import HOUR, chain
+from test_machine import LIMIT, SETTLE, after, running, submitted
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import JobState
 from mirage.provisioner import machine
 from mirage.provisioner.events import (
-    Event,
     LinkEnded,
     LinkLost,
-    LinkPlanned,
     LinkStarted,
-    LinkSubmitted,
     ResumeAsked,
 )
 from mirage.provisioner.machine import Rest, Successor
 
-LIMIT = 48 * HOUR
-SETTLE = 120
-
-
-def after(record: ChainRecord, *events: Event, now: int = 0) -> ChainRecord:
-    record = machine.apply_all(record, events, now)
-    record.check()
-    return record
-
 
 def new(done: DoneCondition | None = None, failures: FailurePolicies | None = None) -> ChainRecord:
     return ChainRecord(chain(done=done or DoneCondition(), failures=failures or FailurePolicies()))
-
-
-def submitted(record: ChainRecord, now: int = 0) -> ChainRecord:
-    index = record.next_index
-    return after(record, LinkPlanned("test"), LinkSubmitted(index, JobId(index), now), now=now)
-
-
-def running(record: ChainRecord, start: int = 0) -> ChainRecord:
-    record = submitted(record, start)
-    return after(record, LinkStarted(len(record.links), start, start + LIMIT), now=start)
 
 
 STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))

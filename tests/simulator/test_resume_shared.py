@@ -88,6 +88,7 @@ def test_cpus_of_running_jobs_are_taken(taken: JobLabels | None, wanted: dict[st
         (labels(1, gres=("gpu:a100", 3)), {"gres_per_node": (("gpu", 1),)}, 0),
         (labels(1, gres=("gpu:a100", 3)), {"gres_per_node": (("gpu", 2),)}, 8),
         (labels(1, gres=("gpu:h100", 4)), {"gres_per_node": (("gpu", 1),)}, 8),
+        (labels(1, gres=("gpu:a100", 8)), {"gres_per_node": (("gpu", 1),)}, 8),
         (labels(1, gres=("tape", 4)), {"gres_per_node": (("gpu", 4),)}, 0),
     ],
 )
