@@ -83,9 +83,10 @@ def test_readiness_check_holds_for_a_second(world: World) -> None:
     begun = []
     with serving(world, readiness=lambda: begun.append(1) or {}) as served:
         first = time.monotonic()
-        while time.monotonic() - first < 2.5:
+        while len(begun) < 3:
             assert served.call("GET", "/readyz")[0] == 200
-        assert 2 <= len(begun) <= 4
+            assert time.monotonic() - first < 60
+        assert time.monotonic() - first >= 2
 
 
 def test_failed_check_is_told_to_all_and_tried_again() -> None:

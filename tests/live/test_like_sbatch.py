@@ -159,7 +159,7 @@ class Prompt:
         shown = answer.stdout.decode("utf-8", "surrogateescape")
         shown = re.sub(r"\bCommand=.*?(?=\bWorkDir=)", "", shown, flags=re.DOTALL)
         return Seen(
-            [line.replace(job.zfill(5), "JOB") for line in done.read_text(errors="replace").splitlines()],
+            [line.replace(f"job{job.zfill(5)}", "JOB") for line in done.read_text(errors="replace").splitlines()],
             [line for line in environment if not OWN_VARIABLES.match(line)],
             [word.replace(f"-{job}.", "-JOB.") for word in shown.split() if not DIFFERENT_EACH_TIME.match(word)],
         )
