@@ -27,7 +27,8 @@ from mirage.bootstrap.windows import refill
 from mirage.bootstrap.worlds import build_world
 from mirage.control.campaign import SOLE
 from mirage.control.commands import CommandQueue
-from mirage.control.loop import ControlLoop, Outside
+from mirage.control.loop import ControlLoop
+from mirage.control.outside import Outside
 from mirage.control.pace import Pace
 from mirage.control.questions import QuestionDesk
 from mirage.control.restored import RestoredDatabase

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import chosen_predictor, named_predictor
 from mirage.control.guard import Guard, Guards, Took, unheard
-from mirage.control.loop import Policy
 from mirage.control.named import NamedGuards
+from mirage.control.outside import Policy
 from mirage.control.pace import Pacing
 from mirage.control.startplans import PlanBudget
 from mirage.control.workers import PredictorThreads
@@ -44,7 +44,7 @@ def build_policy(config: Config, rate: float) -> Policy:
     limits = Limits(**{field.name: values[field.name] for field in fields(Limits)})
     decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
-    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack)
+    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack, appraise=True)
 
 
 def quotas_of(config: Config) -> Quotas:

@@ -121,9 +121,10 @@ class LoopSection(Section):
     """When a cycle's questions take longer than this, the interval is doubled."""
     settle: Positive = 120
     """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
-    predictor: str = "quantile"
+    predictor: str = "auto"
     """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's folder, such as
-    xgboost:/path/of/model, or by name alone: that which is in use in the state folder's models."""
+    xgboost:/path/of/model, or by name alone: that which is in use in the state folder's models. auto: the best of
+    those at hand. It decides where a successor is not pinned: see chains.steering."""
     shadows: tuple[str, ...] = ()
     """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
     fallback: str = "quantile"
@@ -362,7 +363,9 @@ class ChainsSection(Section):
     aim: Annotated[str, AfterValidator(valid_aim)] = "cheapest"
     """cheapest: the least expected cost; no-interruption=90%: so many hand-overs in time; overlap=30m: no more
     overlap than that in the mean."""
-    steering: Steering = Steering.OFF
+    steering: Steering = Steering.AUTO
+    """auto: links that have whole nodes are pinned, unless two links are to run together or the owner names a
+    predictor or an aim; for the others the predictor decides when to submit. off: it decides for all."""
     lead: Duration = 600
     """Steering: a successor is let go so long before its predecessor's end. Pin: after that end with 0, and always
     with handover none."""

@@ -83,7 +83,7 @@ class Guard:
         try:
             prediction = self._timed(observation)
         except Exception as error:
-            return self._instead(observation, f"no prediction: {str(error) or type(error).__name__}")
+            return self.instead(observation, f"no prediction: {str(error) or type(error).__name__}")
         return Answer(prediction, self.predictor.name, model=str(getattr(self.predictor, "version", "")))
 
     @property
@@ -98,7 +98,8 @@ class Guard:
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 
-    def _instead(self, observation: Observation, trouble: str) -> Answer:
+    def instead(self, observation: Observation, trouble: str) -> Answer:
+        """What is answered in the predictor's place, and after which trouble with it."""
         if not isinstance(self.fallback, Guard):
             name = self.fallback.name
             return Answer(self.fallback.predict(observation), name, f"{trouble}; {name} answered")

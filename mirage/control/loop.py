@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.control.applying import CommandApplier
+from mirage.control.appraisal import Appraiser
 from mirage.control.clockwatch import ClockWatch
-from mirage.control.commands import NoCommands
 from mirage.control.counted import CountedChains
 from mirage.control.cycle import Cycle, faultless, joined
 from mirage.control.faults import Fault
@@ -31,14 +31,10 @@ from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.snapshot import Snapshot
-from mirage.features.window import QueueWindows
 from mirage.provisioner import heldlinks, machine, pending, rejections, rivals, steering
-from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.due import next_due
 from mirage.provisioner.events import sightings
 from mirage.provisioner.identities import as_seen, expected_jobs, identities
-from mirage.provisioner.limits import Limits, Permit
-from mirage.provisioner.quotas import Quotas
 from mirage.provisioner.rivals import TaggedJobs
 
 if TYPE_CHECKING:
@@ -46,65 +42,12 @@ if TYPE_CHECKING:
 
     from mirage.control.guard import Guards
     from mirage.control.hands import Act
+    from mirage.control.outside import Outside, Policy
     from mirage.control.questions import Foresight, Question
-    from mirage.control.restored import RestoredDatabase
-    from mirage.control.startplans import PlanBudget
     from mirage.domain.chain import ChainId, ChainRecord, Link
     from mirage.domain.job import Job, Seconds
-    from mirage.ports import (
-        Actuator,
-        ChainStore,
-        Clock,
-        Cluster,
-        Commands,
-        Files,
-        JobHistory,
-        Journal,
-        NodeSharing,
-        Standings,
-        StartEstimator,
-        Ticks,
-        WaitHistory,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """All that the loop touches; one object may serve several ports."""
-
-    cluster: Cluster
-    actuator: Actuator
-    estimator: StartEstimator
-    waits: WaitHistory
-    clock: Clock
-    store: ChainStore
-    journal: Journal
-    files: Files
-    commands: Commands = field(default_factory=NoCommands)
-    history: JobHistory | None = None
-    standings: Standings | None = None
-    sharing: NodeSharing | None = None
-    restored: RestoredDatabase | None = None
-    windows: QueueWindows = field(default_factory=QueueWindows)
-    """What is known of the queue's last day already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How the loop decides."""
-
-    rule: DecisionRule = field(default_factory=DecisionRule)
-    limits: Limits = field(default_factory=Limits)
-    quotas: Quotas = field(default_factory=Quotas)
-    """What one user may have stored here."""
-    settle: Seconds = 120
-    """After so many seconds a link that was sent and that no snapshot shows is sent again."""
-    decision_seconds: float | None = None
-    """Real seconds of a cycle for the decisions of all owners; see ``Turns``. ``None``: no bound."""
-    plans: PlanBudget | None = None
-    """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
-    clock_slack: Seconds = 60
-    """By how much this clock and Slurm's may differ without a word. Set for good."""
+    from mirage.ports import Ticks
+    from mirage.provisioner.limits import Permit
 
 
 class ControlLoop:
@@ -134,6 +77,7 @@ class ControlLoop:
         self._files = FileWatch(outside.files, self._journal)
         self._clocks = ClockWatch(self._journal, policy.clock_slack)
         self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits, self._pins)
+        self._appraiser = Appraiser(self._observer, guards, self._chains, self._journal)
         self._restored = RestoredChains(outside.restored, self._chains)
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
@@ -165,6 +109,7 @@ class ControlLoop:
         self._applier = replace(self._applier, guards=guards, quotas=policy.quotas)
         self._permits = Permits(self._chains, policy.limits)
         self._hands = replace(self._hands, permits=self._permits)
+        self._appraiser = replace(self._appraiser, guards=guards)
 
     def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
         """What the predictors say of a job that nobody has submitted; to be called between cycles.
@@ -251,6 +196,8 @@ class ControlLoop:
         if waits:
             return self._explain(record, now, f"hold: {waits}", deciding=True)
         record = self._catch_up(record, snapshot, now)
+        if self._policy.appraise:
+            record = self._appraiser.appraise(record, snapshot)
         self._hands.cancel_leftovers(record, now)
         self._hands.cancel_returned(record, returned := tagged.returned_to(record), now)
         record = self._hands.face(record, tagged.unknown_to(record), now, released=self._held is not None)

@@ -12,7 +12,7 @@ from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
-from mirage.domain.outcome import Outcome
+from mirage.domain.outcome import Alternative, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -242,6 +242,8 @@ class Link:
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
     job_submit: Seconds = ABSENT
     """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""
+    alternative: Alternative | None = None
+    """Its wait, had it been submitted at its predecessor's end, as foreseen then; ``None``: nothing was."""
 
     @property
     def waiting(self) -> bool:
@@ -369,7 +371,7 @@ class ChainRecord:
                 continue
             last = max(last, before.end)
             both_end = min(last, after.end) if after.final and after.end != ABSENT else last
-            found.append((before, Outcome(both_end, after.start)))
+            found.append((before, Outcome(both_end, after.start, _alternative(after, both_end))))
         return tuple(found)
 
     def check(self) -> None:
@@ -384,3 +386,8 @@ class ChainRecord:
             assert link.started or not link.running, f"runs but never started: {story}"
             assert link.job_id != NO_JOB or link.state in _JOBLESS, f"no job: {story}"
             assert not link.started or not link.final or link.end >= link.start, f"ends too early: {story}"
+
+
+def _alternative(after: Link, end: Seconds) -> Alternative | None:
+    """Of a link that was submitted at the predecessor's ``end``, or later, it is what came."""
+    return Alternative.certain(max(0, after.start - end)) if end <= after.submit else after.alternative

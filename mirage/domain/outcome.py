@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mirage.domain.job import Seconds
+from mirage.domain.job import Seconds  # noqa: TC001 (pydantic reads it)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Seconds without a running link, had nobody submitted the successor before its predecessor's end."""
+
+    p10: Seconds
+    p50: Seconds
+    p90: Seconds
+
+    @classmethod
+    def certain(cls, wait: Seconds) -> Alternative:
+        """That wait was seen."""
+        return cls(wait, wait, wait)
+
+    def __add__(self, other: Alternative) -> Alternative:
+        """Quantiles added: the range of the sum of waits that are long or short together, the widest there is."""
+        return Alternative(self.p10 + other.p10, self.p50 + other.p50, self.p90 + other.p90)
+
+
+NO_WAIT = Alternative.certain(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +35,8 @@ class Outcome:
     predecessor_end: Seconds
     """The last of the links before; the successor's own end where that is earlier."""
     successor_start: Seconds
+    alternative: Alternative | None = None
+    """How long a successor that was submitted at the predecessor's end would have waited; ``None``: not known."""
 
     @property
     def x(self) -> Seconds:
@@ -31,3 +52,11 @@ class Outcome:
     def overlap(self) -> Seconds:
         """Seconds in which both links ran."""
         return max(0, -self.x)
+
+    @property
+    def saved(self) -> Alternative | None:
+        """Interruption that an early submission spared the service; ``None``: not known."""
+        if self.alternative is None:
+            return None
+        waits = (self.alternative.p10, self.alternative.p50, self.alternative.p90)
+        return Alternative(*(max(0, wait - self.interruption) for wait in waits))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore, NoFiles
+from mirage.control.outside import Outside, Policy
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord
 from mirage.domain.journal import EntryKind

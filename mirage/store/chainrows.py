@@ -135,6 +135,7 @@ def _handovers(record: ChainRecord) -> dict[int, tuple[int, Outcome]]:
 
 
 def _outcome_row(chain_id: ChainId, predecessor: int, successor: int, outcome: Outcome) -> Row:
+    alternative = outcome.alternative
     return {
         "chain_id": chain_id,
         "predecessor": predecessor,
@@ -143,4 +144,7 @@ def _outcome_row(chain_id: ChainId, predecessor: int, successor: int, outcome: O
         "successor_start": int(outcome.successor_start),
         "interruption": int(outcome.interruption),
         "overlap": int(outcome.overlap),
+        "alternative_p10": alternative.p10 if alternative else None,
+        "alternative_p50": alternative.p50 if alternative else None,
+        "alternative_p90": alternative.p90 if alternative else None,
     }

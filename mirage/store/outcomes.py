@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from mirage.documentfaults import reader_of
 from mirage.domain.chain import ChainId
-from mirage.domain.outcome import Outcome
+from mirage.domain.outcome import Alternative, Outcome
 from mirage.store.codec import from_row
 from mirage.store.tables import outcomes
 
@@ -36,6 +36,9 @@ class _Row:
     successor: int
     predecessor_end: int
     successor_start: int
+    alternative_p10: int | None
+    alternative_p50: int | None
+    alternative_p90: int | None
 
 
 _ROW = reader_of(_Row)
@@ -64,5 +67,10 @@ class OutcomeLog:
 
 
 def _read(row: _Row) -> HandoverRecord:
-    outcome = Outcome(row.predecessor_end, row.successor_start)
+    outcome = Outcome(row.predecessor_end, row.successor_start, _alternative(row))
     return HandoverRecord(ChainId(row.chain_id), row.predecessor, row.successor, outcome)
+
+
+def _alternative(row: _Row) -> Alternative | None:
+    p10, p50, p90 = row.alternative_p10, row.alternative_p50, row.alternative_p90
+    return Alternative(p10, p50, p90) if p10 is not None and p50 is not None and p90 is not None else None

@@ -91,6 +91,7 @@ outcomes = Table(
     Column("successor_start", BigInteger, nullable=False),
     Column("interruption", BigInteger, nullable=False),
     Column("overlap", BigInteger, nullable=False),
+    *(Column(f"alternative_{level}", BigInteger) for level in ("p10", "p50", "p90")),
     Index(None, "successor_start"),
 )
 

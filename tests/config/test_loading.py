@@ -20,7 +20,7 @@ from mirage.config.display import masked, settings
 from mirage.config.loading import Source, _validated, load_config
 from mirage.config.model import Config
 from mirage.config.places import Places, default_file, default_places
-from mirage.control.loop import Policy
+from mirage.control.outside import Policy
 from mirage.control.pace import Pacing
 from mirage.control.startplans import PlanBudget
 from mirage.domain.errors import ConfigError

@@ -14,7 +14,8 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
 from mirage.bootstrap.journals import LoggedChains, LoggedJournal
 from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import (
     ChainId,
     ChainRecord,

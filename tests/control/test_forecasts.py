@@ -9,8 +9,9 @@ from loops import Service, waiting
 from mirage.control.commands import CommandQueue
 from mirage.control.forecasts import ForecastLedger, Foreseen
 from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition, Link
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import Entry, EntryKind

@@ -10,9 +10,10 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.named import NamedGuards
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.command import AddChain
 from mirage.domain.errors import ArtifactMismatch, ConfigError, PluginNotFound, StoreUnavailable

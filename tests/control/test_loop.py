@@ -10,7 +10,8 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service, waiting
 
 from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
+from mirage.control.outside import Outside, Policy
 from mirage.control.questions import Question
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import (

@@ -11,8 +11,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainId, ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import ResumeChain
 from mirage.domain.errors import BackEndLost, ClusterUnavailable

@@ -13,9 +13,10 @@ from mirage.config.model import Config, LoopSection
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Asker, Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.named import MOST, MOST_ENSEMBLES, NamedGuards
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.command import AddChain
 from mirage.domain.decision import Observation, RecentWaits, WaitForecast, Wants

@@ -10,8 +10,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.command import LiftProtection
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery

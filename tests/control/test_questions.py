@@ -13,8 +13,9 @@ from fakes import HOUR, FakeCluster
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.control.pace import Pace, Pacing
 from mirage.control.questions import (
     MOST_OF_ONE,

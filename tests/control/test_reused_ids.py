@@ -19,8 +19,9 @@ from mirage.backends.execution import Answer
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
 from mirage.domain.command import CancelChain
 from mirage.domain.errors import ClusterUnavailable

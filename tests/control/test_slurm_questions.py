@@ -15,8 +15,9 @@ from mirage.backends.execution import Commands
 from mirage.backends.simulated import SimulatedCluster
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore, NoFiles
+from mirage.control.outside import Outside, Policy
 from mirage.control.startplans import PlanBudget
 from mirage.domain.chain import ChainRecord
 from mirage.domain.decision import WaitForecast

@@ -12,7 +12,8 @@ from sqlalchemy import update
 from mirage.control.commands import CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainId, ChainRecord
 from mirage.domain.command import AddChain, CancelChain
 from mirage.domain.decision import Wants

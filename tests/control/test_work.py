@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mirage.control.commands import MOST_OF_ONE, CommandQueue
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.control.turns import Turns
 from mirage.domain.chain import Chain, ChainRecord, ChainStatus, DoneCondition, Link, LinkState
 from mirage.domain.command import PauseChain

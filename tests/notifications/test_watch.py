@@ -11,8 +11,9 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from mirage.control.commands import CommandQueue
 from mirage.control.forecasts import ForecastLedger
 from mirage.control.guard import Guard, Guards
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.command import CancelChain, LiftProtection, PauseChain
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery

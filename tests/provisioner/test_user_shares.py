@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import Chain, ChainRecord, DoneCondition, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.predictors.registry import build_predictor

@@ -10,8 +10,9 @@ from fakes import HOUR, FakeCluster, Fate, chain
 from mirage.backends.acting.release import ReleaseCluster
 from mirage.control.guard import Guard, Guards
 from mirage.control.journal import MemoryJournal
-from mirage.control.loop import ControlLoop, Outside, Policy
+from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
+from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState

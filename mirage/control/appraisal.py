@@ -1,0 +1,100 @@
+"""What a hand-over would have cost without an early submission, foreseen once, as the predecessor ends."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirage.control.faults import error_text
+from mirage.domain.decision import ActionScores
+from mirage.domain.errors import StoreUnavailable
+from mirage.domain.job import ABSENT
+from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.outcome import Alternative
+
+if TYPE_CHECKING:
+    from mirage.control.counted import CountedChains
+    from mirage.control.guard import Guards
+    from mirage.control.journal import ChangedEntries
+    from mirage.control.observing import Observer
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.decision import Prediction, WaitForecast
+    from mirage.domain.job import Job, Seconds
+    from mirage.domain.snapshot import Snapshot
+
+LATEST = 1_800
+"""Seconds after the predecessor's end: later the queue is another one, and nothing is foreseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appraiser:
+    """Asks the predictor in charge; where that foresees no range, the one that answers in its place."""
+
+    observer: Observer
+    guards: Guards
+    chains: CountedChains
+    journal: ChangedEntries
+
+    def appraise(self, record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
+        """The record, with the wait of a successor submitted now where its predecessor has just ended; stored.
+
+        Raises ``StoreUnavailable``. No other error costs the chain its turn.
+        """
+        link = unappraised(record, snapshot.time)
+        if link is None:
+            return record
+        try:
+            appraised = self._appraised(record, link, snapshot)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            text = f"what the hand-over to link {link.index} saved is not known: {error_text(error)}"
+            self.journal.write(Entry(snapshot.time, record.chain.chain_id, EntryKind.TROUBLE, text, link.index))
+            return record
+        if appraised is not record:
+            self.chains.save(appraised)
+        return appraised
+
+    def _appraised(self, record: ChainRecord, link: Link, snapshot: Snapshot) -> ChainRecord:
+        guard = self.guards.of("")
+        without = _without(snapshot, snapshot.link(link.tag, record.chain.owner))
+        observation = self.observer.observe(without, None, record.chain.link_request(link.index), guard.wants)
+        forecast = _range_of(guard.predict(observation).prediction)
+        if forecast is None:
+            forecast = _range_of(guard.instead(observation, "foresees no range").prediction)
+        if forecast is None:
+            return record
+        waits = (max(0, round(forecast.at(level) - snapshot.time)) for level in (0.1, 0.5, 0.9))
+        return record.with_link(replace(link, alternative=Alternative(*waits)))
+
+
+def unappraised(record: ChainRecord, now: Seconds) -> Link | None:
+    """The link that was submitted before its predecessor's end, which came within ``LATEST`` before ``now``."""
+    if record.over:
+        return None
+    wanted = [link for link in record.links if link.started or link.waiting]
+    for before, after in itertools.pairwise(wanted):
+        ended = before.final and before.end_known and before.end <= now <= before.end + LATEST
+        early = ABSENT != after.submit < before.end
+        if ended and early and not after.final and after.alternative is None:
+            return after
+    return None
+
+
+def _without(snapshot: Snapshot, job: Job | None) -> Snapshot:
+    """The same queue, had the job never been submitted."""
+    if job is None:
+        return snapshot
+    pending, running = (
+        jobs.take(np.flatnonzero(jobs.job_id != int(job.job_id))) for jobs in (snapshot.pending, snapshot.running)
+    )
+    return replace(snapshot, pending=pending, running=running)
+
+
+def _range_of(prediction: Prediction) -> WaitForecast | None:
+    """``None`` where no start is foreseen, or a single instant, as by predictors that only follow a rule."""
+    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    return forecast if forecast is not None and len(forecast.starts) > 1 else None

@@ -1,0 +1,72 @@
+"""What the loop is given: all that it touches, and how it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirage.control.commands import NoCommands
+from mirage.features.window import QueueWindows
+from mirage.provisioner.decide import DecisionRule
+from mirage.provisioner.limits import Limits
+from mirage.provisioner.quotas import Quotas
+
+if TYPE_CHECKING:
+    from mirage.control.restored import RestoredDatabase
+    from mirage.control.startplans import PlanBudget
+    from mirage.domain.job import Seconds
+    from mirage.ports import (
+        Actuator,
+        ChainStore,
+        Clock,
+        Cluster,
+        Commands,
+        Files,
+        JobHistory,
+        Journal,
+        NodeSharing,
+        Standings,
+        StartEstimator,
+        WaitHistory,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """All that the loop touches; one object may serve several ports."""
+
+    cluster: Cluster
+    actuator: Actuator
+    estimator: StartEstimator
+    waits: WaitHistory
+    clock: Clock
+    store: ChainStore
+    journal: Journal
+    files: Files
+    commands: Commands = field(default_factory=NoCommands)
+    history: JobHistory | None = None
+    standings: Standings | None = None
+    sharing: NodeSharing | None = None
+    restored: RestoredDatabase | None = None
+    windows: QueueWindows = field(default_factory=QueueWindows)
+    """What is known of the queue's last day already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the loop decides."""
+
+    rule: DecisionRule = field(default_factory=DecisionRule)
+    limits: Limits = field(default_factory=Limits)
+    quotas: Quotas = field(default_factory=Quotas)
+    """What one user may have stored here."""
+    settle: Seconds = 120
+    """After so many seconds a link that was sent and that no snapshot shows is sent again."""
+    decision_seconds: float | None = None
+    """Real seconds of a cycle for the decisions of all owners; see ``Turns``. ``None``: no bound."""
+    plans: PlanBudget | None = None
+    """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
+    clock_slack: Seconds = 60
+    """By how much this clock and Slurm's may differ without a word. Set for good."""
+    appraise: bool = False
+    """Whether it is foreseen what each hand-over saved: a replay knows that."""
