@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mirage.domain.command import Asked
     from mirage.domain.decision import Observation, Prediction, RecentWaits, Standing, Wants
     from mirage.domain.files import FileState, WatchedFile
-    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds, SignalReach
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
     from mirage.domain.lease import Lease
@@ -73,8 +73,8 @@ class Actuator(Protocol):
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         """Change a pending job. Raises ``UnknownJob``, also for one that pends no longer."""
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
-        """Send a running job a signal such as ``USR1``, to the batch shell alone or to the steps as well.
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
+        """Send a running job a signal such as ``USR1``, to those of its processes that ``reach`` names.
 
         Raises ``UnknownJob``, also for one that runs no longer.
         """

@@ -22,6 +22,7 @@ from mirage.domain.job import (
     JobId,
     JobRequest,
     JobState,
+    SignalReach,
 )
 from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link
 from mirage.domain.snapshot import JobColumns, Snapshot
@@ -187,7 +188,7 @@ class FakeCluster:
             self._released[job_id] = self._freed(job)
         self.jobs[job_id] = changed
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         job = self._owned(job_id, owner)
         if job.state is not JobState.RUNNING:
             raise UnknownJob(str(job_id))

@@ -12,7 +12,7 @@ from mirage.domain.errors import (
     SubmissionRejected,
     UnknownJob,
 )
-from mirage.domain.job import JobState
+from mirage.domain.job import JobState, SignalReach
 from mirage.slurm import sbatch, wording
 from mirage.slurm.sbatch import spell_instant
 from mirage.slurm.state import parse_state
@@ -69,12 +69,12 @@ class CliActuator:
         if change.held is False:
             self._scontrol("release", job_id)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """``scancel --signal``. See the port."""
         self._only_own(owner, f"signal job {job_id}")
         self._require(job_id, JobState.RUNNING, "run")
-        whom = "--batch" if batch_only else "--full"
-        answer = self._commands.run(["scancel", "--verbose", f"--signal={signal}", whom, str(job_id)])
+        whom = {SignalReach.BATCH: ["--batch"], SignalReach.STEPS: [], SignalReach.ALL: ["--full"]}[reach]
+        answer = self._commands.run(["scancel", "--verbose", f"--signal={signal}", *whom, str(job_id)])
         said = _complaints(answer.err)
         if said or answer.status:
             raise wording.refused_act(said, f"scancel --signal={signal} {job_id}")

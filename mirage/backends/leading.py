@@ -9,7 +9,7 @@ from mirage.domain.errors import NotPermitted, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
     from mirage.ports import Actuator
 
 
@@ -40,10 +40,10 @@ class Leading:
         self._check(owner)
         self._actuator.update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """As the actuator behind."""
         self._check(owner)
-        self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
+        self._actuator.signal(job_id, owner, signal, reach=reach)
 
     def _check(self, owner: str) -> None:
         if found := self._impediment():

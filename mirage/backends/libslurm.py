@@ -27,7 +27,7 @@ from mirage.domain.errors import (
     NotPermitted,
     UnknownJob,
 )
-from mirage.domain.job import JobId, JobState, job_id_of
+from mirage.domain.job import JobId, JobState, SignalReach, job_id_of
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
@@ -50,8 +50,8 @@ _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/
 _DAY = 86_400
 _LOOK_BACK = 2 * _DAY
 """How far back a link whose id is not known is looked for."""
-_BATCH_SHELL, _EVERYTHING = 0x01, 0x08
-"""KILL_JOB_BATCH and KILL_FULL_JOB of slurm.h."""
+_REACHES = {SignalReach.BATCH: 0x01, SignalReach.STEPS: 0x00, SignalReach.ALL: 0x08}
+"""KILL_JOB_BATCH and KILL_FULL_JOB of slurm.h; without a flag the steps alone are signalled."""
 _SIGKILL = int(signals.SIGKILL)
 
 
@@ -206,13 +206,12 @@ class LibslurmActuator:
         wish = self._slurm.JobSubmitDescription(**changes(describe_change(change)))
         self._libslurm.act(lambda: self._slurm.Job(job_id).modify(wish), f"change job {job_id}")
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Send a signal."""
         self._only_own(owner, f"signal job {job_id}")
         self._expect(job_id, JobState.RUNNING)
         number = int(getattr(signals, f"SIG{signal}"))
-        flags = _BATCH_SHELL if batch_only else _EVERYTHING
-        self._libslurm.act(lambda: self._kill(job_id, number, flags), f"signal job {job_id}")
+        self._libslurm.act(lambda: self._kill(job_id, number, _REACHES[reach]), f"signal job {job_id}")
 
     def identify(self, job_id: JobId, owner: str) -> Identity:
         """Whose a job is, which comment it carries and when it was submitted."""
@@ -250,5 +249,5 @@ class LibslurmActuator:
             raise NotPermitted(f"cannot {act} for {owner}: libslurm acts as {self._user}, who Mirage runs as")
 
 
-_STEPS = {0: "children", _BATCH_SHELL: "batch", _EVERYTHING: "all"}
+_STEPS = {0x00: "children", 0x01: "batch", 0x08: "all"}
 _FIRST_OF_SLURM = 1_000

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.simulated import SimulatedCluster
     from mirage.domain.decision import Standing
-    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds
+    from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds, SignalReach
     from mirage.domain.jobtable import JobTable
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
@@ -54,9 +54,9 @@ class PacedCluster:
         """Change a pending job. Raises ``UnknownJob``."""
         self._present().update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Nothing comes of it. Raises ``UnknownJob``."""
-        self._present().signal(job_id, owner, signal, batch_only=batch_only)
+        self._present().signal(job_id, owner, signal, reach=reach)
 
     def estimate_start(self, request: JobRequest) -> Seconds:
         """The start in the backfill plan of this instant."""

@@ -14,7 +14,7 @@ from mirage.domain.snapshot import JobColumns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mirage.domain.job import JobChange, JobRequest, Seconds
+    from mirage.domain.job import JobChange, JobRequest, Seconds, SignalReach
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
 
@@ -121,9 +121,9 @@ class RecordedCluster:
             held = job.held if change.held is None else change.held
             self._own[tag] = replace(job, held=held, nice=job.nice if change.nice is None else change.nice)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Note a signal to a running job. Raises ``UnknownJob``."""
-        del owner, batch_only
+        del owner, reach
         _, job = self._known(job_id)
         if job.state is not JobState.RUNNING:
             raise UnknownJob(f"job {job_id} does not run: it is {job.state.name}")

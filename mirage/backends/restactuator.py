@@ -18,7 +18,7 @@ from mirage.domain.errors import (
     UnknownJob,
     UnsupportedSlurm,
 )
-from mirage.domain.job import JobId, JobState, is_job_id, job_id_of
+from mirage.domain.job import JobId, JobState, SignalReach, is_job_id, job_id_of
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
 _FLAGS_SINCE = 40
+_FLAGS = {SignalReach.BATCH: "BATCH_JOB", SignalReach.STEPS: "FULL_STEPS_ONLY"}
+"""Without one slurmrestd signals the batch shell and the steps."""
+_REACHES = {SignalReach.BATCH: "the batch shell", SignalReach.STEPS: "the steps"}
 _SILENT = (40, 41)
 """These do not tell whether a DELETE was done (seen on Slurm 24.11)."""
 
@@ -148,20 +151,21 @@ class RestActuator:
         if errors := rest.ask("POST", f"job/{job_id}", body).errors:
             raise _fault(rest, f"change job {job_id}", errors)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Send a signal.
 
-        Raises ``UnsupportedSlurm`` for the batch shell alone before v0.0.40, which can only signal all.
+        Raises ``NotPermitted`` for the batch shell alone, or the steps alone, before v0.0.40, which signals all or
+        none: a batch shell that expects no signal would end by it, and its steps with it.
         """
         rest = self._rest(owner)
         self._expect(rest, job_id, JobState.RUNNING)
         number = rest.number()
-        if batch_only and number < _FLAGS_SINCE:
-            raise UnsupportedSlurm(
-                f"{versions.spell(number)} of slurmrestd cannot signal the batch shell of job {job_id} alone; "
+        if reach is not SignalReach.ALL and number < _FLAGS_SINCE:
+            raise NotPermitted(
+                f"{versions.spell(number)} of slurmrestd cannot signal {_REACHES[reach]} of job {job_id} alone; "
                 f"{versions.spell(_FLAGS_SINCE)} can (Slurm 23.11)"
             )
-        flags = "&flags=BATCH_JOB" if batch_only else ""
+        flags = f"&flags={_FLAGS[reach]}" if reach in _FLAGS else ""
         if number in _SILENT:
             self._owned(rest, job_id, owner)
         if errors := _errors(rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}")):

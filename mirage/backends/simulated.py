@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirage.domain.decision import Standing
-    from mirage.domain.job import Job, JobChange, JobRequest, Seconds
+    from mirage.domain.job import Job, JobChange, JobRequest, Seconds, SignalReach
     from mirage.domain.jobtable import JobTable
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.simulator.simulation import Simulation
@@ -129,9 +129,9 @@ class SimulatedCluster:
         if change.node_list is not None:
             self.simulation.set_node_list(job_id, change.node_list)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Nothing comes of it: what a simulated job does is in its script. Raises ``UnknownJob``."""
-        del owner, signal, batch_only
+        del owner, signal, reach
         if self.simulation.job(job_id).state is not JobState.RUNNING:
             raise UnknownJob(f"job {job_id} does not run any more")
 

@@ -66,7 +66,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     Columns: chain (%i), name (%j), user (%u), state (%T, %t), since, expected, partition (%P), account (%a),
     qos (%q), nodes (%D), gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L),
     submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps,
-    overlap, predictor, aim, steering, handover, failures, refusals.
+    saved, overlap, predictor, aim, steering, handover, failures, refusals.
     """
     wanted = _states(states)
     with exit_codes():

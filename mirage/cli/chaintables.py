@@ -67,6 +67,7 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
             Column("next", "", "NEXT", _next_job),
             Column("handovers", "", "HANDOVERS", *_number("handovers")),
             Column("gaps", "", "GAPS", *_seconds("interruption")),
+            Column("saved", "", "SAVED", _saved, lambda chain: chain.saved and chain.saved.p50),
             Column("overlap", "", "OVERLAP", *_seconds("overlap")),
             Column("predictor", "", "PREDICTOR", _text("predictor")),
             Column("aim", "", "AIM", _text("aim")),
@@ -75,7 +76,7 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
             Column("failures", "", "FAILURES", *_number("failures")),
             Column("refusals", "", "REFUSALS", *_number("refusals")),
         ),
-        "chain,user,state,links,jobid,time_left,next,gaps,overlap,reason",
+        "chain,user,state,links,jobid,time_left,next,gaps,saved,overlap,reason",
     )
 
 
@@ -100,6 +101,11 @@ def _number(name: str) -> _Shown:
 
 def _seconds(name: str) -> _Shown:
     return (lambda chain: span(getattr(chain, name))), (lambda chain: getattr(chain, name))
+
+
+def _saved(chain: Chain) -> str:
+    """An estimate, marked as one."""
+    return f"~{span(chain.saved.p50)}" if chain.saved else NOTHING
 
 
 def _time(name: str) -> _Shown:
@@ -157,6 +163,10 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Hand-over", f"{chain['handover']}, steering {chain['steering']}"),
         ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
+    if chain.get("saved"):
+        p10, p50, p90 = (spell(chain["saved"][level]) for level in ("p10", "p50", "p90"))
+        known = f"{chain['appraised']} of {chain['handovers']} hand-overs"
+        rows.append(("Saved", f"about {p50} without a link ({p10} to {p90}, an estimate from {known})"))
     if chain["files_unknown"]:
         rows.append(("Files", f"cannot be checked: {chain['files_unknown']}"))
     if (held := chain["held_links"]) is not None:

@@ -68,6 +68,7 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
             yield f"What was decided last: {chain['sentence']}."
         yield from _foreseen_next(timeline, now)
     yield from _past(timeline)
+    yield from _worth(chain)
 
 
 def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
@@ -128,6 +129,9 @@ def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterato
     forecast = next(own, None)
     if forecast is None or forecast["link"] in known:  # that one waits, runs or is over
         return
+    start = instant_of(forecast["p50"])
+    if now is not None and start is not None and start < now:  # made long ago, and nothing was submitted since
+        return
     wait = between(instant_of(forecast["time"]) or now, instant_of(forecast["p50"]))
     yield (
         f"If link {forecast['link']} were submitted now it would start {_range(forecast)}: about "
@@ -153,6 +157,19 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
     together = sum(each["overlap"] for each in handovers)
     if together > _NEGLIGIBLE:
         yield f"Two links ran at once for {words(together)} in all."
+
+
+def _worth(chain: Mapping[str, Any]) -> Iterator[str]:
+    """What was lost, and what submitting at the ends would have lost more."""
+    saved = chain.get("saved")
+    if not saved:
+        return
+    counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
+    yield (
+        f"In all it lost {words(chain['interruption'])}. Had each link been submitted at the end of the one "
+        f"before, about {words(saved['p50'])} more would have been lost (an estimate: {words(saved['p10'])} to "
+        f"{words(saved['p90'])}; from {counted} of its hand-overs)."
+    )
 
 
 def _submission(link: Mapping[str, Any]) -> Iterator[str]:

@@ -65,6 +65,15 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimate in seconds: four times in five it lies between ``p10`` and ``p90``."""
+
+    p10: int = 0
+    p50: int = 0
+    p90: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """A service longer than the walltime limit: its links, and how they handed over."""
 
@@ -106,6 +115,10 @@ class Chain:
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int = 0
     """Seconds with two running links, over all hand-overs."""
+    saved: Estimate | None = None
+    """Seconds without a running link that early submissions spared; ``None``: of no hand-over that is known."""
+    appraised: int = 0
+    """Of how many hand-overs it is known."""
 
     @property
     def running(self) -> Link | None:

@@ -16,7 +16,6 @@ from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative
 
 if TYPE_CHECKING:
-    from mirage.control.counted import CountedChains
     from mirage.control.guard import Guards
     from mirage.control.journal import ChangedEntries
     from mirage.control.observing import Observer
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, Seconds
     from mirage.domain.snapshot import Snapshot
 
-LATEST = 1_800
+LATEST = 900
 """Seconds after the predecessor's end: later the queue is another one, and nothing is foreseen."""
 
 
@@ -35,11 +34,10 @@ class Appraiser:
 
     observer: Observer
     guards: Guards
-    chains: CountedChains
     journal: ChangedEntries
 
     def appraise(self, record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
-        """The record, with the wait of a successor submitted now where its predecessor has just ended; stored.
+        """The record, with the wait of a successor submitted now where its predecessor has just ended.
 
         Raises ``StoreUnavailable``. No other error costs the chain its turn.
         """
@@ -47,16 +45,13 @@ class Appraiser:
         if link is None:
             return record
         try:
-            appraised = self._appraised(record, link, snapshot)
+            return self._appraised(record, link, snapshot)
         except StoreUnavailable:
             raise
         except Exception as error:
             text = f"what the hand-over to link {link.index} saved is not known: {error_text(error)}"
             self.journal.write(Entry(snapshot.time, record.chain.chain_id, EntryKind.TROUBLE, text, link.index))
-            return record
-        if appraised is not record:
-            self.chains.save(appraised)
-        return appraised
+        return record
 
     def _appraised(self, record: ChainRecord, link: Link, snapshot: Snapshot) -> ChainRecord:
         guard = self.guards.of("")

@@ -239,7 +239,7 @@ class Hands:
             record = record.with_link(replace(link, telling=now))
             self.store.save(record)
         try:
-            self.actuator.signal(link.job_id, record.chain.owner, signal.name, batch_only=signal.batch_only)
+            self.actuator.signal(link.job_id, record.chain.owner, signal.name, reach=record.chain.told)
         except UnknownJob:
             return self._untold(untold, link)
         except NotPermitted as error:

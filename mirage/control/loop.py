@@ -77,7 +77,7 @@ class ControlLoop:
         self._files = FileWatch(outside.files, self._journal)
         self._clocks = ClockWatch(self._journal, policy.clock_slack)
         self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits, self._pins)
-        self._appraiser = Appraiser(self._observer, guards, self._chains, self._journal)
+        self._appraiser = Appraiser(self._observer, guards, self._journal)
         self._restored = RestoredChains(outside.restored, self._chains)
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
@@ -196,8 +196,6 @@ class ControlLoop:
         if waits:
             return self._explain(record, now, f"hold: {waits}", deciding=True)
         record = self._catch_up(record, snapshot, now)
-        if self._policy.appraise:
-            record = self._appraiser.appraise(record, snapshot)
         self._hands.cancel_leftovers(record, now)
         self._hands.cancel_returned(record, returned := tagged.returned_to(record), now)
         record = self._hands.face(record, tagged.unknown_to(record), now, released=self._held is not None)
@@ -317,11 +315,15 @@ class ControlLoop:
         events = sightings(record, snapshot, self._files.done(record))
         before, known = record, len(record.handovers())
         record = as_seen(machine.apply_all(record, events, now), snapshot)
-        if (record := self._files.with_cause(before, record)) is before:
+        record = self._files.with_cause(before, record)
+        if self._policy.appraise:
+            record = self._appraiser.appraise(record, snapshot)
+        if record is before:
             return record
         entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]
         for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
+            text += f", saved about {outcome.saved.p50} s" if outcome.saved is not None else ""
             entry = told(record, now, EntryKind.OUTCOME, text, link.index)
             entries.append(replace(entry, outcome=outcome))
         self._chains.save(record, *entries)

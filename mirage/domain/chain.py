@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NewType
 
 from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
-from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, WarnSignal
+from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, SignalReach, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
 from mirage.domain.outcome import Alternative, Outcome
 
@@ -160,6 +160,13 @@ class Chain:
     def done_by_zero(self) -> bool:
         """Whether exit code 0 always means that the work is done: no link exits because Slurm warned it."""
         return self.done.exit_code == 0 and self.request.warn is None
+
+    @property
+    def told(self) -> SignalReach:
+        """Who gets the signal to make way: those who get Slurm's own warning, where the owner asked for one."""
+        if self.handover.signal.batch_only:
+            return SignalReach.BATCH
+        return SignalReach.ALL if self.request.warn is None else SignalReach.STEPS
 
     def tag(self, index: int) -> str:
         """The mark that link ``index`` (from 1) carries as its job's comment."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple, NewType
 
 from mirage.domain.errors import BadSpelling
@@ -100,6 +100,16 @@ class Dependency:
 
 WARNED_EARLY = 60
 """Seconds by which Slurm may send the signal of ``--signal`` before its time (man sbatch)."""
+
+
+class SignalReach(StrEnum):
+    """Which processes of a job get a signal."""
+
+    BATCH = "batch"
+    """The batch shell alone, as with ``--signal=B:``."""
+    STEPS = "steps"
+    """The steps and not the batch shell, as with ``--signal`` without ``B:``."""
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,9 @@ class Meters:
         self._overlaps = histogram(
             "overlap_seconds", "Seconds with two running links, of complete hand-overs.", GAPS
         )
+        self._saved = counter(
+            "saved_seconds", "Seconds of interruption that early submissions spared, by the medians of forecasts."
+        )
         self._submissions = counter("submissions", "Links sent to Slurm.", "result")
         self._notifications = counter("notifications", "Messages to people.", "channel", "result")
         for result in ("ok", "failed"):
@@ -143,6 +146,7 @@ class Meters:
         elif entry.kind is EntryKind.OUTCOME and entry.outcome is not None:
             self._interruptions.observe(entry.outcome.interruption)
             self._overlaps.observe(entry.outcome.overlap)
+            self._saved.inc(entry.outcome.saved.p50 if entry.outcome.saved is not None else 0)
 
     def _decided(self, entry: Entry) -> None:
         self._submitted[entry.chain] = entry.submits

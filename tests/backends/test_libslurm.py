@@ -26,7 +26,17 @@ from mirage.domain.errors import (
     SubmissionRejected,
     UnknownJob,
 )
-from mirage.domain.job import ABSENT, NEVER, BatchScript, JobChange, JobId, JobRequest, JobState, WarnSignal
+from mirage.domain.job import (
+    ABSENT,
+    NEVER,
+    BatchScript,
+    JobChange,
+    JobId,
+    JobRequest,
+    JobState,
+    SignalReach,
+    WarnSignal,
+)
 from mirage.slurm import nodetext
 from mirage.slurm.rest.queue import read_queue
 
@@ -270,12 +280,12 @@ def test_changes_to_a_pending_job(fake: FakePyslurm, actuator: LibslurmActuator)
 
 def test_signals(fake: FakePyslurm, actuator: LibslurmActuator) -> None:
     job_id = named(fake, "running")
-    actuator.signal(job_id, "alice", "USR1", batch_only=True)
-    actuator.signal(job_id, "alice", "TERM", batch_only=False)
+    actuator.signal(job_id, "alice", "USR1", reach=SignalReach.BATCH)
+    actuator.signal(job_id, "alice", "TERM", reach=SignalReach.ALL)
     actuator.cancel(job_id, "alice")
     assert fake.done == [(job_id, 10, 1), (job_id, 15, 8), (job_id, 9, 0)]
     with pytest.raises(UnknownJob, match="PENDING"):
-        actuator.signal(named(fake, "held-link"), "alice", "USR1", batch_only=True)
+        actuator.signal(named(fake, "held-link"), "alice", "USR1", reach=SignalReach.BATCH)
 
 
 def test_cancelling_what_has_ended_is_no_error(fake: FakePyslurm, actuator: LibslurmActuator) -> None:

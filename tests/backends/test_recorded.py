@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mirage.backends.recorded import NothingRecorded, RecordedCluster, RecordedTicks
 from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.errors import UnknownJob
-from mirage.domain.job import JobChange, JobId, JobRequest, JobState
+from mirage.domain.job import JobChange, JobId, JobRequest, JobState, SignalReach
 from mirage.domain.snapshot import Snapshot
 from mirage.simulator.simulation import Simulation
 
@@ -108,7 +108,7 @@ def test_noted_jobs_are_held_niced_and_cancelled(cluster: RecordedCluster) -> No
     job = cluster.snapshot().links[REQUEST.tag]
     assert (job.held, job.nice) == (False, 0)
     with pytest.raises(UnknownJob, match="PENDING"):
-        cluster.signal(job_id, "alice", "USR1", batch_only=True)
+        cluster.signal(job_id, "alice", "USR1", reach=SignalReach.BATCH)
     cluster.advance()
     cluster.cancel(job_id, "alice")
     job = cluster.snapshot().links[REQUEST.tag]
@@ -123,7 +123,7 @@ def test_acts_on_recorded_jobs_are_noted_only(cluster: RecordedCluster) -> None:
     cluster.advance()
     job = cluster.snapshot().links["mirage:c:1"]
     assert job.state is JobState.RUNNING
-    cluster.signal(job.job_id, "alice", "USR1", batch_only=True)
+    cluster.signal(job.job_id, "alice", "USR1", reach=SignalReach.BATCH)
     cluster.cancel(job.job_id, "alice")
     assert cluster.snapshot().links["mirage:c:1"] == job
     assert [(noted.act, noted.signal) for noted in cluster.noted] == [("signal", "USR1"), ("cancel", "")]
@@ -133,7 +133,7 @@ def test_unknown_jobs_are_said_to_be(cluster: RecordedCluster) -> None:
     for act in (
         lambda: cluster.cancel(JobId(60_000_000), "alice"),
         lambda: cluster.update(JobId(60_000_000), "alice", JobChange(nice=1)),
-        lambda: cluster.signal(JobId(60_000_000), "alice", "USR1", batch_only=False),
+        lambda: cluster.signal(JobId(60_000_000), "alice", "USR1", reach=SignalReach.ALL),
     ):
         with pytest.raises(UnknownJob, match="60000000"):
             act()

@@ -24,7 +24,7 @@ from mirage.domain.errors import (
     SubmissionRejected,
     UnknownJob,
 )
-from mirage.domain.job import BatchScript, JobChange, JobId, WarnSignal
+from mirage.domain.job import BatchScript, JobChange, JobId, SignalReach, WarnSignal
 from mirage.slurm.rejections import is_permanent
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_no_token_no_act(fake: FakeSlurmrestd, actuator: RestActuator, owner: st
         lambda: actuator.submit(replace(REQUEST, user=owner)),
         lambda: actuator.cancel(JobId(1), owner),
         lambda: actuator.update(JobId(1), owner, JobChange(nice=1)),
-        lambda: actuator.signal(JobId(1), owner, "USR1", batch_only=False),
+        lambda: actuator.signal(JobId(1), owner, "USR1", reach=SignalReach.ALL),
     ):
         with pytest.raises(NotPermitted, match=r"bob\.jwt" if owner == "bob" else "user name"):
             act()
@@ -133,7 +133,7 @@ def test_job_with_the_id_of_a_link_is_not_touched(
         for act in (
             lambda: guard.cancel(JobId(9), "alice"),
             lambda: guard.update(JobId(9), "alice", JobChange(held=False)),
-            lambda: guard.signal(JobId(9), "alice", "USR1", batch_only=False),
+            lambda: guard.signal(JobId(9), "alice", "USR1", reach=SignalReach.ALL),
         ):
             with pytest.raises(NotPermitted, match="9"):
                 act()

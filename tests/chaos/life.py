@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirage.bootstrap.service import Service
     from mirage.config.model import Config
     from mirage.domain.command import Command
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
 
 
 class StoreMishap(StrEnum):
@@ -75,8 +75,8 @@ class ByOwner:
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         self._for(owner).update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
-        self._for(owner).signal(job_id, owner, signal, batch_only=batch_only)
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
+        self._for(owner).signal(job_id, owner, signal, reach=reach)
 
     def estimate_start(self, request: JobRequest) -> int:
         return self._for(request.user).estimate_start(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from mirage.domain.chain import (
     Steering,
 )
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
-from mirage.domain.job import JobState, WarnSignal
+from mirage.domain.job import JobState, SignalReach, WarnSignal
 from mirage.provisioner.handover import let_run
 from mirage.provisioner.requeues import end_name
 
@@ -168,6 +169,30 @@ def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> N
     assert record.reason == "3 links have run"
 
 
+@pytest.mark.parametrize(
+    ("warn", "reach"),
+    [
+        (None, SignalReach.ALL),
+        (WarnSignal("USR1", HOUR), SignalReach.STEPS),
+        (WarnSignal("USR1", HOUR, batch_only=True), SignalReach.BATCH),
+    ],
+)
+def test_who_is_warned_of_the_limit_is_told_to_make_way(warn: WarnSignal | None, reach: SignalReach) -> None:
+    cluster = FakeCluster(lambda request: Fate(wait=HOUR, obeys=0))
+    way = replace(SIGNAL, batch_only=warn is not None and warn.batch_only)
+    asked = chain(done=FOREVER, handover=Handover(HandoverPolicy.ON_START, way))
+    service = Service(cluster, "fixed:3h", chain_=replace(asked, request=replace(asked.request, warn=warn)))
+    signal, seen = cluster.signal, []
+
+    def noted(job_id: JobId, owner: str, name: str, *, reach: SignalReach) -> None:
+        seen.append((name, reach))
+        signal(job_id, owner, name, reach=reach)
+
+    cluster.signal = noted
+    service.run(300 * HOUR, tick=MIN)
+    assert seen == [("USR1", reach)] * 2
+
+
 class Died(BaseException):
     """The daemon is killed."""
 
@@ -177,8 +202,8 @@ def test_a_link_that_obeys_a_signal_of_unknown_fate_has_not_finished_the_work(er
     service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL), obeys=0)
     signal = service.cluster.signal
 
-    def dying_signal(job_id: JobId, owner: str, name: str, *, batch_only: bool) -> None:
-        signal(job_id, owner, name, batch_only=batch_only)
+    def dying_signal(job_id: JobId, owner: str, name: str, *, reach: SignalReach) -> None:
+        signal(job_id, owner, name, reach=reach)
         service.cluster.signal = signal
         raise error
 
@@ -198,7 +223,7 @@ def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> Non
     kind = chain(done=DoneCondition(links=3), handover=Handover(HandoverPolicy.ON_START, SIGNAL))
     service = Service(cluster, "fixed:3h", chain_=kind)
 
-    def forbidden(job_id: JobId, owner: str, name: str, *, batch_only: bool) -> None:
+    def forbidden(job_id: JobId, owner: str, name: str, *, reach: SignalReach) -> None:
         raise NotPermitted(f"nobody can act for {owner}")
 
     service.cluster.signal = forbidden

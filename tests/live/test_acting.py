@@ -20,7 +20,7 @@ from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
 from mirage.domain.chain import NO_JOB, Chain, ChainId
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
-from mirage.domain.job import ABSENT, JobChange, JobId, JobState
+from mirage.domain.job import ABSENT, JobChange, JobId, JobState, SignalReach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def test_no_user_reaches_anothers_links(world: ActingWorld) -> None:
     world.actuator.update(job_id, "bob", JobChange(held=False))
     world.until(request, JobState.RUNNING)
     with pytest.raises(NotPermitted):
-        world.actuator.signal(job_id, "alice", "KILL", batch_only=False)
+        world.actuator.signal(job_id, "alice", "KILL", reach=SignalReach.ALL)
     assert world.job(request).state is JobState.RUNNING
     with pytest.raises(NotPermitted, match=STRANGER):
         world.actuator.submit(world.request_of(STRANGER, "true"))
@@ -250,7 +250,7 @@ def test_an_operator_signals_a_running_link(released: Released) -> None:
     job = released.until(released.link(1), JobState.RUNNING)
     while released.now() < job.start + HOUR // 30:  # the shell must have set its trap
         released.pass_time()
-    released.actuator.signal(first, "alice", "USR1", batch_only=True)
+    released.actuator.signal(first, "alice", "USR1", reach=SignalReach.BATCH)
     assert released.until(released.link(1), JobState.FAILED).exit_code == 7
 
 

@@ -17,8 +17,8 @@ from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator, TokenDirectory
 from mirage.backends.restclient import Address, Credentials, RestClient
 from mirage.domain.chain import NO_JOB
-from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnsupportedSlurm
-from mirage.domain.job import ABSENT, BatchScript, JobChange, JobState, WarnSignal
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
+from mirage.domain.job import ABSENT, BatchScript, JobChange, JobState, SignalReach, WarnSignal
 from mirage.slurm.rest import versions
 
 if TYPE_CHECKING:
@@ -59,15 +59,25 @@ class RestWorld(TestbedWorld):
 class RestContract(Contract):
     """What no version before v0.0.40 can do is asserted to be said."""
 
-    @pytest.mark.parametrize("batch_only", [True, False])
-    def test_a_signal_reaches_the_batch_script(self, world: RestWorld, batch_only: bool) -> None:  # type: ignore[override]
-        if not batch_only or world.number >= BATCH_SIGNALS_SINCE:
-            super().test_a_signal_reaches_the_batch_script(world, batch_only)
-            return
+    @pytest.mark.parametrize("reach", [SignalReach.BATCH, SignalReach.ALL])
+    def test_a_signal_reaches_the_batch_script(self, world: RestWorld, reach: SignalReach) -> None:  # type: ignore[override]
+        if reach is SignalReach.ALL or world.number >= BATCH_SIGNALS_SINCE:
+            super().test_a_signal_reaches_the_batch_script(world, reach)
+        else:
+            self._cannot_signal(world, reach)
+
+    def test_a_signal_to_the_steps_spares_the_batch_script(self, world: RestWorld) -> None:
+        if world.number >= BATCH_SIGNALS_SINCE:
+            super().test_a_signal_to_the_steps_spares_the_batch_script(world)
+        else:
+            self._cannot_signal(world, SignalReach.STEPS)
+
+    def _cannot_signal(self, world: RestWorld, reach: SignalReach) -> None:
+        """It says so, rather than signal all of it."""
         request, job_id = world.submit()
         world.until(request, JobState.RUNNING)
-        with pytest.raises(UnsupportedSlurm, match=str(job_id)):
-            world.actuator.signal(job_id, world.facts.user, "USR1", batch_only=True)
+        with pytest.raises(NotPermitted, match=str(job_id)):
+            world.actuator.signal(job_id, world.facts.user, "TERM", reach=reach)
 
 
 @pytest.fixture

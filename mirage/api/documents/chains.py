@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
@@ -17,10 +19,13 @@ from mirage.provisioner.service import service_of
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, DoneCondition, Link
     from mirage.domain.journal import Entry
+    from mirage.domain.outcome import Alternative, Outcome
 
 
 class LinkDocument(Described):
@@ -92,6 +97,17 @@ class DoneDocument(Described):
     """The same in words."""
 
 
+class EstimateDocument(Described):
+    """An estimate in seconds, and its range."""
+
+    p10: int
+    """Nine times in ten it is more."""
+    p50: int
+    """As often more as less."""
+    p90: int
+    """Nine times in ten it is less."""
+
+
 class ChainDocument(Described):
     """A chain, its links and how they handed over."""
 
@@ -147,6 +163,11 @@ class ChainDocument(Described):
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int
     """Seconds with two running links, over all hand-overs."""
+    saved: EstimateDocument | None
+    """Seconds without a running link that early submissions spared, over all hand-overs of which it is known: what
+    submitting each link at its predecessor's end would have lost more, as foreseen at those ends."""
+    appraised: int
+    """Of how many hand-overs that is known."""
 
 
 class ChainList(Described):
@@ -206,6 +227,7 @@ class Explanation(Described):
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
     chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.time)
+    known = _known(outcomes)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -233,7 +255,19 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         handovers=len(outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
         overlap=sum(outcome.overlap for outcome in outcomes),
+        saved=estimate(reduce(add, known)) if known else None,
+        appraised=len(known),
     )
+
+
+def estimate(alternative: Alternative | None) -> EstimateDocument | None:
+    """The same for programs."""
+    return EstimateDocument(p10=alternative.p10, p50=alternative.p50, p90=alternative.p90) if alternative else None
+
+
+def _known(outcomes: Iterable[Outcome]) -> list[Alternative]:
+    """What hand-overs saved, of those of which that is known."""
+    return [outcome.saved for outcome in outcomes if outcome.saved is not None]
 
 
 def chain_list(page: Page, status: Status, owner: str | None) -> ChainList:

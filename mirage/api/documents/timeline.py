@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.pages import spell_cursor
-from mirage.api.documents.chains import EntryDocument, entry_document
+from mirage.api.documents.chains import EntryDocument, EstimateDocument, entry_document, estimate
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
@@ -71,6 +71,8 @@ class HandoverBar(Described):
     """Seconds without a running link."""
     overlap: int
     """Seconds with two running links."""
+    saved: EstimateDocument | None
+    """Seconds without a running link that submitting the successor early spared; ``null``: not known."""
 
 
 class ForecastPoint(Described):
@@ -192,6 +194,7 @@ def _handovers(record: ChainRecord) -> Iterator[HandoverBar]:
             successor_start=instant(outcome.successor_start),
             interruption=outcome.interruption,
             overlap=outcome.overlap,
+            saved=estimate(outcome.saved),
         )
 
 

@@ -13,7 +13,7 @@ from mirage.domain.job import JobId, JobRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.domain.job import JobChange
+    from mirage.domain.job import JobChange, SignalReach
     from mirage.ports import Actuator
 
 T = TypeVar("T")
@@ -70,10 +70,10 @@ class Audited:
         act = UpdateJob(job_id, change)
         self._told(owner, act, job_id, lambda: self._actuator.update(job_id, owner, change))
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """As the actuator behind."""
-        act = SignalJob(job_id, signal, batch_only)
-        self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, batch_only=batch_only))
+        act = SignalJob(job_id, signal, reach)
+        self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, reach=reach))
 
     def _told(self, owner: str, act: Act, job_id: JobId, do: Callable[[], T]) -> T:
         tag, text = act.tag if isinstance(act, JobRequest) else "", describe(act)

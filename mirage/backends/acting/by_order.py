@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.backends.acting.orders import Act, Answer
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
 
 
 class ByOrder:
@@ -47,9 +47,9 @@ class ByOrder:
         """Have it changed."""
         self._outcome(owner, UpdateJob(job_id, change), SubmissionRejected)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Have it signalled."""
-        self._outcome(owner, SignalJob(job_id, signal, batch_only), SubmissionRejected)
+        self._outcome(owner, SignalJob(job_id, signal, reach), SubmissionRejected)
 
     def _outcome(self, owner: str, act: Act, unfit: type[MirageError]) -> JobId:
         """The ID of the job submitted; an answer that no such act can have leaves the outcome unknown."""

@@ -47,8 +47,8 @@ def carry_out(act: Act, owner: str, actuator: Actuator) -> Answer:
             actuator.cancel(job_id, owner)
         case UpdateJob(job_id, change):
             actuator.update(job_id, owner, change)
-        case SignalJob(job_id, signal, batch_only):
-            actuator.signal(job_id, owner, signal, batch_only=batch_only)
+        case SignalJob(job_id, signal, reach):
+            actuator.signal(job_id, owner, signal, reach=reach)
         case CheckFiles():
             raise NotPermitted(f"{owner}: files are not checked by acts on jobs")
     return Answer(Verdict.DONE)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mirage.backends.acting.links_only import Identity
-    from mirage.domain.job import Job, JobChange, JobId, JobRequest
+    from mirage.domain.job import Job, JobChange, JobId, JobRequest, SignalReach
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Actuator, Cluster
@@ -65,10 +65,10 @@ class LinkGuard:
         self._check(job_id, owner)
         self._actuator.update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Signal a link, checked before."""
         self._check(job_id, owner)
-        self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
+        self._actuator.signal(job_id, owner, signal, reach=reach)
 
     def _check(self, job_id: JobId, owner: str) -> None:
         job, seen = self._identify(job_id, owner), self._seen.get((job_id, owner))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.domain.files import FileState
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
     from mirage.ports import Actuator
 
     Check = Callable[[tuple[str, ...]], tuple[FileState, ...]]
@@ -76,12 +76,12 @@ class LinksOnly:
         self._check_link(job_id, owner)
         self._actuator.update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Signal a link."""
         if not _SIGNAL.fullmatch(signal):
             raise NotPermitted(f"{signal!r} is not the name of a signal")
         self._check_link(job_id, owner)
-        self._actuator.signal(job_id, owner, signal, batch_only=batch_only)
+        self._actuator.signal(job_id, owner, signal, reach=reach)
 
     def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
         """Whether regular files of the user exist; nothing else about them is disclosed."""

@@ -20,7 +20,7 @@ from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
     from mirage.backends.execution import Commands
-    from mirage.domain.job import JobChange, JobId, JobRequest
+    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
 
 _HELD_BY_OWNER = "JobHeldUser"
 _FIELDS = ("%u", "%T", "%Q", "%r", "%k")
@@ -66,10 +66,10 @@ class OperatorActuator:
         if change.held:
             self._keep_back(job_id)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """``scancel --signal``."""
         self._hold_of(job_id, owner)
-        self._as_owner(owner).signal(job_id, owner, signal, batch_only=batch_only)
+        self._as_owner(owner).signal(job_id, owner, signal, reach=reach)
 
     def _hold_of(self, job_id: JobId, owner: str) -> _Hold:
         """Raises ``NotPermitted`` for a job that is no link of ``owner``."""

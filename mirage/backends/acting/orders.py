@@ -20,7 +20,7 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.files import FileState  # noqa: TC001 (read by its name when orders are)
-from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
+from mirage.domain.job import JobChange, JobId, JobRequest, Seconds, SignalReach
 from mirage.domain.texts import one_line
 
 LONGEST_ANSWER = 256 * 1024
@@ -117,7 +117,7 @@ class SignalJob:
 
     job_id: JobId
     signal: str
-    batch_only: bool
+    reach: SignalReach
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mirage.domain.linkidentity import NO_IDENTITIES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirage.domain.job import Job, JobId, JobRequest
+    from mirage.domain.job import Job, JobId, JobRequest, SignalReach
     from mirage.domain.linkidentity import LinkIdentity
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Actuator, Cluster
@@ -100,10 +100,10 @@ class ReleaseCluster:
         self._check(job_id, owner)
         self._operator.update(job_id, owner, change)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Signal a link."""
         self._check(job_id, owner)
-        self._operator.signal(job_id, owner, signal, batch_only=batch_only)
+        self._operator.signal(job_id, owner, signal, reach=reach)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
         """What keeps it back comes first, as a free job may start the same instant; nice is only raised.

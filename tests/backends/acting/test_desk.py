@@ -18,7 +18,7 @@ from mirage.backends.acting.orderdesk import OrderDesk, Patience
 from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
 from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
-from mirage.domain.job import JobChange, JobId
+from mirage.domain.job import JobChange, JobId, SignalReach
 
 DONE = Answer(Verdict.DONE)
 CANCEL = CancelJob(JobId(7))
@@ -69,7 +69,7 @@ def test_an_agent_does_what_its_owner_may() -> None:
     actuator = AgentActuator(at)
     job_id = actuator.submit(request)
     assert cluster.jobs[job_id].tag == request.tag
-    actuator.signal(job_id, "alice", "USR1", batch_only=True)
+    actuator.signal(job_id, "alice", "USR1", reach=SignalReach.BATCH)
     assert cluster.signals == [(job_id, "USR1")]
     actuator.cancel(job_id, "alice")
     assert cluster.jobs[job_id].state.finished

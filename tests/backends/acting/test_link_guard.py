@@ -10,7 +10,7 @@ from fakes import FakeCluster
 from mirage.backends.acting.link_guard import LinkGuard
 from mirage.backends.acting.links_only import Identity
 from mirage.domain.errors import NotPermitted, UnknownJob
-from mirage.domain.job import JobChange, JobId, JobRequest, JobState
+from mirage.domain.job import JobChange, JobId, JobRequest, JobState, SignalReach
 from mirage.domain.linkidentity import LinkIdentity
 
 TAG = "mirage:svc:5"
@@ -18,7 +18,7 @@ ACTS = [
     pytest.param(lambda guard, job_id: guard.cancel(job_id, "alice"), id="cancel"),
     pytest.param(lambda guard, job_id: guard.update(job_id, "alice", JobChange(nice=5)), id="nice"),
     pytest.param(lambda guard, job_id: guard.update(job_id, "alice", JobChange(held=True)), id="hold"),
-    pytest.param(lambda guard, job_id: guard.signal(job_id, "alice", "TERM", batch_only=False), id="signal"),
+    pytest.param(lambda guard, job_id: guard.signal(job_id, "alice", "TERM", reach=SignalReach.ALL), id="signal"),
 ]
 
 Act = "Callable[[Actuator, JobId], None]"
@@ -42,7 +42,7 @@ class Watched:
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         self.touched.append(job_id)
 
-    def signal(self, job_id: JobId, owner: str, signal: str, *, batch_only: bool) -> None:
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         self.touched.append(job_id)
 
     def _identify(self, job_id: JobId, owner: str) -> Identity:

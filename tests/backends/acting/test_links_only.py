@@ -18,7 +18,7 @@ from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
 from mirage.domain.files import Presence
-from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest
+from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, SignalReach
 
 FAR_FUTURE = 1 << 40
 LINK = replace(chain().link_request(1), batch=BatchScript("#!/bin/sh\n"))
@@ -95,7 +95,7 @@ acts = (
     )
     | st.builds(CancelJob, job_ids)
     | st.builds(UpdateJob, job_ids, st.just(JobChange(nice=5)))
-    | st.builds(SignalJob, job_ids, st.sampled_from(["USR1", "--help", "9", "usr1"]), st.booleans())
+    | st.builds(SignalJob, job_ids, st.sampled_from(["USR1", "--help", "9", "usr1"]), st.sampled_from(SignalReach))
 )
 
 
@@ -144,7 +144,7 @@ def test_a_link_is_submitted_cancelled_changed_and_signalled() -> None:
     cluster = FakeCluster()
     actuator = own_side(cluster)
     job_id = actuator.submit(LINK)
-    actuator.signal(job_id, "alice", "USR1", batch_only=False)
+    actuator.signal(job_id, "alice", "USR1", reach=SignalReach.ALL)
     held = actuator.submit(replace(LINK, tag="mirage:svc:2", held=True))
     actuator.update(held, "alice", JobChange(nice=7))
     actuator.cancel(job_id, "alice")
@@ -182,7 +182,7 @@ def test_signals_are_names(signal: str) -> None:
     actuator = own_side(cluster)
     job_id = actuator.submit(LINK)
     with pytest.raises(NotPermitted, match="not the name of a signal"):
-        actuator.signal(job_id, "alice", signal, batch_only=True)
+        actuator.signal(job_id, "alice", signal, reach=SignalReach.BATCH)
 
 
 def test_files_are_checked_for_the_user_alone() -> None:
@@ -208,7 +208,7 @@ def test_every_act_is_told_whatever_came_of_it() -> None:
     cluster = FakeCluster()
     actuator = Audited(cluster, told.append)
     job_id = actuator.submit(LINK)
-    actuator.signal(job_id, "alice", "USR1", batch_only=True)
+    actuator.signal(job_id, "alice", "USR1", reach=SignalReach.BATCH)
     actuator.cancel(job_id, "alice")
     with pytest.raises(UnknownJob):
         actuator.update(job_id, "alice", JobChange(held=False, nice=3))

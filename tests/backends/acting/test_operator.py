@@ -12,7 +12,7 @@ from mirage.backends.acting.operator import OperatorActuator
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.execution import Commands
 from mirage.domain.errors import NotPermitted, UnknownJob
-from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest
+from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, SignalReach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +117,7 @@ def test_only_links_of_the_owner_are_touched(operated: Operated) -> None:
         with pytest.raises(NotPermitted):
             operated.operator.update(job_id, owner, JobChange(held=False))
         with pytest.raises(NotPermitted):
-            operated.operator.signal(job_id, owner, "TERM", batch_only=False)
+            operated.operator.signal(job_id, owner, "TERM", reach=SignalReach.ALL)
     with pytest.raises(UnknownJob):
         operated.operator.cancel(JobId(999), "alice")
     assert operated.acts() == []

@@ -31,6 +31,7 @@ from mirage.domain.job import (
     JobChange,
     JobId,
     JobRequest,
+    SignalReach,
     WarnSignal,
 )
 from mirage.slurm.wording import refused_act
@@ -62,7 +63,7 @@ act = (
     request
     | st.builds(CancelJob, job_id)
     | st.builds(UpdateJob, job_id, change)
-    | st.builds(SignalJob, job_id, text, st.booleans())
+    | st.builds(SignalJob, job_id, text, st.sampled_from(SignalReach))
     | st.builds(CheckFiles, st.lists(text, max_size=3).map(tuple))
 )
 states = st.builds(FileState, st.sampled_from(Presence), text, st.booleans())
@@ -159,7 +160,7 @@ def test_values_of_another_kind_are_refused(field: str, value: object) -> None:
 
 def test_an_order_says_one_thing() -> None:
     order = Order.of(CancelJob(JobId(1)), "alice", 5)
-    two = dataclasses.replace(order, signal=SignalJob(JobId(1), "USR1", batch_only=True))
+    two = dataclasses.replace(order, signal=SignalJob(JobId(1), "USR1", SignalReach.BATCH))
     none = dataclasses.replace(order, cancel=None)
     for wrong in (two, none):
         with pytest.raises(BadOrder, match="exactly one"):
@@ -233,4 +234,4 @@ def test_answer_that_does_not_fit_raises_what_the_loop_expects(verdict: Verdict)
     with suppress(*expected, UnknownJob):
         actuator.update(JobId(7), "alice", JobChange(held=True))
     with suppress(*expected, UnknownJob):
-        actuator.signal(JobId(7), "alice", "TERM", batch_only=False)
+        actuator.signal(JobId(7), "alice", "TERM", reach=SignalReach.ALL)

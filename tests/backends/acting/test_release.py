@@ -15,7 +15,7 @@ from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
-from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState
+from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState, SignalReach
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.heldlinks import awaited
@@ -207,7 +207,7 @@ def test_others_jobs_are_out_of_reach() -> None:
         with pytest.raises(NotPermitted):
             cluster.update(JobId(job_id), owner, JobChange(nice=1))
         with pytest.raises(NotPermitted):
-            cluster.signal(JobId(job_id), owner, "USR1", batch_only=True)
+            cluster.signal(JobId(job_id), owner, "USR1", reach=SignalReach.BATCH)
     cluster.cancel(JobId(100), "alice")
     assert [job.job_id for job in slurm.live()] == [101, 102]
 
