@@ -44,7 +44,7 @@ def demo_command(
 ) -> None:
     """Watch Mirage keep chains alive on a simulated cluster, in the browser.
 
-    Daemon, cluster, background load, four chains and the page run in this process; nothing is left of them.
+    Daemon, cluster, background load, six chains and the page run in this process; nothing is left of them.
     """
     if report:
         _write_report(out, 1 if seed is None else seed)

@@ -1,7 +1,8 @@
-"""The chains of the demo: four of different kinds."""
+"""The chains of the demo: of different kinds, and two of them once more without Mirage."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy, Steering
@@ -32,21 +33,22 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
         )
 
     def chain(request: JobRequest, **wanted: object) -> Chain:
+        """What ``mirage submit`` makes of it without further options."""
+        wanted = {"steering": Steering.AUTO} | wanted
         return Chain(ChainId(request.name), request.name, owner, request, _FOR_EVER, **wanted)  # type: ignore[arg-type]
 
     gpus, npus = ("gpu:a100", 4), ("npu", 8)
-    yield chain(  # submitted as its predecessor starts, bound to its nodes until the end
-        request("protein-folding", "npu", 2, 8, npus), steering=Steering.PIN, lead=0
-    )
-    yield chain(  # saves when told to, and makes way for its successor: one writer only
-        request("train-llm", "gpu", 1, 24, gpus),
-        handover=Handover(HandoverPolicy.ON_START, WarnSignal("USR1", 120)),
-    )
+    training = request("train-llm", "gpu", 1, 24, gpus)
+    serving = request("chat-service", "gpu", 1, 24, gpus)
+    yield chain(request("protein-folding", "npu", 2, 8, npus))
+    yield chain(replace(training, warn=WarnSignal("USR1", 120, batch_only=True)))  # saves as its limit comes
     yield chain(  # two servers for a while, so that there is always one that answers
-        request("chat-service", "gpu", 1, 12, gpus),
+        serving,
         handover=Handover(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 60), max_overlap=_HOUR // 2),
         aim=Aim(AimKind.NO_INTERRUPTION, 0.9),
     )
+    for each in (training, serving):  # the same, as people do it who have no Mirage
+        yield chain(replace(each, name=f"{each.name}-by-hand"), steering=Steering.OFF, predictor="reactive")
     yield chain(  # more than there is: Slurm refuses it, and it is paused
         request("far-too-large", "gpu", 40, 12, gpus)
     )

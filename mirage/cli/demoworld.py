@@ -41,13 +41,12 @@ runtime = "{folder}/run"
 backend = "simulated"
 
 [cluster.simulated]
-cluster = "demo"
+cluster = "demo-large"
 trace = "generated:demo:{seed}"
 rate = {rate}
 
 [loop]
 interval = {interval}
-predictor = "lookahead"
 shadows = ["quantile", "average"]
 
 [store]

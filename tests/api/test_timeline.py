@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.job import JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
-from mirage.domain.outcome import Outcome
+from mirage.domain.outcome import Alternative, Outcome
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -49,6 +50,20 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened = open_store(f"sqlite:///{tmp_path}/mirage.db")
     yield opened
     opened.close()
+
+
+def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
+    """Link 2 was submitted half an hour after the end; of link 3 it was foreseen what that would have cost."""
+    last = replace(record().links[2], alternative=Alternative(0, HOUR, 5 * HOUR))
+    shown(world, record().with_link(last))
+    with serving(world) as served:
+        found = served.call("GET", "/api/v1/chains/svc")[1]
+    assert (found["saved"], found["appraised"]) == ({"p10": 0, "p50": HOUR, "p90": 5 * HOUR}, 2)
+    assert (found["handovers"], found["interruption"]) == (2, 1_800)
+    shown(world, ChainRecord(record().chain, record().links[:1]))
+    with serving(world) as served:
+        found = served.call("GET", "/api/v1/chains/svc")[1]
+    assert (found["saved"], found["appraised"]) == (None, 0)
 
 
 def shown(world: World, *records: ChainRecord) -> None:
@@ -92,6 +107,7 @@ def test_links_handovers_and_forecasts_against_what_happened(world: World, store
         (2, 1_800, 0),
         (3, 0, 600),
     ]
+    assert [each["saved"] for each in found["handovers"]] == [{"p10": 0, "p50": 0, "p90": 0}, None], "one was late"
     shadow, charge = found["forecasts"]
     assert (charge["p10"], charge["p50"], charge["p90"]) == (
         "2023-11-14T22:16:00Z",

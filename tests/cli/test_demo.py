@@ -67,28 +67,30 @@ def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
     demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
     assert "PartitionNodeLimit" in client.chain("far-too-large").reason
     assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}
+    twin = client.chain("train-llm-by-hand")
+    assert (twin.predictor, twin.steering) == ("reactive", "off")
 
 
 @pytest.mark.xdist_group("demo")
 def test_one_is_told_when_a_job_would_start(demo: Demo) -> None:
     found = Client(demo.socket).predictions(nodes=2, limit=12 * 3_600)
     foreseen = {each.predictor: each for each in found.predictions if not each.trouble}
-    assert {"lookahead", "quantile", "average"} == foreseen.keys()
-    assert foreseen["lookahead"].role == "in charge"
-    for each in (foreseen["lookahead"], foreseen["quantile"]):
+    assert {"auto", "quantile", "average"} == foreseen.keys()
+    assert foreseen["auto"].role == "in charge"
+    for each in (foreseen["auto"], foreseen["quantile"]):
         quantiles = [start for start in (each.start_p10, each.start_p50, each.start_p90) if start]
         assert len(quantiles) == 3
         assert quantiles == sorted(quantiles)
     shown = demo.mirage("predict", "-n", "2", "-t", "12:00:00").splitlines()
     assert shown[0].split()[:5] == ["PREDICTOR", "ROLE", "EARLIEST", "MEDIAN", "LATEST"]
-    assert [line.split()[0] for line in shown[1:4]] == ["lookahead", "quantile", "average"]
+    assert [line.split()[0] for line in shown[1:4]] == ["auto", "quantile", "average"]
 
 
 @pytest.mark.xdist_group("demo")
 def test_predictors_and_replays_from_python(demo: Demo) -> None:
     client = Client(demo.socket)
     predictors = client.predictors()
-    assert {each.name for each in predictors.predictors if each.in_charge} == {"lookahead"}
+    assert {each.name for each in predictors.predictors if each.in_charge} == {"auto"}
     assert {each.name for each in predictors.predictors if each.shadow} == {"quantile", "average"}
     assert {"reactive", "lookahead"} <= set(predictors.installed)
     assert predictors.models == []

@@ -89,6 +89,21 @@ def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     ]
 
 
+def test_what_was_saved_is_an_estimate_with_its_range() -> None:
+    saved = {"p10": 3_600, "p50": 10 * 3_600, "p90": 30 * 3_600}
+    worth = CHAIN | {"saved": saved, "appraised": 2, "handovers": 3, "interruption": 1_800}
+    last = list(chain_story(worth, TIMELINE))[-1]
+    for figure in ("lost 30 min", "about 10 h more", "estimate: 60 min to 30 h", "from 2 of its hand-overs"):
+        assert figure in last
+    assert "from all of" in list(chain_story(worth | {"handovers": 2}, TIMELINE))[-1]
+    assert list(chain_story(CHAIN | {"saved": None}, TIMELINE)) == list(chain_story(CHAIN, TIMELINE))
+
+
+def test_forecast_made_long_ago_is_not_told_as_one_of_now() -> None:
+    later = TIMELINE | {"now": at(15)}
+    assert not [said for said in chain_story(CHAIN, later) if "submitted now" in said]
+
+
 def test_forecast_of_a_link_that_runs_is_none_of_the_next() -> None:
     running = TIMELINE | {"links": [*TIMELINE["links"], link(3, "running", job_id=9, start=at(11), end=at(18))]}
     assert not [said for said in chain_story(CHAIN, running) if "submitted now" in said]

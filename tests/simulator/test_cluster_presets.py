@@ -24,6 +24,7 @@ def test_presets():
         "curie": (5400, 80_640 + 11_520, Scheduling.SLURM),
         "hpc2n": (120, 240, Scheduling.EASY),
         "demo": (20, 20 * 64, Scheduling.SLURM),
+        "demo-large": (26, 26 * 64, Scheduling.SLURM),
     }
     assert all(c.name == name and sum(p.default for p in c.partitions) == 1 for name, c in shapes.items())
 

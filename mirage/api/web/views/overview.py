@@ -99,4 +99,8 @@ def _sums(chains: list[ChainDocument]) -> dict[str, int]:
         "handovers": sum(chain.handovers for chain in chains),
         "interruption": sum(chain.interruption for chain in chains),
         "overlap": sum(chain.overlap for chain in chains),
+        "saved": sum(chain.saved.p50 for chain in chains if chain.saved is not None),
+        "saved_least": sum(chain.saved.p10 for chain in chains if chain.saved is not None),
+        "saved_most": sum(chain.saved.p90 for chain in chains if chain.saved is not None),
+        "appraised": sum(chain.appraised for chain in chains),
     }
