@@ -34,7 +34,7 @@ _DAY = 86_400
 Events = tuple[NoticeKind, ...]
 
 _FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind.UNREACHABLE)
-_FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK)
+_FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK, NoticeKind.WEEK)
 
 
 class Section(BaseModel):
@@ -344,8 +344,8 @@ class MailSection(Section):
 
 
 class NotificationsSection(Section):
-    """What people are told without asking. Events: link-submitted, gap, chain-done, chain-stuck, protected-mode,
-    controller-unreachable."""
+    """What people are told without asking. Events: link-submitted, gap, chain-done, chain-stuck, week,
+    protected-mode, controller-unreachable."""
 
     gap: Duration = 600
     """A service without a running link is told of after so long."""

@@ -19,6 +19,8 @@ class NoticeKind(StrEnum):
     DONE = "chain-done"
     STUCK = "chain-stuck"
     """It paused or stopped by itself, or its link waits far longer than was foreseen."""
+    WEEK = "week"
+    """What the hand-overs of the last week lost, and what was saved."""
     PROTECTED = "protected-mode"
     UNREACHABLE = "controller-unreachable"
     TEST = "test"

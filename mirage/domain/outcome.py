@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
 
 from mirage.domain.job import Seconds  # noqa: TC001 (pydantic reads it)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +29,6 @@ class Alternative:
     def __add__(self, other: Alternative) -> Alternative:
         """Quantiles added: the range of the sum of waits that are long or short together, the widest there is."""
         return Alternative(self.p10 + other.p10, self.p50 + other.p50, self.p90 + other.p90)
-
-
-NO_WAIT = Alternative.certain(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,9 @@ class Outcome:
             return None
         waits = (self.alternative.p10, self.alternative.p50, self.alternative.p90)
         return Alternative(*(max(0, wait - self.interruption) for wait in waits))
+
+
+def total_saved(outcomes: Iterable[Outcome]) -> Alternative | None:
+    """What they saved, as far as it is known; ``None``: of none of them."""
+    known = [outcome.saved for outcome in outcomes if outcome.saved is not None]
+    return reduce(add, known) if known else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus
 from mirage.domain.journal import EntryKind
 from mirage.domain.notice import Notice, NoticeKind
+from mirage.domain.outcome import total_saved
 from mirage.provisioner import heldlinks
 from mirage.provisioner.decide import hours
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mirage.domain.journal import Entry
 
 _DAY = 86_400
+_WEEK, _MONDAY = 7 * _DAY, 4 * _DAY
+"""Seconds; the epoch was a Thursday."""
 _SHORT = 900
 """Seconds: a forecast of less is late sooner than anybody wants to hear."""
 
@@ -80,6 +83,7 @@ class Watch:
             if now is not before:
                 found += self._of_change(before.record, record, status.time)
             found += self._of_lasting(now, status)
+            found += self._of_week(now.record, status.time)
             known[record.chain.chain_id] = now
         self._last, self._known = status, known
         self._commanded.clear()
@@ -166,6 +170,23 @@ class Watch:
         return (
             f"link {link.index} has waited for {waited}; {hours(max(0.0, foreseen))} at most were foreseen (P90)"
         )
+
+    def _of_week(self, record: ChainRecord, time: Seconds) -> Iterator[Notice]:
+        """One message as a week ends in which links took over from others."""
+        end = (time - _MONDAY) // _WEEK * _WEEK + _MONDAY
+        if not self._last.time < end <= time:
+            return
+        week = [each for _, each in record.handovers() if end - _WEEK <= each.successor_start < end]
+        if not week:
+            return
+        lost = hours(sum(each.interruption for each in week))
+        text = f"{len(week)} hand-over{'s' if len(week) != 1 else ''} in the last week, {lost} without a link"
+        if saved := total_saved(week):
+            text += (
+                f"; submitting each link at the end of the one before would have lost about {hours(saved.p50)} "
+                f"more (an estimate: {hours(saved.p10)} to {hours(saved.p90)})"
+            )
+        yield _about(record, NoticeKind.WEEK, time, text)
 
     def _of_trouble(self, record: ChainRecord, text: str, time: Seconds, link: int = 0) -> Iterator[Notice]:
         """At most one a chain and day."""

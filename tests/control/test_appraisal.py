@@ -137,10 +137,10 @@ def test_a_store_that_is_away_is_told_as_ever() -> None:
     service.run(49 * HOUR)
 
     class Away:
-        def save(self, *_: object) -> None:
+        def observe(self, *_: object) -> None:
             raise StoreUnavailable("away")
 
-    service.loop._appraiser = replace(service.loop._appraiser, chains=Away())
+    service.loop._appraiser = replace(service.loop._appraiser, observer=Away())
     with pytest.raises(StoreUnavailable):
         service.cycle(service.record.links[0].end + MIN)
 

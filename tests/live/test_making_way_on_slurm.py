@@ -29,7 +29,7 @@ SCRIPTS = {
     "shell": (STEP, WarnSignal("TERM", 120, batch_only=True)),
     "alone": (STEP, None),
 }
-"""Whose steps are warned, whose batch shell is, and one that is not warned of its limit: all of it is signalled."""
+"""Whose steps are warned, whose batch shell is, and one that is not warned of its limit: all get the signal."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -159,3 +159,22 @@ def test_the_owner_is_asked_once_for_more_held_links() -> None:
     assert (asked.kind, asked.chain) == (NoticeKind.STUCK, "svc")
     assert "--held-links" in asked.text
     assert site.watch.seen(replace(status, time=status.time + HOUR)) == []
+
+
+def test_week_is_summed_up_as_it_ends_also_by_a_daemon_started_within_it() -> None:
+    """Time begins on a Thursday; links of four hours start each sixth hour, and from the eighth on take over."""
+    site = Site(Fate(wait=2 * HOUR), chain(4 * HOUR, done=DoneCondition(links=100)))
+    site.run(50 * HOUR)
+    site.restart()
+    told = [each for each in site.run(9 * 24 * HOUR) if each.kind is NoticeKind.WEEK]
+    assert [each.time for each in told] == [4 * 24 * HOUR, 11 * 24 * HOUR]
+    first, second = (each.text for each in told)
+    assert first.startswith("15 hand-overs in the last week, 30.0 h without a link; ")
+    assert second.startswith("28 hand-overs in the last week, 56.0 h without a link; ")
+    assert "about 0 more (an estimate: 0 to 0)" in first
+    assert {(each.chain, each.owner, each.over) for each in told} == {("svc", "alice", False)}
+
+
+def test_week_without_hand_over_is_no_news() -> None:
+    site = Site(Fate(), chain(24 * HOUR * 30))
+    assert site.run(12 * 24 * HOUR, step=HOUR) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
@@ -11,6 +9,7 @@ from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT
+from mirage.domain.outcome import total_saved
 from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
@@ -19,13 +18,11 @@ from mirage.provisioner.service import service_of
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, DoneCondition, Link
     from mirage.domain.journal import Entry
-    from mirage.domain.outcome import Alternative, Outcome
+    from mirage.domain.outcome import Alternative
 
 
 class LinkDocument(Described):
@@ -227,7 +224,6 @@ class Explanation(Described):
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
     chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.time)
-    known = _known(outcomes)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -255,19 +251,14 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         handovers=len(outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
         overlap=sum(outcome.overlap for outcome in outcomes),
-        saved=estimate(reduce(add, known)) if known else None,
-        appraised=len(known),
+        saved=estimate(total_saved(outcomes)),
+        appraised=sum(outcome.saved is not None for outcome in outcomes),
     )
 
 
 def estimate(alternative: Alternative | None) -> EstimateDocument | None:
     """The same for programs."""
     return EstimateDocument(p10=alternative.p10, p50=alternative.p50, p90=alternative.p90) if alternative else None
-
-
-def _known(outcomes: Iterable[Outcome]) -> list[Alternative]:
-    """What hand-overs saved, of those of which that is known."""
-    return [outcome.saved for outcome in outcomes if outcome.saved is not None]
 
 
 def chain_list(page: Page, status: Status, owner: str | None) -> ChainList:
