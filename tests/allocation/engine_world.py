@@ -64,6 +64,8 @@ class FakeEngine:
     obeys: tuple[str, ...] = ("USR1", "TERM", "KILL")
     """Signals upon which a step ends at once."""
     orphans: set[str] = field(default_factory=set)
+    begins: dict[str, float | None] = field(default_factory=dict)
+    """When the command of a step begins; of those that are not here as it is launched."""
 
     def launch(self, launch: Launch) -> Step:
         if self.refusing:
@@ -74,6 +76,9 @@ class FakeEngine:
 
     def poll(self, step: Step) -> Ending | None:
         return self.ended.get(step.key)
+
+    def began(self, step: Step) -> float | None:
+        return self.begins.get(step.key, 0.0)
 
     def signal(self, step: Step, name: str) -> None:
         self.signals.append((step.key, name))

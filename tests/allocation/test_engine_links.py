@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from allocation.engine_world import FakeEngine, FakeJobs, Site, engine_of, run_to_end, task
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -270,3 +271,46 @@ def test_whatever_happens_no_task_is_lost_and_none_runs_twice_at_once(data: st.D
         for _ in range(data.draw(st.integers(1, 40))):
             story.step()
         story.close()
+
+
+# What no link was too short for
+
+
+@pytest.mark.parametrize("begins", [None, 900.0], ids=["never", "late"])
+def test_task_that_hardly_began_in_a_link_is_tried_again(tmp_path: Path, begins: float | None) -> None:
+    """Slurm does not answer: srun hangs, and what becomes of it is heard of long after the link's limit."""
+    site = Site.of(tmp_path, task("a"))
+    first = site.link(job=1, length=1_000)
+    first.cycle()
+    engine_of(first).begins["a.1"] = None if begins is None else site.now + begins
+    engine_of(first).obeys = ()
+    site.pass_time(975)
+    first.cycle()
+    site.pass_time(2_000)
+    engine_of(first).finish("a.1", 137, began=begins is not None)
+    first.cycle()
+    (attempt,) = site.ledger().of("a")
+    assert attempt.ended is not None
+    assert attempt.ended.result is Result.CUT_OFF
+    assert attempt.ended.ran == (0.0 if begins is None else 75.0)
+    assert first.states["a"][0] is TaskState.PENDING
+    second = site.link(job=2, length=1_000)
+    second.cycle()
+    assert [launch.key for launch in engine_of(second).launched] == ["a.2"]
+
+
+def test_time_limit_counts_from_the_begin_of_the_command(tmp_path: Path) -> None:
+    site = Site.of(tmp_path, task("a", time_limit=100.0))
+    link = site.link(job=1)
+    link.cycle()
+    engine_of(link).begins["a.1"] = None
+    site.pass_time(500)
+    link.cycle()
+    assert engine_of(link).signals == []
+    engine_of(link).begins["a.1"] = site.now
+    site.pass_time(99)
+    link.cycle()
+    assert engine_of(link).signals == []
+    site.pass_time(2)
+    link.cycle()
+    assert engine_of(link).signals == [("a.1", "TERM")]

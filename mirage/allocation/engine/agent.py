@@ -158,7 +158,8 @@ class Agent:
         result, why = judge(ending, each.stopping, each.nodes, spec.checkpoint)
         if each.adopted and ending.code is None:
             result, why = Result.LOST, "its agent was killed, and whoever could have told how it ended"
-        self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, max(0.0, now - each.start)))
+        ran = self.world.ran(each, now, now + self._left(now))
+        self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, ran))
         del self.running[each.row]
         self.book.release(each.row)
         self._blame(each, result, why, ending.failed_nodes)
@@ -210,7 +211,7 @@ class Agent:
             spec = self.plan.tasks[each.row]
             if each.stopping is not None:
                 self._insist(each, now)
-            elif spec.time_limit is not None and now - each.start > spec.time_limit:
+            elif spec.time_limit is not None and self.world.ran(each, now, math.inf) > spec.time_limit:
                 self._end(each, f"ran longer than its time_limit of {spec.time_limit:g} s", fails=True)
             elif self._left(now) <= MARGIN:
                 self._end(each, "its link ends")

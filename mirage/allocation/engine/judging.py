@@ -81,6 +81,18 @@ def _spelt(code: int | None) -> str:
     return f"exit code {code}"
 
 
+def seconds_ran(start: float, began: float | None, now: float, stopping: Stopping | None, end: float) -> float:
+    """Seconds that a link gave the task's command, at most until it was told to stop.
+
+    Starting it may take long, and its end may be noticed late: Slurm does not answer at all times. ``start``: when
+    it was asked for; ``began``: when the command began, ``None``: it did not; ``end``: the link's.
+    """
+    if began is None:
+        return 0.0
+    until = min(now, end, stopping.at if stopping is not None else now)
+    return max(0.0, until - max(start, began))
+
+
 def to_be_killed(stopping: Stopping | None, task: TaskSpec) -> float:
     """Until when one that was told to end may take, whoever has told it."""
     if stopping is None:

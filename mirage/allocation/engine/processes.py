@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, kill_leftovers, leftovers, signal_group
-from mirage.allocation.engine.remains import LINGER, LISTEN, read_ending, written
+from mirage.allocation.engine.remains import LINGER, LISTEN, began_at, read_ending, written
 from mirage.allocation.engine.steps import Step
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class ProcessEngine:
             return None
         self._keepers.forget(step)
         return read_ending(step.path)
+
+    def began(self, step: Step) -> float | None:
+        """See ``Engine``."""
+        return began_at(step.path)
 
     def signal(self, step: Step, name: str) -> None:
         """See ``Engine``."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.entries import Adopted, Ended, Result
 from mirage.allocation.engine.journal import key
-from mirage.allocation.engine.judging import judge
+from mirage.allocation.engine.judging import judge, seconds_ran
 from mirage.allocation.engine.lives import Standing, standing_of
-from mirage.allocation.engine.remains import ended_at, read_ending
+from mirage.allocation.engine.remains import began_at, ended_at, read_ending
 from mirage.domain.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Recovery:
             result, why = judge(ending, attempt.stopping, (), self._tasks[attempt.task].checkpoint)
         if result is Result.FAILED and (ending.code is None or ending.code > 128):
             result = Result.LOST  # killed, most likely together with its link
-        ran = max(0.0, at - attempt.start) if at is not None and attempt.start is not None else 0.0
+        ran = 0.0
+        if at is not None and attempt.start is not None:
+            ran = seconds_ran(attempt.start, began_at(path), at, attempt.stopping, math.inf)
         self._write(Ended(now, attempt.task, attempt.number, result, ending.code, why, ran))
         self._world.say(f"{_key(attempt)}: {result}{f': {why}' if why else ''}")
 

@@ -76,10 +76,19 @@ def read_ending(path: Path) -> Ending:
     return Ending(code, began.exists(), heard=heard)
 
 
+def began_at(path: Path) -> float | None:
+    """When its last rank was about to run the task's command; ``None``: none was."""
+    return _written_at(file_of(path, "began"))
+
+
 def ended_at(path: Path) -> float | None:
     """When its keeper wrote down the exit code; ``None``: it did not."""
+    return _written_at(file_of(path, "exit"))
+
+
+def _written_at(file: Path) -> float | None:
     try:
-        return file_of(path, "exit").stat().st_mtime
+        return file.stat().st_mtime
     except OSError:
         return None
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.keepers import Keepers, signal_group
-from mirage.allocation.engine.remains import LINGER, LISTEN, file_of, read_ending, written
+from mirage.allocation.engine.remains import LINGER, LISTEN, began_at, file_of, read_ending, written
 from mirage.allocation.engine.slurmcommands import SlurmCommands, own_environment
 from mirage.allocation.engine.steps import EngineRefused, Step
 from mirage.domain.errors import ClusterUnavailable
@@ -91,6 +91,10 @@ class SrunEngine:
         said = _read(file_of(step.path, "said"))
         nodes, outside = self._failed_nodes(step, said), self._job_ends()
         return replace(ending, said=_telling(said), failed_nodes=nodes, outside=outside)
+
+    def began(self, step: Step) -> float | None:
+        """See ``Engine``."""
+        return began_at(step.path)
 
     def signal(self, step: Step, name: str) -> None:
         """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""

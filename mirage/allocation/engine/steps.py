@@ -73,6 +73,9 @@ class Engine(Protocol):
     def poll(self, step: Step) -> Ending | None:
         """How it ended; ``None`` while any of it may still run."""
 
+    def began(self, step: Step) -> float | None:
+        """When the task's own program was about to run; ``None``: that has not come."""
+
     def signal(self, step: Step, name: str) -> None:
         """Send its processes ``USR1``, ``TERM``, ``KILL``...; nothing happens where it has ended."""
 

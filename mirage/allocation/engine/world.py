@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from mirage.allocation.engine.judging import seconds_ran
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -62,6 +64,10 @@ class World:
     clock: Callable[[], float]
     jobs: Jobs
     say: Callable[[str], None]
+
+    def ran(self, each: Running, now: float, end: float) -> float:
+        """Seconds that the attempt's command had in a link that ends at ``end``; see ``seconds_ran``."""
+        return seconds_ran(each.start, self.engine.began(each.step), now, each.stopping, end)
 
 
 @dataclass(frozen=True, slots=True)
