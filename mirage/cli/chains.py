@@ -68,13 +68,16 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps,
     overlap, predictor, aim, steering, handover, failures, refusals.
     """
+    from mirage.cli.chaintables import chain_columns
+
     wanted = _states(states)
+    chain_columns(None).check(layout, sort)
     with exit_codes():
         document = _list(connect(socket), every=every or bool(user or wanted))
     if as_json:
         typer.echo(json.dumps(document))
         return
-    from mirage.cli.chaintables import chain_columns, goes_on
+    from mirage.cli.chaintables import goes_on
     from mirage.cli.silence import tell_silence
     from mirage.client.documents import ChainPage
     from mirage.client.reading import read

@@ -20,6 +20,7 @@ from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
 from mirage.cli.explain import explain_command
 from mirage.cli.models import models_app
+from mirage.cli.oldoptions import JsonFlagCommand, OutputCommand
 from mirage.cli.plugins import plugins_command
 from mirage.cli.predict import predict_command
 from mirage.cli.printing import open_streams, show_error
@@ -31,6 +32,7 @@ from mirage.cli.submit import submit_command
 from mirage.cli.tokens import tokens_app
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
+from mirage.cli.usage import exit_status
 from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
 from mirage.domain.errors import ConfigError, MirageError
@@ -41,7 +43,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo_command)
+app.command("demo", cls=OutputCommand)(demo_command)
 app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
@@ -59,11 +61,11 @@ app.command("predict")(predict_command)
 app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
 app.command("agent")(agent_command)
-app.command("replay")(replay_command)
+app.command("replay", cls=JsonFlagCommand)(replay_command)
 app.add_typer(allocation_app, name="allocation")
-app.command("simulate")(simulate_command)
+app.command("simulate", cls=JsonFlagCommand)(simulate_command)
 app.add_typer(trace_app, name="trace")
-app.command("train")(train_command)
+app.command("train", cls=OutputCommand)(train_command)
 app.add_typer(models_app, name="models")
 app.add_typer(evaluate_app, name="evaluate")
 app.command("plugins")(plugins_command)
@@ -87,13 +89,13 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; a mistake that has a name is one line on stderr and exit code 1."""
+    """Run the command line; an error that has a name is one line on stderr and exit code 1, or 2 for usage."""
     open_streams()
     try:
         app()
     except (MirageError, ClientError) as error:
         show_error(error)
-        sys.exit(1)
+        sys.exit(exit_status(error))
     except BrokenPipeError:  # the reader of a pipe left, for example ``| head``
         sys.stderr.close()
         sys.exit(1)

@@ -124,13 +124,17 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit``
     raises.
     """
+    chain_document(line.chain, outside.directory, None)  # wrong options are reported before a script is awaited,
     text, name = _script(line, outside)
     label = name if line.script or line.has("wrap") else "stdin"
     batchscript.check_script(text, label)
     sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
     around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
-    request, remarks = read_request(sources, around, text)
     options = _chain_lines(text, label) | line.chain
+    held, chain = held_links(options), line.value("chain")
+    added = _check_addition(line, chain, held) if chain is not None else ()
+    chain_document(options, outside.directory, None)  # and before Slurm is asked for a time limit
+    request, remarks = read_request(sources, around, text)
     request = _as_submitted(request, line, options, outside)
     assert request.batch is not None
     if problem := REQUEST.problem(request):
@@ -139,9 +143,7 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     document.setdefault("name", request.name)
     chain_id = new_chain_id(document["name"], outside.user)
     document |= {"chain_id": chain_id, "owner": outside.user, "request": _plain(request)}
-    held, chain = held_links(options), line.value("chain")
-    if chain is not None:
-        remarks = (*remarks, *_check_addition(line, chain, held))
+    remarks = (*remarks, *added)
     if group := outside.shell.other_group:
         remarks = (*remarks, f"links have your primary group, not {group}, which this shell has; see newgrp(1)")
     return Plan(document, request, held, remarks, chain or "")

@@ -63,6 +63,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     those that pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
     """
     wanted = _wanted(states)
+    queue_columns(None).check(layout, sort)
     with exit_codes():
         document = _ask(connect(socket), "me" if mine else user, partition)
     if as_json:

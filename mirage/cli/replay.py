@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.arguments import finite
-from mirage.cli.outputs import check_writable, write_json
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report, check_writable
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
+from mirage.cli.usage import duration_of, limit_of
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
 from mirage.domain.texts import printable
 
@@ -45,7 +47,6 @@ OverlapPrice = Annotated[
         help="Cost of overlap where interruption costs 1, for policies that weigh them.",
     ),
 ]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Seed of the confidence intervals.")]
 ProgressOut = Annotated[
@@ -67,7 +68,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     tick: Tick = "10m",
     partition: PartitionName = "",
     overlap_price: OverlapPrice = 1.0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
     html_out: HtmlOut = "",
     seed: Seed = 0,
     workers: Workers = 0,
@@ -85,28 +87,28 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     from mirage.domain.objective import Weights
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
-    from mirage.slurm.duration import parse_human, parse_human_limit
 
     plan = ReplayPlan(
         policies=pieces(predictor),
         nodes=nodes,
-        limit=parse_human_limit(limit),
+        limit=limit_of("--limit", limit),
         start=parse_instant(start, "--start"),
         end=parse_instant(end, "--end"),
-        every=parse_human(every),
-        tick=parse_human(tick),
+        every=duration_of("--every", every),
+        tick=duration_of("--tick", tick),
         links=links,
         partition=partition,
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )
-    for option, name in (("--json", json_out), ("--html", html_out), ("--progress", progress)):
-        check_writable(option, name)
+    report = Report(as_json, output, html=html_out)
+    report.check()
+    check_writable("--progress", progress)
     told = _kept_in(progress) if progress else lambda done, total: None
     result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
     metrics = measure(result)
-    _write_files(result, metrics, json_out, html_out)
-    if json_out != "-":
+    _write(report, result, metrics)
+    if not report.takes_stdout:
         _show(Console(), result, metrics)
 
 
@@ -134,15 +136,15 @@ def _kept_in(name: str) -> Callable[[int, int], None]:
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
 
 
-def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
-    if json_out:
-        from mirage.replay.metrics import replay_document
+def _write(report: Report, result: ReplayResult, metrics: ReplayMetrics) -> None:
+    from mirage.replay.metrics import replay_document
 
-        write_json(json_out, replay_document(result, metrics))
-    if html_out:
+    def page(path: Path) -> None:
         from mirage.replay.html import write_html
 
-        write_html(Path(html_out), result, metrics)
+        write_html(path, result, metrics)
+
+    report.write(lambda: replay_document(result, metrics), html=page)
 
 
 def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mirage.cli.printing import open_streams
+from mirage.cli.usage import exit_status
 from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
@@ -94,7 +95,7 @@ def main() -> None:
         submit(sys.argv[1:])
     except MirageError as error:
         typer.echo(f"mbatch: {error}", err=True)
-        sys.exit(1)
+        sys.exit(exit_status(error))
 
 
 def submit(argv: Sequence[str]) -> None:
@@ -200,7 +201,7 @@ def _default_limit(partition: str) -> Seconds:
     try:
         return read_default_limit(answer.out, partition)
     except BadSpelling as error:
-        raise ConfigError(f"--partition '{partition}'", error.problem) from None
+        raise ConfigError("--partition", f"{partition!r}: {error.problem}") from None
 
 
 def _commands() -> Commands:

@@ -8,9 +8,11 @@ from urllib.parse import quote
 
 import typer
 
+from mirage.cli.arguments import parse_choice
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+
 
 tokens_app = typer.Typer(help="Tokens for programs and browsers that come over the network.", no_args_is_help=True)
 
@@ -34,6 +36,9 @@ def create_command(
     socket: Socket = "",
 ) -> None:
     """Make a token and show it, this once."""
+    from mirage.api.access.scope import Scope
+
+    parse_choice(Scope, scope, "--scope")
     wish = {"label": label, "scope": scope, "lifetime": _seconds(expires), "owner": user}
     with exit_codes():
         made = connect(socket).post("/tokens", wish)

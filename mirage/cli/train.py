@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
+from mirage.cli.usage import duration_of, limit_of, value_of
 from mirage.domain.bounds import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ JOBS, CPUS = 8, 8
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained model with its manifest.")]
+Out = Annotated[Path, typer.Option("-o", "--output", help="Folder to make: the trained model with its manifest.")]
 Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
 ValidateFrom = Annotated[
@@ -56,7 +57,7 @@ Launched = Annotated[
     Literal["local", "slurm"],
     typer.Option(
         help="local: on this machine; slurm: as jobs of yours, placed as SBATCH_PARTITION, SBATCH_ACCOUNT, "
-        "SBATCH_GRES and such say; --tables and --out must then be on a file system that the nodes share."
+        "SBATCH_GRES and such say; --tables and --output must then be on a file system that the nodes share."
     ),
 ]
 Workers = Annotated[
@@ -101,12 +102,14 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     from mirage.features.schema import schema as schema_named
     from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
-    from mirage.slurm.duration import parse_human, parse_human_limit
     from mirage.training.learning import Training
     from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
-    build_trainer(predictor)  # what is missing is said before the tables are built
+    with value_of("PREDICTOR"):
+        build_trainer(predictor)  # what is missing is said before the tables are built
+    with value_of("--schema"):
+        features = schema_named(schema)
     outs = _outs(out, numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
@@ -117,10 +120,16 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     lessons = Lessons(first, chosen_by, last)
     sizes = numbers("--nodes", nodes, least=1)
     plan = TablePlan(
-        first, last, sizes, parse_human_limit(limit), parse_human(every), parse_human(grid), partition
+        first,
+        last,
+        sizes,
+        limit_of("--limit", limit),
+        duration_of("--every", every),
+        duration_of("--grid", grid),
+        partition,
     )
     place = _Place(launcher, workers)
-    maker = _Maker(load_trace(trace), plan, schema_named(schema), place)
+    maker = _Maker(load_trace(trace, option="--trace"), plan, features, place)
     config = load_cluster(cluster)
     smaller = [with_nodes(config, count) for count in numbers("--also-with-nodes", also_with_nodes, least=1)]
     with place.folder(tables) as folder:

@@ -45,7 +45,7 @@ def test_what_was_trained_replays(place, trained) -> None:
     _, mirage = place
     span = ("--start", "2025-01-14", "--end", "2025-01-14T12:00", "--every", "6h")
     command = ("replay", "generated:demo:1", "--cluster", "demo", "--limit", "12h", *span, "--workers", "1")
-    code, out, err = mirage(*command, "--predictor", f"reactive,xgboost:{trained}", "--json", "-")
+    code, out, err = mirage(*command, "--predictor", f"reactive,xgboost:{trained}", "--json")
     assert code == 0, err
     rows = {row["policy"] for row in json.loads(out)["metrics"]["rows"]}
     assert rows == {"reactive", f"xgboost:{trained}"}
