@@ -11,6 +11,7 @@ import typer
 
 from mirage.cli.asking import (
     AsJson,
+    Id,
     Layout,
     Mine,
     NoHeader,
@@ -22,24 +23,24 @@ from mirage.cli.asking import (
     listed,
     whole,
 )
-from mirage.cli.completing import complete_chain
+from mirage.cli.chainlogs import logs_command
+from mirage.cli.chainwait import wait_command
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+from mirage.cli.repeating import Iterate, Shown, repeated
 from mirage.client.client import chain_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.client.client import Client
+    from mirage.client.documents import Chain
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
-Id = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="A chain's id, as mirage chains shows it, or its name.",
-        autocompletion=complete_chain,
-    ),
-]
+chain_app.command("logs")(logs_command)
+chain_app.command("wait")(wait_command)
+
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
 _PAGE = 1_000
@@ -56,6 +57,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     layout: Layout = "",
     sort: Sort = "",
     no_header: NoHeader = False,
+    iterate: Iterate = None,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
@@ -72,28 +74,39 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
     wanted = _states(states)
     chain_columns(None).check(layout, sort)
-    with exit_codes():
-        document = _list(connect(socket), every=every or bool(user or wanted))
-    if as_json:
-        typer.echo(json.dumps(document))
-        return
-    from mirage.cli.chaintables import goes_on
+    users = listed(user) | ({pwd.getpwuid(os.getuid()).pw_name} if mine else set())
+    partitions = listed(partition)
+
+    def shown(chain: Chain) -> bool:
+        from mirage.cli.chaintables import goes_on
+
+        return (
+            (chain.state in wanted if wanted else every or goes_on(chain))
+            and (not users or chain.owner in users)
+            and (not partitions or chain.request.partition in partitions)
+        )
+
+    def once() -> None:
+        with exit_codes():
+            document = _list(connect(socket), every=every or bool(user or wanted))
+        if as_json:
+            typer.echo(json.dumps(document))
+        else:
+            _show_list(document, shown, Shown(layout, sort, not no_header))
+
+    repeated(iterate, as_json, once)
+
+
+def _show_list(document: Any, shown: Callable[[Chain], bool], how: Shown) -> None:
+    from mirage.cli.chaintables import chain_columns
     from mirage.cli.silence import tell_silence
     from mirage.client.documents import ChainPage
     from mirage.client.reading import read
 
     page = read(ChainPage, document)
-    users = listed(user) | ({pwd.getpwuid(os.getuid()).pw_name} if mine else set())
-    partitions = listed(partition)
-    chains = [
-        chain
-        for chain in page.chains
-        if (chain.state in wanted if wanted else every or goes_on(chain))
-        and (not users or chain.owner in users)
-        and (not partitions or chain.request.partition in partitions)
-    ]
+    chains = [chain for chain in page.chains if shown(chain)]
     columns = chain_columns(page.time)
-    columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
+    columns.print(columns.sorted(chains, how.sort), how.layout, heading=how.heading)
     tell_silence(page.stale_since, page.sentence)
 
 
@@ -132,9 +145,10 @@ def cancel_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -
     _tell("cancel", chain_id, socket, as_json=as_json)
 
 
-@chain_app.command("explain")
+@chain_app.command("explain", hidden=True)
+@chain_app.command("log")
 def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Say why a chain is as it is: the last decisions, oldest first; mirage explain says it in plain words."""
+    """Show the journal of a chain, oldest entry first; mirage explain says in plain words what it means."""
     with exit_codes():
         document = connect(socket).get(f"{chain_path(chain_id)}/explain", limit=last)
     if as_json:

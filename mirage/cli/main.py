@@ -28,8 +28,9 @@ from mirage.cli.protected import protected_app
 from mirage.cli.queue import queue_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
+from mirage.cli.status import status_command
 from mirage.cli.submit import submit_command
-from mirage.cli.tokens import tokens_app
+from mirage.cli.tokens import tokens_app, web_command
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
 from mirage.cli.usage import exit_status
@@ -60,6 +61,8 @@ app.command("queue")(queue_command)
 app.command("predict")(predict_command)
 app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
+app.command("web")(web_command)
+app.command("status")(status_command)
 app.command("agent")(agent_command)
 app.command("replay", cls=JsonFlagCommand)(replay_command)
 app.add_typer(allocation_app, name="allocation")
