@@ -76,15 +76,16 @@ def described_commands() -> Command:
 
 
 def _described(name: str, command: Any) -> Command:
-    from mirage.cli.submit import USAGE
+    from mirage.cli import predict, submit
 
+    usages = {"mirage submit": submit.USAGE, "mirage predict": predict.USAGE}
     below = getattr(command, "commands", {})
     return Command(
         name,
         tuple(_paragraphs(command.help or "")),
         tuple(_parameters(command)),
         tuple(_described(f"{name} {word}", each) for word, each in below.items() if not each.hidden),
-        USAGE if name == "mirage submit" else "",
+        usages.get(name, ""),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -38,6 +39,15 @@ from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
 from mirage.domain.errors import ConfigError, MirageError
 
+_OF_SBATCH: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+}
+"""Of commands that read their command line by sbatch's rules."""
 app = typer.Typer(
     name="mirage",
     help="Proactive provisioning for Slurm: keeps services longer than the walltime limit running.",
@@ -49,16 +59,12 @@ app.command("daemon")(daemon_command)
 app.add_typer(config_app, name="config")
 app.add_typer(db_app, name="db")
 app.command("doctor")(doctor_command)
-app.command(
-    "submit",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-)(submit_command)
+app.command("submit", **_OF_SBATCH)(submit_command)
 app.command("chains")(chains_command)
 app.add_typer(chain_app, name="chain")
 app.command("explain")(explain_command)
 app.command("queue")(queue_command)
-app.command("predict")(predict_command)
+app.command("predict", **_OF_SBATCH)(predict_command)
 app.add_typer(protected_app, name="protected")
 app.add_typer(tokens_app, name="tokens")
 app.command("web")(web_command)

@@ -59,7 +59,7 @@ def _page(command: Command) -> str:
 
 def _usage_page(command: Command) -> str:
     """Of a command that reads its own options: its usage as it stands."""
-    lines = [_title(command.name), *_name(command.name, "make a chain from a batch script"), ".SH SYNOPSIS", ".nf"]
+    lines = [_title(command.name), *_name(command.name, command.paragraphs[0]), ".SH SYNOPSIS", ".nf"]
     lines += [_escaped(line) for line in command.usage.splitlines()]
     return _joined([*lines, ".fi", *_see("mirage(1)", "sbatch(1)")])
 

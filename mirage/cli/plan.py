@@ -18,7 +18,7 @@ from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, Word, given_by_en
 from mirage.slurm.wrapper import wrap, wrap_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
@@ -105,17 +105,30 @@ class BadRequest(BadSpelling):
         self.args = (f"the job: {problem}",)
 
 
-def read_command_line(argv: Sequence[str]) -> CommandLine:
-    """Options of ``sbatch`` and of chains, then the script and its arguments. Raises ``BadSpelling``."""
+def read_command_line(
+    argv: Sequence[str], table: Options = SUBMIT, own: Container[str] = _CHAIN_NAMES
+) -> CommandLine:
+    """Options of ``sbatch`` and those named ``own``, then the script and its arguments. Raises ``BadSpelling``."""
     words = [Word(word, "command line") for word in argv]
     for word in words:
         if word.text == ":":
             raise BadSpelling(":", "a heterogeneous job cannot be a link: Mirage times one job at a time")
-    given, rest = SUBMIT.read(words)
-    chain = {option.name: option for option in given if option.name in _CHAIN_NAMES}
-    sbatch = tuple(option for option in given if option.name not in _CHAIN_NAMES)
+    given, rest = table.read(words)
+    chain = {option.name: option for option in given if option.name in own}
+    sbatch = tuple(option for option in given if option.name not in own)
     script, *arguments = [word.text for word in rest] or [""]
     return CommandLine(sbatch, chain, script, tuple(arguments))
+
+
+def read_job(line: CommandLine, outside: Outside) -> tuple[JobRequest, tuple[Given, ...]]:
+    """What one job would ask for, and the options of ``sbatch`` that say so. Raises as ``make_plan`` does."""
+    text, name = _script(line, outside) if line.script else ("#!/bin/sh\n", "sbatch")
+    label = name if line.script else "stdin"
+    batchscript.check_script(text, label)
+    sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
+    around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
+    request, _ = read_request(sources, around, text)
+    return request, tuple(sources.effective().values())
 
 
 def make_plan(line: CommandLine, outside: Outside) -> Plan:

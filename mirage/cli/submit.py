@@ -113,7 +113,7 @@ def submit(argv: Sequence[str]) -> None:
         typer.echo(f"mirage {__version__}")
         return
     try:
-        plan = make_plan(line, _outside())
+        plan = make_plan(line, outside())
     except BadSpelling as error:
         raise _usage_error(error) from None
     for remark in plan.remarks:
@@ -139,7 +139,8 @@ def _usage_error(error: BadSpelling) -> SystemExit:
     return SystemExit(2)
 
 
-def _outside() -> Outside:
+def outside() -> Outside:
+    """What a plan takes from this process and this machine."""
     from mirage.cli.plan import Outside, Shell
     from mirage.slurm.submitshell import read_resource_limits, read_umask
 
@@ -148,7 +149,7 @@ def _outside() -> Outside:
         environment={_text(name): _text(value) for name, value in os.environb.items()},
         directory=_directory(),
         now=_slurm_time(),
-        default_limit=_default_limit,
+        default_limit=default_limit,
         read_stdin=lambda: sys.stdin.buffer.read(LARGEST_SCRIPT + 1),
         shell=Shell(
             read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0), _other_group(os.getegid())
@@ -188,7 +189,8 @@ def _slurm_time() -> Seconds:
     return read_clock(Path(clock)).now()
 
 
-def _default_limit(partition: str) -> Seconds:
+def default_limit(partition: str) -> Seconds:
+    """As ``scontrol`` has it. Raises ``ClusterUnavailable``, and ``ConfigError`` for an unknown partition."""
     from mirage.slurm.defaultlimit import read_default_limit
 
     try:
