@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,10 +26,13 @@ from mirage.cli.asking import (
 )
 from mirage.cli.chainlogs import logs_command
 from mirage.cli.chainwait import wait_command
-from mirage.cli.connection import connect, exit_codes
-from mirage.cli.printing import show
+from mirage.cli.completing import complete_chain
+from mirage.cli.connection import connect, exit_code, exit_codes
+from mirage.cli.printing import show, show_error
 from mirage.cli.repeating import Iterate, Shown, repeated
 from mirage.client.client import chain_path
+from mirage.client.errors import ClientError
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +45,11 @@ chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_hel
 chain_app.command("logs")(logs_command)
 chain_app.command("wait")(wait_command)
 
+Ids = Annotated[
+    list[str],
+    typer.Argument(metavar="ID...", help="Chains' ids or names.", autocompletion=complete_chain),
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
 _PAGE = 1_000
@@ -140,9 +149,26 @@ def resume_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -
 
 
 @chain_app.command("cancel")
-def cancel_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """End a chain, its running links too."""
-    _tell("cancel", chain_id, socket, as_json=as_json)
+def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False, socket: Socket = "") -> None:
+    """End chains, their running links too. On a terminal it asks first, unless --yes or --json is given.
+
+    All chains are tried; the exit code is that of the first one that could not be cancelled.
+    """
+    if not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty():
+        typer.confirm(printable(f"Cancel {', '.join(chain_ids)} with all running links?"), abort=True)
+    client, answers, codes = connect(socket), [], []
+    for chain_id in dict.fromkeys(chain_ids):
+        try:
+            answers.append(client.post(f"{chain_path(chain_id)}/cancel"))
+        except ClientError as error:
+            show_error(error)
+            codes.append(exit_code(error))
+            continue
+        if not as_json:
+            show(answers[-1]["sentence"])
+    if as_json and (len(chain_ids) > 1 or answers):
+        typer.echo(json.dumps({"chains": answers} if len(chain_ids) > 1 else answers[0]))
+    raise SystemExit(codes[0] if codes else 0)
 
 
 @chain_app.command("explain", hidden=True)

@@ -31,7 +31,7 @@ class _WithDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Says the default where no command is said."""
-        if args and args[0] not in self.commands and args[0] != "--help":
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 

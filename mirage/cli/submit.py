@@ -79,6 +79,12 @@ written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
   --socket FILE         the daemon's socket
   -h, --help            this page; man sbatch has all other options
 
+Examples:
+  mirage submit train.sh                          until you cancel it, or a link exits with 0
+  mirage submit --links 8 -t 2-00:00:00 train.sh  eight links of two days
+  mirage submit --total-time 30d --handover when-ready serve.sh
+  mirage submit --dry-run train.sh                show what would be submitted
+
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
 """
 

@@ -54,7 +54,7 @@ def faults(command: str) -> Iterator[str]:
         elif re.match(r"--?[a-z]", name):
             option = name.partition("=")[0]
             known = {each for param in here.params for each in (*param.opts, *param.secondary_opts)}
-            if option not in known | {"--help"}:
+            if option not in known | {"--help", "-h"}:
                 yield f"{command}: {here.name} has no {option}"
 
 
