@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
     from mirage.training.launch import SlurmJobs
     from mirage.training.learning import Training
+    from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
 JOBS, CPUS = 8, 8
@@ -98,12 +99,11 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
     """
     from mirage.artifact import refuse_existing
-    from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant
+    from mirage.cli.arguments import load_cluster, load_trace, numbers
     from mirage.features.schema import schema as schema_named
     from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
     from mirage.training.learning import Training
-    from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
     with value_of("PREDICTOR"):
@@ -113,15 +113,11 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     outs = _outs(out, numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
-    first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
-    chosen_by = (
-        parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
-    )
-    lessons = Lessons(first, chosen_by, last)
+    lessons = _lessons(start, validate_from, end)
     sizes = numbers("--nodes", nodes, least=1)
     plan = TablePlan(
-        first,
-        last,
+        lessons.first,
+        lessons.end,
         sizes,
         limit_of("--limit", limit),
         duration_of("--every", every),
@@ -134,10 +130,20 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     smaller = [with_nodes(config, count) for count in numbers("--also-with-nodes", also_with_nodes, least=1)]
     with place.folder(tables) as folder:
         whole = maker.table(config, folder)
-        teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
+        teaching = replace(maker, plan=replace(plan, end=lessons.validate_from))  # the smaller ones do not choose
         found = (whole, *(teaching.table(one, folder) for one in smaller))
         place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
+
+
+def _lessons(start: str, validate_from: str, end: str) -> Lessons:
+    """The span, and where in it validation begins. Raises ``ConfigError``."""
+    from mirage.cli.arguments import parse_instant
+    from mirage.training.lessons import Lessons
+
+    first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
+    later = parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
+    return Lessons(first, later, last)
 
 
 def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
