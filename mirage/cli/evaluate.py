@@ -108,11 +108,10 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
     from mirage.cli.progress import sentences
     from mirage.training.evaluation.plan import EvaluationPlan, methods_of
-    from mirage.training.evaluation.schedule import Evaluation, learned_names
+    from mirage.training.evaluation.schedule import Evaluation
 
     names = pieces(methods)
-    with value_of("--methods"):
-        learned = learned_names(names)
+    learned = _learned(names, schema)
     instants = _Instants(train_from, validate_from, bool(learned))
     config = load_cluster(cluster)
     plan = EvaluationPlan(
@@ -135,6 +134,17 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     with sentences() as say:
         found = evaluation.carry_out(say, reporter.write)
     reporter.show(found, as_json=as_json)
+
+
+def _learned(names: tuple[str, ...], schema: str) -> frozenset[str]:
+    """The methods that are to be trained. Raises ``UsageError``, also for features that do not exist."""
+    from mirage.features.schema import schema as schema_named
+    from mirage.training.evaluation.schedule import learned_names
+
+    with value_of("--schema"):
+        schema_named(schema)
+    with value_of("--methods"):
+        return learned_names(names)
 
 
 def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[Setting, ...]:

@@ -13,7 +13,7 @@ from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
 from mirage.cli.outputs import DocumentOut, Report, check_writable
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
-from mirage.cli.usage import duration_of, limit_of
+from mirage.cli.usage import UsageError, duration_of, limit_of, value_of
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
 from mirage.domain.texts import printable
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from mirage.replay.plan import ReplayPlan
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
+
+_REJECTED = {"PartitionInvalid": "--partition", "PartitionNodeLimit": "--nodes", "PartitionTimeLimit": "--limit"}
+"""Options of which the simulated cluster rejects the value, by its reason."""
 
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
@@ -85,6 +88,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
     from mirage.cli.arguments import load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
+    from mirage.replay.episodes import policy_predictor
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
 
@@ -105,6 +109,9 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     report.check()
     check_writable("--progress", progress)
     told = _kept_in(progress) if progress else lambda done, total: None
+    with value_of("--predictor"):
+        for policy in plan.policies:
+            policy_predictor(policy, plan, None)
     result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
     metrics = measure(result)
     _write(report, result, metrics)
@@ -117,6 +124,7 @@ def _replay(
 ) -> ReplayResult:
     from mirage.cli.arguments import load_cluster
     from mirage.cli.progress import steps
+    from mirage.domain.errors import SubmissionRejected
     from mirage.replay.closedloop import replay
 
     config = load_cluster(cluster)
@@ -126,7 +134,12 @@ def _replay(
             advance(done, total)
             told(done, total)
 
-        return replay(table, config, plan, workers=workers, on_episode=played)
+        try:
+            return replay(table, config, plan, workers=workers, on_episode=played)
+        except SubmissionRejected as error:
+            if error.reason not in _REJECTED:
+                raise
+            raise UsageError(_REJECTED[error.reason], str(error)) from None
 
 
 def _kept_in(name: str) -> Callable[[int, int], None]:

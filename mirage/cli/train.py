@@ -100,25 +100,19 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     """
     from mirage.artifact import refuse_existing
     from mirage.cli.arguments import load_cluster, load_trace, numbers
-    from mirage.features.schema import schema as schema_named
-    from mirage.predictors.registry import build_trainer
     from mirage.simulator.configuration.resize import with_nodes
     from mirage.training.learning import Training
     from mirage.training.tables import TablePlan
 
-    with value_of("PREDICTOR"):
-        build_trainer(predictor)  # what is missing is said before the tables are built
-    with value_of("--schema"):
-        features = schema_named(schema)
+    features = _checked(predictor, schema)
     outs = _outs(out, numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
     lessons = _lessons(start, validate_from, end)
-    sizes = numbers("--nodes", nodes, least=1)
     plan = TablePlan(
         lessons.first,
         lessons.end,
-        sizes,
+        numbers("--nodes", nodes, least=1),
         limit_of("--limit", limit),
         duration_of("--every", every),
         duration_of("--grid", grid),
@@ -134,6 +128,17 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
         found = (whole, *(teaching.table(one, folder) for one in smaller))
         place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
+
+
+def _checked(predictor: str, schema: str) -> FeatureSchema:
+    """The schema; what is missing is reported before tables are built. Raises ``UsageError``."""
+    from mirage.features.schema import schema as schema_named
+    from mirage.predictors.registry import build_trainer
+
+    with value_of("PREDICTOR"):
+        build_trainer(predictor)
+    with value_of("--schema"):
+        return schema_named(schema)
 
 
 def _lessons(start: str, validate_from: str, end: str) -> Lessons:

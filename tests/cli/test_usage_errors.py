@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 SHORT = {
     "EVALUATE": "evaluate generated:demo:1 --cluster demo -o out --test-from 2023-01-01 --test-to 2023-01-02",
     "REPLAY": "replay generated:demo:1 --cluster demo --start 2030-02-01 --end 2030-02-03",
+    "PLAYED": "replay generated:demo:1 --cluster demo --start 2025-01-14 --end 2025-01-14 --every 6h",
     "TASKS": "allocation replay x --format muri --pool 2x2",
 }
 WRONG = """
+PLAYED --predictor nope
+PLAYED --predictor reactive,fixed:x
+PLAYED --predictor random-forest
+PLAYED --predictor reactive --partition nope
+PLAYED --predictor reactive --nodes 9999
 bench foo
 bench daemon --size 1,2
 bench daemon --size x
