@@ -70,7 +70,8 @@ def predict_command(context: typer.Context) -> None:
     try:
         line = _command_line(context.args)
         if line.has("help", "usage"):
-            typer.echo(USAGE, nl=False)
+            for text in USAGE.splitlines():
+                show(text)
             return
         request, remarks = _request(line)
     except BadSpelling as error:
