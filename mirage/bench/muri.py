@@ -30,9 +30,7 @@ def trace_path(simulator: Path, trace: str) -> Path:
     """Where it keeps a trace. Raises ``ConfigError`` where ``simulator`` is not its folder."""
     path = simulator / "trace-data" / f"{trace}.csv"
     if not path.exists() or not (simulator / "run_sim.py").exists():
-        raise ConfigError(
-            "bench --muri", f"{simulator} is not the folder 'simulator' of Muri: no {path.name} there"
-        )
+        raise ConfigError("--muri", f"{simulator} is not the folder 'simulator' of Muri: no {path.name} there")
     return path
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirage.cli.oldoptions import OutputCommand
+from mirage.cli.usage import value_of, value_unless_file
 from mirage.domain.bounds import HIGHEST_FACTOR
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 costs_app = typer.Typer(no_args_is_help=True, help="What networks cost on which kind of unit.")
 
 Out = Annotated[
-    Path, typer.Option("-o", "--out", metavar="TABLE", help="The table to write; its manifest beside it.")
+    Path, typer.Option("-o", "--output", metavar="TABLE", help="The table to write; its manifest beside it.")
 ]
 Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Commas between; all when not given.")]
 Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Commas between; all when not given.")]
@@ -39,7 +41,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is no
 JsonOut = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 
 
-@costs_app.command("build")
+@costs_app.command("build", cls=OutputCommand)
 def build_command(
     *,
     out: Out,
@@ -57,8 +59,11 @@ def build_command(
     from mirage.allocation.inference.costs.grouping import group_pieces
     from mirage.allocation.inference.costs.layers import network, network_names
 
-    chosen = [network(name) for name in _names(networks) or network_names()]
-    table, manifest = build(chosen, [array(name) for name in _names(arrays) or array_names()], kept, _progress)
+    with value_of("--networks"):
+        chosen = [network(name) for name in _names(networks) or network_names()]
+    with value_of("--arrays"):
+        on = [array(name) for name in _names(arrays) or array_names()]
+    table, manifest = build(chosen, on, kept, _progress)
     _write(group_pieces(table, pieces) if pieces else table, out, manifest)
 
 
@@ -73,7 +78,7 @@ def check_command() -> None:
         raise typer.Exit(1)
 
 
-@costs_app.command("profile")
+@costs_app.command("profile", cls=OutputCommand)
 def profile_command(
     models: Models,
     *,
@@ -86,7 +91,9 @@ def profile_command(
     from mirage.allocation.inference.costs.profiling import Repeats, profile
     from mirage.allocation.inference.costs.realunits import parse_unit
 
-    table, manifest = profile(models, [parse_unit(text) for text in units], Repeats(warmup, repeats), _progress)
+    with value_of("--unit"):
+        parsed = [parse_unit(text) for text in units]
+    table, manifest = profile(models, parsed, Repeats(warmup, repeats), _progress)
     _write(table, out, manifest)
     for name in {unit.energy for unit in manifest.units.values()}:
         typer.echo(f"energy: {name}", err=True)
@@ -101,13 +108,13 @@ def examples_command(folder: Folder) -> None:
         typer.echo(path)
 
 
-@costs_app.command("merge")
+@costs_app.command("merge", cls=OutputCommand)
 def merge_command(tables: TableNames, *, out: Out) -> None:
     """One table of several: more networks, or more kinds of units."""
     from mirage.allocation.inference.costs.merging import merge_manifests, merge_tables
-    from mirage.allocation.inference.costs.tables import cost_table, sources
+    from mirage.allocation.inference.costs.tables import sources
 
-    merged = merge_tables([cost_table(name) for name in tables])
+    merged = merge_tables([_table(name) for name in tables])
     _write(merged, out, merge_manifests(sources(tables)))
 
 
@@ -117,15 +124,22 @@ def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> Non
     from rich.console import Console
 
     from mirage.allocation.inference.costs.summary import summarise
-    from mirage.allocation.inference.costs.tables import cost_manifest, cost_table
+    from mirage.allocation.inference.costs.tables import cost_manifest
 
-    rows = summarise(cost_table(table))
+    rows = summarise(_table(table))
     manifest = cost_manifest(table)
     if json_out:
         source = manifest.model_dump(mode="json") if manifest else None
         typer.echo(json.dumps({"models": [asdict(row) for row in rows], "manifest": source}, indent=1))
         return
     Console().print(_drawn(rows, f"{table} ({manifest.made_by if manifest else 'of unknown making'})"))
+
+
+def _table(name: str) -> CostTable:
+    from mirage.allocation.inference.costs.tables import cost_table
+
+    with value_unless_file("TABLE", name):
+        return cost_table(name)
 
 
 def _drawn(rows: list[ModelOnKind], title: str) -> Table:

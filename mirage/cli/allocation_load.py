@@ -62,7 +62,7 @@ def _key(path: Path | None) -> str:
     if path is None:
         key = os.environ.get(KEY_VARIABLE, "")
         if not key:
-            raise ConfigError("key-file", f"give the API key's file, or ${KEY_VARIABLE}")
+            raise ConfigError("--key-file", f"give the API key's file, or ${KEY_VARIABLE}")
         return key
     try:
         return read_regular(path).decode("utf-8").split()[0]

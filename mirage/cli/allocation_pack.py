@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.allocation_replay import Seeds
-from mirage.cli.outputs import check_writable, write_json
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report
 from mirage.cli.sidebyside import Workers, parse_seeds
+from mirage.cli.usage import value_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,10 +25,9 @@ Placers = Annotated[str, typer.Option("--placer", metavar="NAMES", help="Who run
 FillTo = Annotated[
     int, typer.Option("--fill", min=1, max=1000, help="Tasks are added until they ask for so many per cent.")
 ]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 
 
-def pack_command(
+def pack_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     *,
     nodes: Nodes,
     pods: Pods,
@@ -34,7 +35,8 @@ def pack_command(
     seeds: Seeds = "42-51",
     fill: FillTo = 130,
     workers: Workers = 0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
 ) -> None:
     """Fill a pool with tasks that never end: how much of it is allocated when so much has been asked for.
 
@@ -46,15 +48,17 @@ def pack_command(
     from mirage.allocation.ddl.packing import document, pack_all
     from mirage.allocation.ddl.registry import placer
 
-    check_writable("--json", json_out)
+    report = Report(as_json, output)
+    report.check()
     names = [name.strip() for name in placers.split(",")]
     for name in names:
-        placer(name)
+        with value_of("--placer"):
+            placer(name)
+    chosen = parse_seeds(seeds)
     trace = read_openb(pods, nodes)
-    packed = pack_all(trace.tasks, trace.pool, names, parse_seeds(seeds), fill, workers or os.cpu_count() or 1)
-    if json_out:
-        write_json(json_out, document(packed, fill))
-    if json_out != "-":
+    packed = pack_all(trace.tasks, trace.pool, names, chosen, fill, workers or os.cpu_count() or 1)
+    report.write(lambda: document(packed, fill))
+    if not report.takes_stdout:
         Console().print(_table(packed, fill))
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.arguments import finite
-from mirage.cli.outputs import Report
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report
 from mirage.cli.sidebyside import Workers, parse_seeds, run_progress
+from mirage.cli.usage import value_of
 from mirage.domain.bounds import YEAR
 
 if TYPE_CHECKING:
@@ -58,7 +60,6 @@ Quantum = Annotated[
     ),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the table in Markdown; - is stdout.")
 ]
@@ -82,7 +83,8 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     quantum: Quantum = 0.0,
     seeds: Seeds = "0",
     workers: Workers = 0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
     markdown_out: MarkdownOut = "",
     html_out: HtmlOut = "",
 ) -> None:
@@ -98,20 +100,32 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     from mirage.cli.arguments import parse_choice
 
     source = TaskSource(trace, parse_choice(TaskFormat, format_name, "--format"), pool, speeds)
-    report = Report(json_out, markdown_out, html_out)
+    report = Report(as_json, output, markdown_out, html_out)
     report.check()
     rules = Rules(strict=strict, preempt=preempt, move=move, quantum=quantum or float("inf"))
-    pairs = _pairs(compare or f"{ordering}+{placer}")
+    pairs = _pairs(compare) if compare else (_pair(ordering, placer),)
     compared = _play(TaskReplay(source, pairs, rules, parse_seeds(seeds)), workers or os.cpu_count() or 1)
     _write(report, compared)
     if not report.takes_stdout:
         _show(Console(), compared)
 
 
+def _pair(ordering: str, placer: str) -> Pair:
+    from mirage.allocation.ddl import registry
+    from mirage.allocation.ddl.replay import Pair
+
+    with value_of("--ordering"):
+        registry.ordering(ordering)
+    with value_of("--placer"):
+        registry.placer(placer)
+    return Pair(ordering, placer)
+
+
 def _pairs(text: str) -> tuple[Pair, ...]:
     from mirage.allocation.ddl.replay import parse_pair
 
-    return tuple(parse_pair(part) for part in text.split(","))
+    with value_of("--compare"):
+        return tuple(parse_pair(part) for part in text.split(","))
 
 
 def _play(replay: TaskReplay, workers: int) -> Compared:

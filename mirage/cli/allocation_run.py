@@ -14,6 +14,7 @@ import typer
 
 from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
+from mirage.cli.usage import value_of
 from mirage.domain.bounds import HIGHEST_FACTOR, YEAR
 
 if TYPE_CHECKING:
@@ -137,7 +138,10 @@ def _policy(
     from mirage.allocation.ddl.dispatch import Rules, dispatch
     from mirage.allocation.engine.world import Policy
 
-    ordering, placer = registry.ordering(ordering_name), registry.placer(placer_name)
+    with value_of("--ordering"):
+        ordering = registry.ordering(ordering_name)
+    with value_of("--placer"):
+        placer = registry.placer(placer_name)
     rules = Rules(strict, preempt, move, quantum)
     return Policy(lambda view: dispatch(view, ordering, placer, rules), preempt, quantum)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's folder, or the task file.")]
 Out = Annotated[
-    str, typer.Option("-o", "--out", metavar="FILE", help="Write the table, for --speeds measured:FILE.")
+    str, typer.Option("-o", "--output", metavar="FILE", help="Write the table, for --speeds measured:FILE.")
 ]
 
 
@@ -31,7 +31,7 @@ def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) ->
     from mirage.allocation.engine.run import kept_state
     from mirage.allocation.engine.status import read_ledger
 
-    check_writable("--out", out)
+    check_writable("--output", out)
     evidence = read_ledger(kept_state(folder, os.environ)).evidence
     measured = estimate(evidence)
     content = document(measured, evidence)

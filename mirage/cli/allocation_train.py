@@ -17,7 +17,9 @@ PoolText = Annotated[str, typer.Option("--pool", metavar="POOL", help=r"NODESxDE
 Speeds = Annotated[
     str, typer.Option(metavar="TABLE", help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE.")
 ]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained agents with their manifest.")]
+Out = Annotated[
+    Path, typer.Option("-o", "--output", help="Directory to make: the trained agents and their manifest.")
+]
 Seed = Annotated[int, typer.Option(min=0, max=90, help="Of the training. Its sets have seeds from 500000 on.")]
 Rounds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Rounds of playing and learning.")]
 Sets = Annotated[

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from mirage.cli.usage import UsageError, value_of, value_unless_file
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.domain.instants import read_instant
 from mirage.domain.job import ABSENT
@@ -34,8 +35,8 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-def load_trace(name: str, *, strict: bool = False) -> JobTable:
-    """The job table of a file, or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``ConfigError``.
+def load_trace(name: str, *, strict: bool = False, option: str = "TRACE") -> JobTable:
+    """The job table of a file, or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``UsageError``.
 
     Rows that cannot be read are left out and named in the table's notes, or an error if ``strict``.
     """
@@ -45,8 +46,9 @@ def load_trace(name: str, *, strict: bool = False) -> JobTable:
 
     preset, _, seed = name.removeprefix(GENERATED).partition(":")
     if seed and not _is_whole(seed):
-        raise ConfigError(name, f"the seed must be a whole number, not {seed!r}")
-    return replace(generate(preset, int(seed or 0)), source=name)
+        raise UsageError(option, f"{name}: the seed must be a whole number, not {seed!r}")
+    with value_of(option):
+        return replace(generate(preset, int(seed or 0)), source=name)
 
 
 def _read(path: Path, *, strict: bool) -> JobTable:
@@ -77,7 +79,8 @@ def load_cluster(name: str) -> ClusterConfig:
 
     from mirage.simulator.configuration.clusterfile import read_cluster
 
-    config, remarks = read_cluster(name)
+    with value_unless_file("--cluster", name):
+        config, remarks = read_cluster(name)
     for remark in remarks:
         typer.echo(f"{name}: {remark}", err=True)
     return config

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mirage.cli.completing import complete_chain
+
 if TYPE_CHECKING:
     from mirage.client.client import Client
 
@@ -14,6 +16,14 @@ Socket = Annotated[
     str, typer.Option("--socket", metavar="FILE", help="The daemon's socket, or its http(s):// address.")
 ]
 ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A chain's id, as mirage chains shows it, or its name.",
+        autocompletion=complete_chain,
+    ),
+]
 Layout = Annotated[
     str,
     typer.Option(

@@ -90,7 +90,7 @@ def _measure(  # noqa: PLR0911 (one for each)
 ) -> tuple[Section, ...]:
     from pathlib import Path
 
-    from mirage.domain.errors import ConfigError
+    from mirage.cli.usage import UsageError
 
     match name:
         case "simulator":
@@ -145,8 +145,8 @@ def _measure(  # noqa: PLR0911 (one for each)
             from mirage.bench.fidelity.report import measure_fidelity
 
             return measure_fidelity(Path(recordings), _say)
-    raise ConfigError(
-        "bench",
+    raise UsageError(
+        "NAME",
         f"{name!r} is not a benchmark; there are: simulator, fidelity, peers, daemon, api, lookahead, predictors, "
         "train, allocation, das, requests, serving",
     )

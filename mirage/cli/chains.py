@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mirage.cli.asking import (
     AsJson,
+    Id,
     Layout,
     Mine,
     NoHeader,
@@ -22,24 +24,32 @@ from mirage.cli.asking import (
     listed,
     whole,
 )
+from mirage.cli.chainlogs import logs_command
+from mirage.cli.chainwait import wait_command
 from mirage.cli.completing import complete_chain
-from mirage.cli.connection import connect, exit_codes
-from mirage.cli.printing import show
+from mirage.cli.connection import connect, exit_code, exit_codes
+from mirage.cli.printing import show, show_error
+from mirage.cli.repeating import Iterate, Shown, repeated
 from mirage.client.client import chain_path
+from mirage.client.errors import ClientError
+from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.client.client import Client
+    from mirage.client.documents import Chain
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
-Id = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="A chain's id, as mirage chains shows it, or its name.",
-        autocompletion=complete_chain,
-    ),
+chain_app.command("logs")(logs_command)
+chain_app.command("wait")(wait_command)
+
+Ids = Annotated[
+    list[str],
+    typer.Argument(metavar="ID...", help="Chains' ids or names.", autocompletion=complete_chain),
 ]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")]
 Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
 _PAGE = 1_000
@@ -56,6 +66,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     layout: Layout = "",
     sort: Sort = "",
     no_header: NoHeader = False,
+    iterate: Iterate = None,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
@@ -68,29 +79,43 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps,
     saved, overlap, predictor, aim, steering, handover, failures, refusals.
     """
+    from mirage.cli.chaintables import chain_columns
+
     wanted = _states(states)
-    with exit_codes():
-        document = _list(connect(socket), every=every or bool(user or wanted))
-    if as_json:
-        typer.echo(json.dumps(document))
-        return
-    from mirage.cli.chaintables import chain_columns, goes_on
+    chain_columns(None).check(layout, sort)
+    users = listed(user) | ({pwd.getpwuid(os.getuid()).pw_name} if mine else set())
+    partitions = listed(partition)
+
+    def shown(chain: Chain) -> bool:
+        from mirage.cli.chaintables import goes_on
+
+        return (
+            (chain.state in wanted if wanted else every or goes_on(chain))
+            and (not users or chain.owner in users)
+            and (not partitions or chain.request.partition in partitions)
+        )
+
+    def once() -> None:
+        with exit_codes():
+            document = _list(connect(socket), every=every or bool(user or wanted))
+        if as_json:
+            typer.echo(json.dumps(document))
+        else:
+            _show_list(document, shown, Shown(layout, sort, not no_header))
+
+    repeated(iterate, as_json, once)
+
+
+def _show_list(document: Any, shown: Callable[[Chain], bool], how: Shown) -> None:
+    from mirage.cli.chaintables import chain_columns
     from mirage.cli.silence import tell_silence
     from mirage.client.documents import ChainPage
     from mirage.client.reading import read
 
     page = read(ChainPage, document)
-    users = listed(user) | ({pwd.getpwuid(os.getuid()).pw_name} if mine else set())
-    partitions = listed(partition)
-    chains = [
-        chain
-        for chain in page.chains
-        if (chain.state in wanted if wanted else every or goes_on(chain))
-        and (not users or chain.owner in users)
-        and (not partitions or chain.request.partition in partitions)
-    ]
+    chains = [chain for chain in page.chains if shown(chain)]
     columns = chain_columns(page.time)
-    columns.print(columns.sorted(chains, sort), layout, heading=not no_header)
+    columns.print(columns.sorted(chains, how.sort), how.layout, heading=how.heading)
     tell_silence(page.stale_since, page.sentence)
 
 
@@ -124,14 +149,32 @@ def resume_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -
 
 
 @chain_app.command("cancel")
-def cancel_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """End a chain, its running links too."""
-    _tell("cancel", chain_id, socket, as_json=as_json)
+def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False, socket: Socket = "") -> None:
+    """End chains, their running links too. On a terminal it asks first, unless --yes or --json is given.
+
+    All chains are tried; the exit code is that of the first one that could not be cancelled.
+    """
+    if not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty():
+        typer.confirm(printable(f"Cancel {', '.join(chain_ids)} with all running links?"), abort=True)
+    client, answers, codes = connect(socket), [], []
+    for chain_id in dict.fromkeys(chain_ids):
+        try:
+            answers.append(client.post(f"{chain_path(chain_id)}/cancel"))
+        except ClientError as error:
+            show_error(error)
+            codes.append(exit_code(error))
+            continue
+        if not as_json:
+            show(answers[-1]["sentence"])
+    if as_json and (len(chain_ids) > 1 or answers):
+        typer.echo(json.dumps({"chains": answers} if len(chain_ids) > 1 else answers[0]))
+    raise SystemExit(codes[0] if codes else 0)
 
 
-@chain_app.command("explain")
+@chain_app.command("explain", hidden=True)
+@chain_app.command("log")
 def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Say why a chain is as it is: the last decisions, oldest first; mirage explain says it in plain words."""
+    """Show the journal of a chain, oldest entry first; mirage explain says in plain words what it means."""
     with exit_codes():
         document = connect(socket).get(f"{chain_path(chain_id)}/explain", limit=last)
     if as_json:

@@ -80,6 +80,11 @@ class Columns(Generic[T]):
     default: str
     """Names, commas between."""
 
+    def check(self, layout: str, keys: str) -> None:
+        """Raise ``BadFormat`` for a format or for sort keys that cannot be right."""
+        self.print((), layout, heading=False)
+        self.sorted((), keys)
+
     def print(self, items: Sequence[T], layout: str = "", *, heading: bool = True) -> None:
         """One line an item. ``layout``: squeue's letters (``%.18i %T``), or names with commas; empty: the default.
 

@@ -10,6 +10,7 @@ import typer
 
 from mirage.cli.asking import AsJson, ConfigFile
 from mirage.cli.daemonaccount import configured
+from mirage.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from mirage.config.model import Config
@@ -127,7 +128,7 @@ def cluster_command(
     loaded = configured(config)
     url, shown = loaded.store.url, locate(loaded.store.url).shown
     if name and not _CLUSTER_NAME.fullmatch(name):
-        raise ConfigError("NAME", f"{name!r} is no ClusterName: letters, digits, '_', '-' and '.', at most 64")
+        raise UsageError("NAME", f"{name!r} is no ClusterName: letters, digits, '_', '-' and '.', at most 64")
     if name:
         if inspect_store(url).found is None:
             raise ConfigError(shown, "nothing is stored there; see mirage db status")

@@ -22,7 +22,7 @@ Prepare = Annotated[
     bool, typer.Option("--prepare", help="Compile what demo, tasks and requests need, done once, and end.")
 ]
 Report = Annotated[bool, typer.Option("--report", help="Replay ten generated days instead, and write a report.")]
-Out = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where the report goes.")]
+Out = Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where the report goes.")]
 
 DAY = 86_400
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
@@ -84,7 +84,7 @@ def _write_report(out: str, seed: int) -> None:
         start=str(first + 3 * DAY),
         end=str(first + 6 * DAY),
         html_out=str(report),
-        json_out=str(Path(out, "replay.json")),
+        output=str(Path(out, "replay.json")),
         seed=seed,
     )
     typer.echo(f"The report: {report.resolve().as_uri()}")

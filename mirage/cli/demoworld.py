@@ -154,7 +154,7 @@ def _announce(link: str, config: Config, rate: float) -> None:
   The page:       {link}
                   (once, within ten minutes; mirage tokens link makes another)
   Another shell:  export MIRAGE_SOCKET={config.api.socket}{_path()}
-                  mirage chains        mirage explain train-llm        mirage predict -n 2 -t 12h
+                  mirage chains        mirage explain train-llm        mirage predict -N 2 -t 12h
                   mirage submit -t 6:00:00 --links 3 --wrap 'sleep 1d'      mirage tokens link
   Time:           an hour in {3_600 / rate:.3g} s
   The end:        Ctrl-C

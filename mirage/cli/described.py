@@ -6,13 +6,15 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirage.cli.examples import EXAMPLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXITS = (
     ("0", "All is well."),
     ("1", "An error; one line on stderr says what, where and what to do."),
-    ("2", "The command was not understood."),
+    ("2", "Usage: an option, argument or name on the command line cannot be right."),
     ("3", "There is no such chain, job or file."),
     ("4", "Refused: not permitted, or not now."),
     ("5", "No daemon answers."),
@@ -59,6 +61,8 @@ class Command:
     below: tuple[Command, ...]
     usage: str = ""
     """Of a command that reads its own options: all that is known of them."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """What to type, and what it does."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -76,15 +80,17 @@ def described_commands() -> Command:
 
 
 def _described(name: str, command: Any) -> Command:
-    from mirage.cli.submit import USAGE
+    from mirage.cli import predict, submit
 
+    usages = {"mirage submit": submit.USAGE, "mirage predict": predict.USAGE}
     below = getattr(command, "commands", {})
     return Command(
         name,
         tuple(_paragraphs(command.help or "")),
         tuple(_parameters(command)),
         tuple(_described(f"{name} {word}", each) for word, each in below.items() if not each.hidden),
-        USAGE if name == "mirage submit" else "",
+        usages.get(name, ""),
+        EXAMPLES.get(name.removeprefix("mirage "), ()),
     )
 
 

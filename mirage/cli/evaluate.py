@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from mirage.cli.oldoptions import OutputCommand
 from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema, Trace, Workers
+from mirage.cli.usage import duration_of, limit_of, value_of
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ class _WithDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Says the default where no command is said."""
-        if args and args[0] not in self.commands and args[0] != "--help":
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -42,7 +44,7 @@ evaluate_app = typer.Typer(
 
 Out = Annotated[
     Path,
-    typer.Option("-o", "--out", help="Folder of tables, models, episodes and reports; what is there is used."),
+    typer.Option("-o", "--output", help="Folder of tables, models, episodes and reports; what is there is used."),
 ]
 TrainFrom = Annotated[str, typer.Option(help="First hand-over that is learnt from: a date, or epoch seconds.")]
 ValidateFrom = Annotated[str, typer.Option(help="Hand-overs from here on choose the models.")]
@@ -68,11 +70,11 @@ Seeds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Models of e
 Every = Annotated[str, typer.Option(help="Between episodes.")]
 TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
 Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
-Html = Annotated[bool, typer.Option("--html", help="Write report.html to --out as well.")]
+Html = Annotated[bool, typer.Option("--html", help="Write report.html to --output as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
 
 
-@evaluate_app.command(DEFAULT)
+@evaluate_app.command(DEFAULT, cls=OutputCommand)
 def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     trace: Trace,
     *,
@@ -100,17 +102,16 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
 ) -> None:
     """Train every method that learns, play all of them on the test span, and compare.
 
-    Episodes, models and tables are kept in --out: the command goes on where it was stopped, and more methods,
+    Episodes, models and tables are kept in --output: the command goes on where it was stopped, and more methods,
     seeds or sizes only add to it. The comparison is written to report.json and report.md there as it grows.
     """
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
     from mirage.cli.progress import sentences
-    from mirage.slurm.duration import parse_human, parse_human_limit
     from mirage.training.evaluation.plan import EvaluationPlan, methods_of
-    from mirage.training.evaluation.schedule import Evaluation, learned_names
+    from mirage.training.evaluation.schedule import Evaluation
 
     names = pieces(methods)
-    learned = learned_names(names)
+    learned = _learned(names, schema)
     instants = _Instants(train_from, validate_from, bool(learned))
     config = load_cluster(cluster)
     plan = EvaluationPlan(
@@ -120,10 +121,10 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
         validate_from=instants.parsed("--validate-from", validate_from),
         test_from=parse_instant(test_from, "--test-from"),
         test_to=parse_instant(test_to, "--test-to"),
-        limit=parse_human_limit(limit),
-        every=parse_human(every),
-        teach_every=parse_human(teach_every or every),
-        grid=parse_human(grid),
+        limit=limit_of("--limit", limit),
+        every=duration_of("--every", every),
+        teach_every=duration_of("--teach-every", teach_every or every),
+        grid=duration_of("--grid", grid),
         teach_sizes=numbers("--also-with-nodes", also_with_nodes, least=1),
         partition=partition,
         schema=schema,
@@ -133,6 +134,17 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     with sentences() as say:
         found = evaluation.carry_out(say, reporter.write)
     reporter.show(found, as_json=as_json)
+
+
+def _learned(names: tuple[str, ...], schema: str) -> frozenset[str]:
+    """The methods that are to be trained. Raises ``UsageError``, also for features that do not exist."""
+    from mirage.features.schema import schema as schema_named
+    from mirage.training.evaluation.schedule import learned_names
+
+    with value_of("--schema"):
+        schema_named(schema)
+    with value_of("--methods"):
+        return learned_names(names)
 
 
 def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[Setting, ...]:
@@ -218,10 +230,10 @@ Most = Annotated[
 Planned = Annotated[
     int, typer.Option("--lookahead-jobs", min=1, max=HIGHEST_COUNT, help="Jobs for which a look-ahead is played.")
 ]
-WaitsOut = Annotated[str, typer.Option("-o", "--out", help="Folder for waits.json and waits.md.")]
+WaitsOut = Annotated[str, typer.Option("-o", "--output", help="Folder for waits.json and waits.md.")]
 
 
-@evaluate_app.command("waits")
+@evaluate_app.command("waits", cls=OutputCommand)
 def waits_command(
     traces: Traces,
     *,

@@ -27,7 +27,7 @@ _WIDTH = 100
 def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, socket: Socket = "") -> None:
     """Say in plain words what a chain, or one of its links, waits for and how it went.
 
-    What was decided when, line by line, is in mirage chain explain.
+    What was decided when, line by line, is in mirage chain log.
     """
     with exit_codes():
         client = connect(socket)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from mirage import __version__
 from mirage.cli.agent import agent_command
@@ -18,8 +20,10 @@ from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
+from mirage.cli.examples import epilog
 from mirage.cli.explain import explain_command
 from mirage.cli.models import models_app
+from mirage.cli.oldoptions import JsonFlagCommand, OutputCommand
 from mirage.cli.plugins import plugins_command
 from mirage.cli.predict import predict_command
 from mirage.cli.printing import open_streams, show_error
@@ -27,48 +31,101 @@ from mirage.cli.protected import protected_app
 from mirage.cli.queue import queue_command
 from mirage.cli.replay import replay_command
 from mirage.cli.simulate import simulate_command
+from mirage.cli.status import status_command
 from mirage.cli.submit import submit_command
-from mirage.cli.tokens import tokens_app
+from mirage.cli.tokens import tokens_app, web_command
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
+from mirage.cli.usage import exit_status
 from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
 from mirage.domain.errors import ConfigError, MirageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OF_SBATCH: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+}
+"""Of commands that read their command line by sbatch's rules."""
+_NAMES: list[str] = []
+"""Of all commands, in the order of their help."""
+
+
+class _InOrder(TyperGroup):
+    """Lists commands and groups as they were registered, not groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All of them."""
+        return sorted(super().list_commands(ctx), key=_NAMES.index)
+
+
 app = typer.Typer(
     name="mirage",
+    cls=_InOrder,
     help="Proactive provisioning for Slurm: keeps services longer than the walltime limit running.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo_command)
-app.command("daemon")(daemon_command)
-app.add_typer(config_app, name="config")
-app.add_typer(db_app, name="db")
-app.command("doctor")(doctor_command)
-app.command(
-    "submit",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-)(submit_command)
-app.command("chains")(chains_command)
-app.add_typer(chain_app, name="chain")
-app.command("explain")(explain_command)
-app.command("queue")(queue_command)
-app.command("predict")(predict_command)
-app.add_typer(protected_app, name="protected")
-app.add_typer(tokens_app, name="tokens")
-app.command("agent")(agent_command)
-app.command("replay")(replay_command)
-app.add_typer(allocation_app, name="allocation")
-app.command("simulate")(simulate_command)
-app.add_typer(trace_app, name="trace")
-app.command("train")(train_command)
-app.add_typer(models_app, name="models")
-app.add_typer(evaluate_app, name="evaluate")
-app.command("plugins")(plugins_command)
-app.command("bench")(bench_command)
-app.command("version")(version_command)
+_AS_SQUEUE: dict[str, Any] = {"context_settings": {"help_option_names": ["--help"]}}
+"""Of commands whose ``-h`` is squeue's."""
+
+
+def help_command(
+    words: Annotated[list[str], typer.Argument(metavar="[COMMAND]...", help="Such as: chain logs.")] = [],  # noqa: B006
+) -> None:
+    """Show the help of a command, or the list of all."""
+    app([*words, "--help"], prog_name="mirage")
+
+
+def _register() -> None:
+    """Every command, by its readers; what is used most comes first."""
+
+    def command(name: str, panel: str, function: Callable[..., None], **more: Any) -> None:
+        _NAMES.append(name)
+        app.command(name, rich_help_panel=panel, epilog=epilog(name), **more)(function)
+
+    def group(name: str, panel: str, members: typer.Typer) -> None:
+        _NAMES.append(name)
+        app.add_typer(members, name=name, rich_help_panel=panel, epilog=epilog(name))
+
+    users, site, research = "Your jobs", "Site", "Research"
+    command("submit", users, submit_command, **_OF_SBATCH)
+    command("chains", users, chains_command, **_AS_SQUEUE)
+    group("chain", users, chain_app)
+    command("explain", users, explain_command)
+    command("status", users, status_command)
+    command("queue", users, queue_command, **_AS_SQUEUE)
+    command("predict", users, predict_command, **_OF_SBATCH)
+    command("web", users, web_command)
+    command("agent", users, agent_command)
+    command("demo", users, demo_command, cls=OutputCommand)
+    command("help", users, help_command)
+    command("version", users, version_command)
+    command("daemon", site, daemon_command)
+    command("doctor", site, doctor_command)
+    group("config", site, config_app)
+    group("tokens", site, tokens_app)
+    group("protected", site, protected_app)
+    group("models", site, models_app)
+    command("plugins", site, plugins_command)
+    group("db", site, db_app)
+    command("replay", research, replay_command, cls=JsonFlagCommand)
+    command("simulate", research, simulate_command, cls=JsonFlagCommand)
+    group("trace", research, trace_app)
+    command("train", research, train_command, cls=OutputCommand)
+    group("evaluate", research, evaluate_app)
+    command("bench", research, bench_command)
+    group("allocation", "Inside a job", allocation_app)
+
+
+_register()
 
 
 def _print_version(wanted: bool) -> None:
@@ -80,20 +137,20 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show the version."
+        False, "-V", "--version", callback=_print_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """Proactive provisioning for Slurm: keeps services longer than the walltime limit running."""
 
 
 def main() -> None:
-    """Run the command line; a mistake that has a name is one line on stderr and exit code 1."""
+    """Run the command line; an error that has a name is one line on stderr and exit code 1, or 2 for usage."""
     open_streams()
     try:
-        app()
+        app(prog_name="mirage")
     except (MirageError, ClientError) as error:
         show_error(error)
-        sys.exit(1)
+        sys.exit(exit_status(error))
     except BrokenPipeError:  # the reader of a pipe left, for example ``| head``
         sys.stderr.close()
         sys.exit(1)

@@ -54,14 +54,18 @@ def _page(command: Command) -> str:
         for each in command.below:
             lines += [f".SS {_escaped(each.name)}", *_synopsis(each)]
             lines += [".PP", *_paragraphs(each), *_parameters(each)]
-    return _joined([*lines, *_defined("EXIT STATUS", EXITS), *_see("mirage(1)")])
+    return _joined([*lines, *_defined("EXIT STATUS", EXITS), *_examples(command), *_see("mirage(1)")])
 
 
 def _usage_page(command: Command) -> str:
     """Of a command that reads its own options: its usage as it stands."""
-    lines = [_title(command.name), *_name(command.name, "make a chain from a batch script"), ".SH SYNOPSIS", ".nf"]
+    lines = [_title(command.name), *_name(command.name, command.paragraphs[0]), ".SH SYNOPSIS", ".nf"]
     lines += [_escaped(line) for line in command.usage.splitlines()]
     return _joined([*lines, ".fi", *_see("mirage(1)", "sbatch(1)")])
+
+
+def _examples(command: Command) -> list[str]:
+    return _defined("EXAMPLES", command.examples) if command.examples else []
 
 
 def _page_name(command: Command) -> str:

@@ -6,14 +6,20 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mirage.cli.usage import UsageError
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+DocumentOut = Annotated[
+    str, typer.Option("-o", "--output", metavar="FILE", help="Write the document of --json to FILE.")
+]
+STDOUT = "-"
 
 
 def check_writable(option: str, name: str) -> None:
@@ -46,26 +52,34 @@ def write_json(name: str, document: Any) -> None:
 class Report:
     """The forms of one comparison, each under the name of its file; empty: it is not wanted."""
 
-    json: str
-    markdown: str
-    html: str
+    as_json: bool
+    """The document is wanted on stdout."""
+    output: str
+    """File of the document."""
+    markdown: str = ""
+    html: str = ""
 
     def check(self) -> None:
-        """Raise ``ConfigError`` for a file that cannot be written."""
-        for option, name in (("--json", self.json), ("--markdown", self.markdown), ("--html", self.html)):
+        """Raise ``ConfigError`` for a file that cannot be written, or two results on stdout."""
+        for option, name in (("--output", self.output), ("--markdown", self.markdown), ("--html", self.html)):
             check_writable(option, name)
+        if self.markdown == STDOUT and (self.as_json or self.output == STDOUT):
+            raise UsageError("--markdown", "stdout has the document of --json; name a file")
 
     @property
     def takes_stdout(self) -> bool:
         """Then nothing else is printed there."""
-        return "-" in {self.json, self.markdown}
+        return self.as_json or STDOUT in {self.output, self.markdown}
 
     def write(
-        self, document: Callable[[], Any], markdown: Callable[[], str], html: Callable[[Path], None]
+        self,
+        document: Callable[[], Any],
+        markdown: Callable[[], str] = str,
+        html: Callable[[Path], None] = lambda path: None,
     ) -> None:
         """Make and write those that are wanted."""
-        if self.json:
-            write_json(self.json, document())
+        for name in {name for name in (self.output, STDOUT * self.as_json) if name}:
+            write_json(name, document())
         if self.markdown:
             write_text(self.markdown, markdown())
         if self.html:

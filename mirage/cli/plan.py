@@ -18,7 +18,7 @@ from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, Word, given_by_en
 from mirage.slurm.wrapper import wrap, wrap_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
@@ -105,17 +105,30 @@ class BadRequest(BadSpelling):
         self.args = (f"the job: {problem}",)
 
 
-def read_command_line(argv: Sequence[str]) -> CommandLine:
-    """Options of ``sbatch`` and of chains, then the script and its arguments. Raises ``BadSpelling``."""
+def read_command_line(
+    argv: Sequence[str], table: Options = SUBMIT, own: Container[str] = _CHAIN_NAMES
+) -> CommandLine:
+    """Options of ``sbatch`` and those named ``own``, then the script and its arguments. Raises ``BadSpelling``."""
     words = [Word(word, "command line") for word in argv]
     for word in words:
         if word.text == ":":
             raise BadSpelling(":", "a heterogeneous job cannot be a link: Mirage times one job at a time")
-    given, rest = SUBMIT.read(words)
-    chain = {option.name: option for option in given if option.name in _CHAIN_NAMES}
-    sbatch = tuple(option for option in given if option.name not in _CHAIN_NAMES)
+    given, rest = table.read(words)
+    chain = {option.name: option for option in given if option.name in own}
+    sbatch = tuple(option for option in given if option.name not in own)
     script, *arguments = [word.text for word in rest] or [""]
     return CommandLine(sbatch, chain, script, tuple(arguments))
+
+
+def read_job(line: CommandLine, outside: Outside) -> tuple[JobRequest, tuple[Given, ...]]:
+    """What one job would ask for, and the options of ``sbatch`` that say so. Raises as ``make_plan`` does."""
+    text, name = _script(line, outside) if line.script else ("#!/bin/sh\n", "sbatch")
+    label = name if line.script else "stdin"
+    batchscript.check_script(text, label)
+    sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
+    around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
+    request, _ = read_request(sources, around, text)
+    return request, tuple(sources.effective().values())
 
 
 def make_plan(line: CommandLine, outside: Outside) -> Plan:
@@ -124,13 +137,17 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit``
     raises.
     """
+    chain_document(line.chain, outside.directory, None)  # wrong options are reported before a script is awaited,
     text, name = _script(line, outside)
     label = name if line.script or line.has("wrap") else "stdin"
     batchscript.check_script(text, label)
     sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
     around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
-    request, remarks = read_request(sources, around, text)
     options = _chain_lines(text, label) | line.chain
+    held, chain = held_links(options), line.value("chain")
+    added = _check_addition(line, chain, held) if chain is not None else ()
+    chain_document(options, outside.directory, None)  # and before Slurm is asked for a time limit
+    request, remarks = read_request(sources, around, text)
     request = _as_submitted(request, line, options, outside)
     assert request.batch is not None
     if problem := REQUEST.problem(request):
@@ -139,9 +156,7 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     document.setdefault("name", request.name)
     chain_id = new_chain_id(document["name"], outside.user)
     document |= {"chain_id": chain_id, "owner": outside.user, "request": _plain(request)}
-    held, chain = held_links(options), line.value("chain")
-    if chain is not None:
-        remarks = (*remarks, *_check_addition(line, chain, held))
+    remarks = (*remarks, *added)
     if group := outside.shell.other_group:
         remarks = (*remarks, f"links have your primary group, not {group}, which this shell has; see newgrp(1)")
     return Plan(document, request, held, remarks, chain or "")

@@ -3,65 +3,88 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
-from mirage.domain.bounds import MOST_NODES
+from mirage.cli.usage import USAGE as WRONG
+from mirage.domain.bounds import REQUEST
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirage.cli.columns import Row
+    from mirage.cli.plan import CommandLine
     from mirage.client.documents import Forecast, PastError, Predictions
+    from mirage.domain.job import JobRequest, Seconds
+    from mirage.slurm.sbatchoptions import Given
 
-_SHOWN = 80
 _NOTATIONS = "minutes (90), 1:30:00, 2-00:00:00, 2-12, UNLIMITED, or with units (48h, 1d12h)"
+_ASSUMED = 24 * 3_600
+"""Seconds: a time limit where neither the user nor Slurm says one."""
+_UNCONSIDERED = (
+    "begin", "constraint", "dependency", "exclude", "hold", "licenses", "nice", "nodelist", "prefer", "reservation"
+)  # fmt: skip
+"""Options that change when a job starts, and of which predictors see nothing."""
+_CHOSEN = ("ntasks", "gpus", "nodelist", "nodefile")
+"""Options by which Slurm chooses the number of nodes."""
+USAGE = f"""\
+Usage: mirage predict [OPTIONS] [SCRIPT]
 
-Partition = Annotated[str, typer.Option("-p", "--partition", metavar="PART", help="The default one if not given.")]
-Nodes = Annotated[
-    int, typer.Option("-N", "-n", "--nodes", metavar="N", min=1, max=MOST_NODES, help="How many nodes.")
-]
-Limit = Annotated[str, typer.Option("-t", "--time", metavar="LIMIT", help=f"Time limit: {_NOTATIONS}.")]
-Gres = Annotated[str, typer.Option("--gres", metavar="LIST", help="Per node, such as gpu:a100:4.")]
-Account = Annotated[str, typer.Option("-A", "--account", metavar="NAME", help="Charged for it.")]
-Qos = Annotated[str, typer.Option("-q", "--qos", metavar="NAME", help="Its quality of service.")]
-Named = Annotated[str, typer.Option("--predictor", metavar="NAME", help="Ask this one too, such as fixed:6h.")]
+Says when a job like this would start if it were submitted now. Options of sbatch mean what they mean to sbatch,
+here, on #SBATCH lines of SCRIPT and in SBATCH_ variables. Those that count:
+  -p, --partition PART      the default partition if not given
+  -N, --nodes N             number of nodes (default 1)
+  -n, --ntasks N            number of tasks; with --ntasks-per-node it gives the number of nodes
+  -t, --time LIMIT          time limit: {_NOTATIONS};
+                            the partition's default if not given
+  --gres LIST               per node, such as gpu:a100:4; also --gpus-per-node, and -G with -N
+  -A, --account NAME        account charged
+  -q, --qos NAME            quality of service
+
+  --predictor NAME          ask this predictor, too, such as fixed:6h
+  --json                    one JSON document on stdout
+  --socket FILE             the daemon's socket, or its http(s):// address
+  -h, --help                this page
+
+Every predictor answers: EARLIEST is the time before which the job starts in one case of ten (P10), LATEST the
+time before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on average,
+WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for which links:
+those of this partition, where there are enough those of about this size and limit.
+
+Examples:
+  mirage predict train.sh                       a job of this script
+  mirage predict -N 4 -t 12:00:00 train.sh      the same with another size and limit
+  mirage predict -p gpu -N 2 --gpus-per-node=4 -t 1-00:00:00
+
+Exit codes: 0 ok, 1 error, 2 usage, 4 denied, 5 no daemon.
+"""
 
 
-def predict_command(  # noqa: PLR0913 (one parameter for each option of the command line)
-    *,
-    partition: Partition = "",
-    nodes: Nodes = 1,
-    limit: Limit = "24h",
-    gres: Gres = "",
-    account: Account = "",
-    qos: Qos = "",
-    predictor: Named = "",
-    as_json: AsJson = False,
-    socket: Socket = "",
-) -> None:
-    """Say when a job like this would start if it were submitted now.
-
-    Every predictor answers: EARLIEST is the instant before which the job starts in one case of ten (P10), LATEST
-    the one before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on
-    average, WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for
-    which links: those of this partition, where there are enough those of about this size and limit.
-    """
-    seconds = _seconds(limit)
+def predict_command(context: typer.Context) -> None:
+    """Say when a job like this would start if it were submitted now."""
+    try:
+        line = _command_line(context.args)
+        if line.has("help", "usage"):
+            for text in USAGE.splitlines():
+                show(text)
+            return
+        request, remarks = _request(line)
+    except BadSpelling as error:
+        show(f"mirage: {error}", err=True)
+        show("Try mirage predict --help", err=True)
+        raise SystemExit(WRONG) from None
     with exit_codes():
-        document = connect(socket).get(
-            "/predictions",
-            partition=partition or None,
-            nodes=nodes,
-            limit=seconds,
-            gres=gres or None,
-            account=account or None,
-            qos=qos or None,
-            predictor=predictor or None,
+        document = connect(line.value("socket") or "").get(
+            "/predictions", **_shape(request), predictor=line.value("predictor") or None
         )
-    if as_json:
+    for remark in remarks:
+        show(f"mirage: {remark}", err=True)
+    if line.has("json"):
         typer.echo(json.dumps(document))
         return
     from mirage.client.documents import Predictions
@@ -70,15 +93,65 @@ def predict_command(  # noqa: PLR0913 (one parameter for each option of the comm
     _show(read(Predictions, document))
 
 
-def _seconds(limit: str) -> int:
-    """As ``sbatch --time``, or with a unit; a bare number is minutes. Raises ``BadParameter``."""
-    from mirage.domain.errors import BadSpelling
-    from mirage.slurm.duration import parse, parse_human_limit
+def _command_line(argv: Sequence[str]) -> CommandLine:
+    """Raises ``BadSpelling``."""
+    from mirage.cli.plan import read_command_line
+    from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, option_table
 
+    own = Options((*option_table(Takes.NOTHING, "json"), *option_table(Takes.VALUE, "socket predictor")))
+    line = read_command_line(argv, Options(SBATCH.own, beside=own), {option.name for option in own.own})
+    return replace(line, sbatch=tuple(_in_slurms_words(given) for given in line.sbatch))
+
+
+def _in_slurms_words(given: Given) -> Given:
+    """A time limit with units as Slurm writes it. Raises ``BadSpelling``."""
+    from mirage.slurm import duration
+
+    if given.name != "time" or given.value is None or given.value.strip().isdigit():
+        return given
     try:
-        return parse(limit) if limit.strip().isdigit() else parse_human_limit(limit)
+        return replace(given, value=duration.spell(duration.parse_human_limit(given.value)))
     except BadSpelling:
-        raise typer.BadParameter(f"{limit[:_SHOWN]!r}: expected {_NOTATIONS}", param_hint="-t") from None
+        raise BadSpelling(given.spelling, f"{given.where}: expected {_NOTATIONS}") from None
+
+
+def _request(line: CommandLine) -> tuple[JobRequest, list[str]]:
+    """The job, and remarks. Raises ``BadSpelling`` and ``ConfigError``."""
+    from mirage.cli.plan import BadRequest, read_job
+    from mirage.cli.submit import default_limit, outside
+
+    remarks: list[str] = []
+
+    def limit(partition: str) -> Seconds:
+        try:
+            return default_limit(partition)
+        except (ClusterUnavailable, ConfigError):
+            remarks.append("there is no --time, and no default of the partition is known: 24 hours are assumed")
+            return _ASSUMED
+
+    request, given = read_job(line, replace(outside(), default_limit=limit, read_stdin=bytes))
+    if problem := REQUEST.problem(request):
+        raise BadRequest(problem)
+    names = {each.name for each in given}
+    if ignored := sorted(names & set(_UNCONSIDERED)):
+        remarks.append(f"not considered: {', '.join(f'--{name}' for name in ignored)}")
+    if any(word.startswith("-") for word in line.arguments):
+        remarks.append("what stands behind SCRIPT is its arguments, as for sbatch: give options before it")
+    if "nodes" not in names and names & set(_CHOSEN) and request.nodes == 1:
+        remarks.append("Slurm chooses the number of nodes: one is assumed; give --nodes")
+    return request, remarks
+
+
+def _shape(request: JobRequest) -> dict[str, Any]:
+    """As the daemon is asked."""
+    return {
+        "partition": request.partition or None,
+        "nodes": request.nodes,
+        "limit": request.limit,
+        "gres": ",".join(f"{name}:{count}" for name, count in request.gres_per_node) or None,
+        "account": request.account or None,
+        "qos": request.qos or None,
+    }
 
 
 def _show(found: Predictions) -> None:

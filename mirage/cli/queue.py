@@ -21,6 +21,7 @@ from mirage.cli.asking import (
 )
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+from mirage.cli.repeating import Iterate, Shown, repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     layout: Layout = "",
     sort: Sort = "",
     no_header: NoHeader = False,
+    iterate: Iterate = None,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
@@ -63,25 +65,35 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     those that pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
     """
     wanted = _wanted(states)
-    with exit_codes():
-        document = _ask(connect(socket), "me" if mine else user, partition)
-    if as_json:
-        typer.echo(json.dumps(document))
-        return
+    queue_columns(None).check(layout, sort)
+    users, partitions = listed(user), listed(partition)
+
+    def shown(job: QueuedJob) -> bool:
+        return (
+            (not wanted or job.state in wanted)
+            and (not users or mine or job.user in users)
+            and bool(not partitions or partitions & listed(job.partition))
+        )
+
+    def once() -> None:
+        with exit_codes():
+            document = _ask(connect(socket), "me" if mine else user, partition)
+        if as_json:
+            typer.echo(json.dumps(document))
+        else:
+            _show(document, shown, Shown(layout, sort or "-state,jobid", not no_header))
+
+    repeated(iterate, as_json, once)
+
+
+def _show(document: Any, shown: Callable[[QueuedJob], bool], how: Shown) -> None:
     from mirage.cli.silence import tell_silence
     from mirage.client.documents import QueuePage
     from mirage.client.reading import read
 
-    page, users, partitions = read(QueuePage, document), listed(user), listed(partition)
-    jobs = [
-        job
-        for job in page.jobs
-        if (not wanted or job.state in wanted)
-        and (not users or mine or job.user in users)
-        and (not partitions or partitions & listed(job.partition))
-    ]
-    columns = queue_columns(page.snapshot)
-    columns.print(columns.sorted(jobs, sort or "-state,jobid"), layout, heading=not no_header)
+    page = read(QueuePage, document)
+    jobs, columns = [job for job in page.jobs if shown(job)], queue_columns(page.snapshot)
+    columns.print(columns.sorted(jobs, how.sort), how.layout, heading=how.heading)
     tell_silence(page.stale_since)
     if page.own_only:
         show(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.arguments import finite
-from mirage.cli.outputs import check_writable, write_json
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report, check_writable
 from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
+from mirage.cli.usage import UsageError, duration_of, limit_of, value_of
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
 from mirage.domain.texts import printable
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from mirage.replay.plan import ReplayPlan
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
+
+_REJECTED = {"PartitionInvalid": "--partition", "PartitionNodeLimit": "--nodes", "PartitionTimeLimit": "--limit"}
+"""Options of which the simulated cluster rejects the value, by its reason."""
 
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
@@ -45,7 +50,6 @@ OverlapPrice = Annotated[
         help="Cost of overlap where interruption costs 1, for policies that weigh them.",
     ),
 ]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write everything as JSON; - is stdout.")]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
 Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Seed of the confidence intervals.")]
 ProgressOut = Annotated[
@@ -67,7 +71,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     tick: Tick = "10m",
     partition: PartitionName = "",
     overlap_price: OverlapPrice = 1.0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
     html_out: HtmlOut = "",
     seed: Seed = 0,
     workers: Workers = 0,
@@ -83,30 +88,34 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
     from mirage.cli.arguments import load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
+    from mirage.replay.episodes import policy_predictor
     from mirage.replay.metrics import measure
     from mirage.replay.plan import ReplayPlan
-    from mirage.slurm.duration import parse_human, parse_human_limit
 
     plan = ReplayPlan(
         policies=pieces(predictor),
         nodes=nodes,
-        limit=parse_human_limit(limit),
+        limit=limit_of("--limit", limit),
         start=parse_instant(start, "--start"),
         end=parse_instant(end, "--end"),
-        every=parse_human(every),
-        tick=parse_human(tick),
+        every=duration_of("--every", every),
+        tick=duration_of("--tick", tick),
         links=links,
         partition=partition,
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )
-    for option, name in (("--json", json_out), ("--html", html_out), ("--progress", progress)):
-        check_writable(option, name)
+    report = Report(as_json, output, html=html_out)
+    report.check()
+    check_writable("--progress", progress)
     told = _kept_in(progress) if progress else lambda done, total: None
+    with value_of("--predictor"):
+        for policy in plan.policies:
+            policy_predictor(policy, plan, None)
     result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
     metrics = measure(result)
-    _write_files(result, metrics, json_out, html_out)
-    if json_out != "-":
+    _write(report, result, metrics)
+    if not report.takes_stdout:
         _show(Console(), result, metrics)
 
 
@@ -115,6 +124,7 @@ def _replay(
 ) -> ReplayResult:
     from mirage.cli.arguments import load_cluster
     from mirage.cli.progress import steps
+    from mirage.domain.errors import SubmissionRejected
     from mirage.replay.closedloop import replay
 
     config = load_cluster(cluster)
@@ -124,7 +134,12 @@ def _replay(
             advance(done, total)
             told(done, total)
 
-        return replay(table, config, plan, workers=workers, on_episode=played)
+        try:
+            return replay(table, config, plan, workers=workers, on_episode=played)
+        except SubmissionRejected as error:
+            if error.reason not in _REJECTED:
+                raise
+            raise UsageError(_REJECTED[error.reason], str(error)) from None
 
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
@@ -134,15 +149,15 @@ def _kept_in(name: str) -> Callable[[int, int], None]:
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
 
 
-def _write_files(result: ReplayResult, metrics: ReplayMetrics, json_out: str, html_out: str) -> None:
-    if json_out:
-        from mirage.replay.metrics import replay_document
+def _write(report: Report, result: ReplayResult, metrics: ReplayMetrics) -> None:
+    from mirage.replay.metrics import replay_document
 
-        write_json(json_out, replay_document(result, metrics))
-    if html_out:
+    def page(path: Path) -> None:
         from mirage.replay.html import write_html
 
-        write_html(Path(html_out), result, metrics)
+        write_html(path, result, metrics)
+
+    report.write(lambda: replay_document(result, metrics), html=page)
 
 
 def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.outputs import Report
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report
 from mirage.cli.sidebyside import Workers, parse_seeds, run_progress
+from mirage.cli.usage import value_of, value_unless_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +39,6 @@ Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the requests that 
 Bounded = Annotated[
     bool, typer.Option("--bound", help="Find what no policy can exceed, even if it knew all requests beforehand.")
 ]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the tables in Markdown; - is stdout.")
 ]
@@ -57,7 +58,8 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
     seeds: Seeds = "0",
     bound: Bounded = False,
     workers: Workers = 0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
     markdown_out: MarkdownOut = "",
     html_out: HtmlOut = "",
 ) -> None:
@@ -67,18 +69,31 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
     """
     from rich.console import Console
 
-    from mirage.allocation.inference.registry import named_policies
+    from mirage.allocation.inference.registry import named_policies, request_policy
     from mirage.allocation.inference.replay import RequestReplay, play_all
 
-    report = Report(json_out, markdown_out, html_out)
+    report = Report(as_json, output, markdown_out, html_out)
     report.check()
-    names = named_policies(compare or policy)
+    with value_of("--compare" if compare else "--policy"):
+        names = named_policies(compare or policy)
+        for each in names:
+            request_policy(each)
+    check_scenarios(scenarios)
     replay = RequestReplay(tuple(scenarios), names, parse_seeds(seeds), logged=bool(html_out), bounded=bound)
     with run_progress() as advance:
         compared = play_all(replay, workers or os.cpu_count() or 1, advance)
     _write(report, compared)
     if not report.takes_stdout:
         _show(Console(), compared)
+
+
+def check_scenarios(names: list[str]) -> None:
+    """Raise ``UsageError`` for a name that is neither built in nor a file, ``ConfigError`` for a bad file."""
+    from mirage.allocation.inference.workload.scenariofile import find_scenario
+
+    for name in names:
+        with value_unless_file("SCENARIO", name):
+            find_scenario(name)
 
 
 def _write(report: Report, compared: Compared) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mirage.cli.arguments import finite
+from mirage.cli.requests_replay import check_scenarios
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Scenarios = Annotated[
 Which = Annotated[
     Agent, typer.Option("--agent", help="relmas: deadlines and bandwidth. odra: latency and fairness.")
 ]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained agent with its manifest.")]
+Out = Annotated[Path, typer.Option("-o", "--output", help="Folder to make: the trained agent with its manifest.")]
 Seed = Annotated[
     int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
 ]
@@ -64,6 +65,7 @@ def train_requests_command(
     from mirage.domain.errors import MissingExtra
 
     refuse_existing(out)
+    check_scenarios(scenarios)
     try:
         from mirage.training.relmas.course import course_of
     except ModuleNotFoundError as error:

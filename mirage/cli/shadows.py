@@ -13,6 +13,7 @@ import typer
 from mirage.cli.asking import AsJson, ConfigFile
 from mirage.cli.daemonaccount import configured
 from mirage.cli.printing import table_console
+from mirage.cli.usage import duration_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,10 +56,9 @@ def measurements(config: Config, since: str) -> tuple[Measured, ...]:
     from mirage.control.wallclock import WallClock, read_clock
     from mirage.domain.objective import Weights
     from mirage.replay.watched import shadow_results
-    from mirage.slurm.duration import parse_human
     from mirage.store.opening import open_store
 
-    url, span = config.store.url, parse_human(since)
+    url, span = config.store.url, duration_of("--since", since)
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
         return ()
     clock = read_clock(Path(config.cluster.clock)) if config.cluster.clock else WallClock()

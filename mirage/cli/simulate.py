@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.outputs import check_writable, write_json
+from mirage.cli.asking import AsJson
+from mirage.cli.outputs import DocumentOut, Report, check_writable
 from mirage.cli.traceoptions import Cluster, Strict, Trace
 from mirage.domain.bounds import HIGHEST_COUNT
 from mirage.domain.texts import printable
@@ -26,20 +27,20 @@ Processors = Annotated[
         min=0, max=HIGHEST_COUNT, help="Size of the pool for easy and fifo; the cluster's CPUs by default."
     ),
 ]
-JsonOut = Annotated[str, typer.Option("--json", metavar="OUT", help="Write the figures as JSON; - is stdout.")]
 ScheduleOut = Annotated[
     str,
     typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end."),
 ]
 
 
-def simulate_command(
+def simulate_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     trace: Trace,
     *,
     cluster: Cluster = "",
     mode: Mode = "",
     processors: Processors = 0,
-    json_out: JsonOut = "",
+    as_json: AsJson = False,
+    output: DocumentOut = "",
     schedule_out: ScheduleOut = "",
     strict: Strict = False,
 ) -> None:
@@ -47,8 +48,9 @@ def simulate_command(
     from mirage.cli.arguments import load_sized_trace
     from mirage.simulator.run import simulate
 
-    for option, name in (("--json", json_out), ("--schedule", schedule_out)):
-        check_writable(option, name)
+    report = Report(as_json, output)
+    report.check()
+    check_writable("--schedule", schedule_out)
     table, machine = load_sized_trace(trace, strict=strict)
     config, scheduling = _cluster(cluster, mode, processors or (machine if not cluster else 0))
     schedule = simulate(table, config, scheduling)
@@ -57,9 +59,8 @@ def simulate_command(
 
         write_table(schedule.table, Path(schedule_out))
     document = _document(schedule, config, scheduling)
-    if json_out:
-        write_json(json_out, document)
-    if json_out != "-":
+    report.write(lambda: document)
+    if not report.takes_stdout:
         _show(document)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mirage.cli.printing import open_streams
+from mirage.cli.usage import exit_status
 from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
@@ -78,6 +79,12 @@ written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
   --socket FILE         the daemon's socket
   -h, --help            this page; man sbatch has all other options
 
+Examples:
+  mirage submit train.sh                          until you cancel it, or a link exits with 0
+  mirage submit --links 8 -t 2-00:00:00 train.sh  eight links of two days
+  mirage submit --total-time 30d --handover when-ready serve.sh
+  mirage submit --dry-run train.sh                show what would be submitted
+
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
 """
 
@@ -94,7 +101,7 @@ def main() -> None:
         submit(sys.argv[1:])
     except MirageError as error:
         typer.echo(f"mbatch: {error}", err=True)
-        sys.exit(1)
+        sys.exit(exit_status(error))
 
 
 def submit(argv: Sequence[str]) -> None:
@@ -112,7 +119,7 @@ def submit(argv: Sequence[str]) -> None:
         typer.echo(f"mirage {__version__}")
         return
     try:
-        plan = make_plan(line, _outside())
+        plan = make_plan(line, outside())
     except BadSpelling as error:
         raise _usage_error(error) from None
     for remark in plan.remarks:
@@ -138,7 +145,8 @@ def _usage_error(error: BadSpelling) -> SystemExit:
     return SystemExit(2)
 
 
-def _outside() -> Outside:
+def outside() -> Outside:
+    """What a plan takes from this process and this machine."""
     from mirage.cli.plan import Outside, Shell
     from mirage.slurm.submitshell import read_resource_limits, read_umask
 
@@ -147,7 +155,7 @@ def _outside() -> Outside:
         environment={_text(name): _text(value) for name, value in os.environb.items()},
         directory=_directory(),
         now=_slurm_time(),
-        default_limit=_default_limit,
+        default_limit=default_limit,
         read_stdin=lambda: sys.stdin.buffer.read(LARGEST_SCRIPT + 1),
         shell=Shell(
             read_umask(), read_resource_limits(), os.getpriority(os.PRIO_PROCESS, 0), _other_group(os.getegid())
@@ -187,7 +195,8 @@ def _slurm_time() -> Seconds:
     return read_clock(Path(clock)).now()
 
 
-def _default_limit(partition: str) -> Seconds:
+def default_limit(partition: str) -> Seconds:
+    """As ``scontrol`` has it. Raises ``ClusterUnavailable``, and ``ConfigError`` for an unknown partition."""
     from mirage.slurm.defaultlimit import read_default_limit
 
     try:
@@ -200,7 +209,7 @@ def _default_limit(partition: str) -> Seconds:
     try:
         return read_default_limit(answer.out, partition)
     except BadSpelling as error:
-        raise ConfigError(f"--partition '{partition}'", error.problem) from None
+        raise ConfigError("--partition", f"{partition!r}: {error.problem}") from None
 
 
 def _commands() -> Commands:

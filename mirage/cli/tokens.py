@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import os
+import sys
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
+from mirage.cli.arguments import parse_choice
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
@@ -21,6 +24,8 @@ ScopeName = Annotated[
 Lifetime = Annotated[str, typer.Option("--expires", metavar="TIME", help="Such as 12h or 90d; 0: never.")]
 Owner = Annotated[str, typer.Option("--user", metavar="NAME", help="Administrators: in whose name.")]
 Every = Annotated[bool, typer.Option("--all", help="Administrators: everybody's.")]
+Print = Annotated[bool, typer.Option("--print", help="Print the link, and open nothing.")]
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 Id = Annotated[str, typer.Argument(metavar="ID", help="As mirage tokens list shows it.")]
 
 
@@ -34,6 +39,9 @@ def create_command(
     socket: Socket = "",
 ) -> None:
     """Make a token and show it, this once."""
+    from mirage.api.access.scope import Scope
+
+    parse_choice(Scope, scope, "--scope")
     wish = {"label": label, "scope": scope, "lifetime": _seconds(expires), "owner": user}
     with exit_codes():
         made = connect(socket).post("/tokens", wish)
@@ -82,9 +90,25 @@ def revoke_command(token_id: Id, as_json: AsJson = False, socket: Socket = "") -
 @tokens_app.command("link")
 def link_command(as_json: AsJson = False, socket: Socket = "") -> None:
     """Show a link that logs a browser in as you, once, within ten minutes."""
-    with exit_codes():
-        made = connect(socket).post("/tokens/link")
+    made = _link(socket)
     show(json.dumps(made) if as_json else made["url"])
+
+
+def web_command(*, only_print: Print = False, as_json: AsJson = False, socket: Socket = "") -> None:
+    """Open the web page in your browser, logged in as you; where there is no display, print the link to it.
+
+    The link works once, within ten minutes.
+    """
+    made = _link(socket)
+    show(json.dumps(made) if as_json else made["url"])
+    if not (only_print or as_json) and sys.stdout.isatty() and any(map(os.environ.get, _DISPLAYS)):
+        typer.launch(made["url"])
+
+
+def _link(socket: str) -> dict[str, Any]:
+    with exit_codes():
+        made: dict[str, Any] = connect(socket).post("/tokens/link")
+    return made
 
 
 def _seconds(text: str) -> int:

@@ -10,6 +10,7 @@ import typer
 
 from mirage.cli.arguments import finite
 from mirage.cli.asking import AsJson
+from mirage.cli.usage import UsageError, value_unless_file
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, HIGHEST_SEED
 from mirage.domain.texts import printable
 
@@ -69,17 +70,19 @@ def import_command(
     as_json: AsJson = False,
 ) -> None:
     """Read a trace into Mirage's parquet table, and account for every row."""
+    from mirage.cli.arguments import parse_choice
     from mirage.cli.outputs import check_writable
     from mirage.domain.errors import ConfigError, TraceError
     from mirage.trace.faults import Strictness
     from mirage.trace.parquet import write_table
-    from mirage.trace.readers import read_trace
+    from mirage.trace.readers import TraceFormat, read_trace
 
     check_writable("--output", str(output))
     if output.exists() and src.exists() and output.samefile(src):
         raise ConfigError("--output", f"{output} is the trace that is read; name another file")
     strictness = Strictness.STRICT if strict else Strictness.LENIENT
-    result = read_trace(src, format_name or None, strictness, tz or None)
+    kind = parse_choice(TraceFormat, format_name.lower(), "--format") if format_name else None
+    result = read_trace(src, kind, strictness, _zone(tz))
     if not len(result.table):
         raise TraceError(str(src), 0, "", f"holds no jobs ({result.counts.rows} rows); nothing is written")
     write_table(result.table, output)
@@ -125,7 +128,7 @@ def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0
     from mirage.trace.readers import read_trace
     from mirage.trace.stats import trace_stats
 
-    result = read_trace(file, None, Strictness.LENIENT, tz or None)
+    result = read_trace(file, None, Strictness.LENIENT, _zone(tz))
     stats = trace_stats(result.table, capacity or None)
     if as_json:
         typer.echo(json.dumps(stats.document() | {"rejected_rows": len(result.rejected)}))
@@ -157,7 +160,8 @@ def generate_command(
     from mirage.trace.parquet import write_table
 
     check_writable("--output", str(output))
-    table = generate(like, seed, jobs=jobs or None, days=days or None)
+    with value_unless_file("--like", like):
+        table = generate(like, seed, jobs=jobs or None, days=days or None)
     write_table(table, output)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "jobs": len(table), "like": like, "seed": seed}))
@@ -167,6 +171,16 @@ def generate_command(
     console = Console()
     _plain(console, f"{output}: {len(table):,} jobs like {like}, seed {seed}")
     _notes(console, table)
+
+
+def _zone(name: str) -> str | None:
+    """Raises ``UsageError``."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name).key if name else None
+    except (OSError, ValueError, LookupError):
+        raise UsageError("--tz", f"{name!r} is no time zone; give one such as Europe/Berlin") from None
 
 
 def _notes(console: Console, table: JobTable) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
+from mirage.cli.usage import duration_of, limit_of, value_of
 from mirage.domain.bounds import MOST_WORKERS
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
     from mirage.training.launch import SlurmJobs
     from mirage.training.learning import Training
+    from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
 JOBS, CPUS = 8, 8
@@ -29,7 +31,7 @@ JOBS, CPUS = 8, 8
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
-Out = Annotated[Path, typer.Option("-o", "--out", help="Folder to make: the trained model with its manifest.")]
+Out = Annotated[Path, typer.Option("-o", "--output", help="Folder to make: the trained model with its manifest.")]
 Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
 ValidateFrom = Annotated[
@@ -56,7 +58,7 @@ Launched = Annotated[
     Literal["local", "slurm"],
     typer.Option(
         help="local: on this machine; slurm: as jobs of yours, placed as SBATCH_PARTITION, SBATCH_ACCOUNT, "
-        "SBATCH_GRES and such say; --tables and --out must then be on a file system that the nodes share."
+        "SBATCH_GRES and such say; --tables and --output must then be on a file system that the nodes share."
     ),
 ]
 Workers = Annotated[
@@ -97,38 +99,56 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
     """
     from mirage.artifact import refuse_existing
-    from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant
-    from mirage.features.schema import schema as schema_named
-    from mirage.predictors.registry import build_trainer
+    from mirage.cli.arguments import load_cluster, load_trace, numbers
     from mirage.simulator.configuration.resize import with_nodes
-    from mirage.slurm.duration import parse_human, parse_human_limit
     from mirage.training.learning import Training
-    from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
-    build_trainer(predictor)  # what is missing is said before the tables are built
+    features = _checked(predictor, schema)
     outs = _outs(out, numbers("--seed", seed))
     for each in outs.values():
         refuse_existing(each)
-    first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
-    chosen_by = (
-        parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
-    )
-    lessons = Lessons(first, chosen_by, last)
-    sizes = numbers("--nodes", nodes, least=1)
+    lessons = _lessons(start, validate_from, end)
     plan = TablePlan(
-        first, last, sizes, parse_human_limit(limit), parse_human(every), parse_human(grid), partition
+        lessons.first,
+        lessons.end,
+        numbers("--nodes", nodes, least=1),
+        limit_of("--limit", limit),
+        duration_of("--every", every),
+        duration_of("--grid", grid),
+        partition,
     )
     place = _Place(launcher, workers)
-    maker = _Maker(load_trace(trace), plan, schema_named(schema), place)
+    maker = _Maker(load_trace(trace, option="--trace"), plan, features, place)
     config = load_cluster(cluster)
     smaller = [with_nodes(config, count) for count in numbers("--also-with-nodes", also_with_nodes, least=1)]
     with place.folder(tables) as folder:
         whole = maker.table(config, folder)
-        teaching = replace(maker, plan=replace(plan, end=chosen_by))  # the smaller ones do not choose
+        teaching = replace(maker, plan=replace(plan, end=lessons.validate_from))  # the smaller ones do not choose
         found = (whole, *(teaching.table(one, folder) for one in smaller))
         place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
+
+
+def _checked(predictor: str, schema: str) -> FeatureSchema:
+    """The schema; what is missing is reported before tables are built. Raises ``UsageError``."""
+    from mirage.features.schema import schema as schema_named
+    from mirage.predictors.registry import build_trainer
+
+    with value_of("PREDICTOR"):
+        build_trainer(predictor)
+    with value_of("--schema"):
+        return schema_named(schema)
+
+
+def _lessons(start: str, validate_from: str, end: str) -> Lessons:
+    """The span, and where in it validation begins. Raises ``ConfigError``."""
+    from mirage.cli.arguments import parse_instant
+    from mirage.training.lessons import Lessons
+
+    first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
+    later = parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
+    return Lessons(first, later, last)
 
 
 def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:

@@ -100,7 +100,7 @@ class Retraining:
             "--limit": f"{plan.limit}s",
             "--partition": plan.partition,
             "--workers": str(self.launcher.workers),
-            "--out": str(work / "model"),
+            "--output": str(work / "model"),
         }
         told = [word for pair in options.items() if pair[1] for word in pair]
         return own_python("-m", "mirage", "train", plan.predictor, *told)

@@ -23,7 +23,7 @@ Mirage keeps chains of Slurm jobs going; this message was sent because its confi
 _CHAIN = """\
 Chain:  {name} ({chain}) of {owner}
 
-`mirage chain explain {chain}` says why.
+`mirage chain log {chain}` says why.
 """
 
 

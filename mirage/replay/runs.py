@@ -261,7 +261,7 @@ class ReplayRuns:
         self._change(run)
         until = time.monotonic() + _LONGEST
         try:
-            argv = [*self._command(self._placed(run.wish), folder), "--json", _RESULT, "--progress", _PROGRESS]
+            argv = [*self._command(self._placed(run.wish), folder), "--output", _RESULT, "--progress", _PROGRESS]
             status = run_aside(
                 argv,
                 folder,

@@ -90,7 +90,7 @@ class SlurmJobs:
         except ModuleNotFoundError:
             raise MissingExtra("work as jobs of the cluster's", "slurm") from None
         if self.cluster == "slurm" and not (shutil.which("sbatch") and shutil.which("srun")):
-            raise ConfigError("launcher", "slurm needs sbatch and srun, which are not here: use local")
+            raise ConfigError("--launcher", "slurm needs sbatch and srun, which are not here: use local")
         return submitit
 
     def _check(self, job: Any) -> None:

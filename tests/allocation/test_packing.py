@@ -77,7 +77,7 @@ def test_the_command_writes_table_and_figures(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["allocation", "pack", *options, "--placer", "best-fit,fgd", "--seeds", "1-3"])
     assert told.exit_code == 0, told.output
     assert "best-fit" in told.output
-    told = CliRunner().invoke(app, ["allocation", "pack", *options, "--seeds", "5", "--json", "-"])
+    told = CliRunner().invoke(app, ["allocation", "pack", *options, "--seeds", "5", "--json"])
     found = json.loads(told.output)
     assert found["marks"] == [80, 90, 95, 100, 110, 120, 130]
     assert set(found["placers"]) == {"best-fit", "fgd", "foresight"}

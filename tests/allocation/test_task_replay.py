@@ -59,7 +59,7 @@ def test_the_command_gives_what_another_program_found(
 ) -> None:
     path, out = shared / "yardsticks" / "muri" / f"{trace}.csv", tmp_path / "out.json"
     command = ["allocation", "replay", str(path), "--format", "muri", "--pool", "8x8"]
-    done = _run([*command, "--compare", "fifo+first-fit,sjf+best-fit", "--json", str(out), "--workers", "1"])
+    done = _run([*command, "--compare", "fifo+first-fit,sjf+best-fit", "-o", str(out), "--workers", "1"])
     assert done.exit_code == 0, done.output
     told = json.loads(out.read_text())
     assert [round(pair["mean"]["mean_jct"]) for pair in told["pairs"]] == [fifo, sjf]
@@ -144,12 +144,12 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
         (["--pool", "8"], "is not NODESxDEVICES"),
         (["--compare", "sjf"], "'sjf' is not ORDERING+PLACER"),
         (["--compare", "sjf+nowhere"], "there is no placer 'nowhere'; there are: best-fit"),
-        (["--compare", "sjf+best-fit,sjf+best-fit"], "pairs: there must be at least one, and none twice"),
+        (["--compare", "sjf+best-fit,sjf+best-fit"], "--compare: there must be at least one, and none twice"),
         (["--ordering", "alphabet"], "there is no ordering 'alphabet'"),
         (["--seeds", "3-1"], "--seeds: '3-1' is neither a number nor a range"),
-        (["--seeds", "1,1"], "seeds: there must be at least one, and none twice"),
+        (["--seeds", "1,1"], "--seeds: there must be at least one, and none twice"),
         (["--speeds", "guess:x"], "'guess:x' is none of deepshare:FOLDER, gavel:FILE, measured:FILE"),
-        (["--json", "nowhere/out.json"], "--json: there is no folder nowhere"),
+        (["-o", "nowhere/out.json"], "--output: there is no folder nowhere"),
     ],
 )
 def test_a_wrong_option_is_told_before_anything_is_played(mix: TaskSource, options: list[str], told: str) -> None:

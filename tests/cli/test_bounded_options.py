@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from typer.testing import CliRunner
 
-from mirage.cli import predict
 from mirage.cli.arguments import finite
 from mirage.cli.main import app
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
     import typer
 
-FOUND_ELSEWHERE = ("submit",)
-"""Reads its options itself, each bounded as the chain's field: see tests/domain/test_bounds.py."""
+FOUND_ELSEWHERE = ("submit", "predict")
+"""Read their options themselves, each bounded as the field that it sets: see tests/domain/test_bounds.py."""
 
 
 def commands(of: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -77,4 +76,4 @@ def test_predict_limit_error_names_the_notations_of_help(limit: str) -> None:
     for notation in ("90", "1:30:00", "2-00:00:00", "2-12", "UNLIMITED", "48h", "1d12h"):
         assert notation in result.output
         assert notation in shown
-        assert predict._seconds(notation) > 0
+        assert CliRunner().invoke(app, ["predict", "-t", notation, "--socket=/nowhere"]).exit_code == 5

@@ -164,6 +164,28 @@ def test_explain_tells_the_story(running: World) -> None:
     assert lines[2] == "now: hold: it is early"
 
 
+def test_cancel_takes_several_chains_and_asks_nothing_on_a_pipe(running: World) -> None:
+    (record,) = running.loop.records
+    other = replace(record.chain, chain_id=type(record.chain.chain_id)(owned_id("other", ME)))
+    running.loop.records = [record, replace(record, chain=other, links=())]
+    running.loop.cycle()
+    done = mirage(running, "chain", "cancel", "none", ID, other.chain_id)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr.count("\n")) == (3, 2, 1)
+    assert {each.status for each in running.loop.records} == {ChainStatus.STOPPED}
+
+
+def test_cancel_of_several_is_one_document(running: World) -> None:
+    done = mirage(running, "chain", "cancel", "--yes", "--json", ID, "none")
+    assert done.returncode == 3
+    assert [each["id"] for each in json.loads(done.stdout)["chains"]] == [ID]
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"n\n", ChainStatus.ACTIVE), (b"y\n", ChainStatus.STOPPED)])
+def test_cancel_asks_on_a_terminal(running: World, typed: bytes, status: ChainStatus) -> None:
+    on_a_terminal(running, 80, "chain", "cancel", ID, typed=typed)
+    assert [each.status for each in running.loop.records] == [status]
+
+
 @pytest.mark.parametrize("command", ["show", "pause", "resume", "cancel", "explain"])
 def test_exit_codes(world: World, command: str) -> None:
     done = mirage(world, "chain", command, "nix/../x y")
@@ -299,7 +321,7 @@ def test_the_versions(world: World) -> None:
     assert "none answers" in mirage(world, "version", MIRAGE_SOCKET="/nowhere").stdout
 
 
-def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -> str:
+def on_a_terminal(world: World, width: int, *arguments: str, typed: bytes = b"", **variables: str) -> str:
     """What somebody sees on a terminal of this width."""
     import fcntl
     import pty
@@ -317,6 +339,7 @@ def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -
         env=environment | variables,
     )
     os.close(theirs)
+    os.write(ours, typed)
     seen = b""
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         try:
@@ -324,7 +347,7 @@ def on_a_terminal(world: World, width: int, *arguments: str, **variables: str) -
                 seen += part
         except OSError:  # the other end is closed
             pass
-    assert process.wait() == 0
+    assert process.wait() == (1 if typed.startswith(b"n") else 0)
     return seen.decode()
 
 

@@ -44,7 +44,7 @@ def test_plugins_lists_the_baselines() -> None:
 
 
 def test_simulate_gives_the_same_figures_twice() -> None:
-    asked = ("simulate", "generated:demo:3", "--cluster", "demo", "--json", "-")
+    asked = ("simulate", "generated:demo:3", "--cluster", "demo", "--json")
     first = json.loads(answer(*asked))
     assert first == json.loads(answer(*asked))
     assert first["jobs"] == first["started"] + first["rejected"] + first["never_started"]
@@ -56,7 +56,7 @@ def test_simulate_on_a_pool(tmp_path: Path) -> None:
     row = "{id} {submit} -1 100 4 -1 -1 4 100 -1 1 1 1 1 1 1 -1 -1"
     trace = tmp_path / "two.swf"
     trace.write_text("; MaxProcs: 4\n" + row.format(id=1, submit=0) + "\n" + row.format(id=2, submit=10) + "\n")
-    figures = json.loads(answer("simulate", str(trace), "--json", "-"))
+    figures = json.loads(answer("simulate", str(trace), "--json"))
     assert figures["mean_wait"] == 45.0
     assert figures["span"] == 200
     assert figures["utilisation"] == 1.0
@@ -71,28 +71,33 @@ def test_the_schedule_is_written_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("code", "arguments", "words"),
     [
-        (("simulate", "nowhere.swf", "--cluster", "ls6"), "nowhere.swf"),
-        (("simulate", "generated:demo:1", "--cluster", "lsx"), "presets"),
-        (("simulate", "generated:demo:1"), "--cluster"),
-        (("simulate", "generated:demo:1", "--cluster", "ls6"), "rejects all"),
+        (1, ("simulate", "nowhere.swf", "--cluster", "ls6"), "nowhere.swf"),
+        (2, ("simulate", "generated:demo:1", "--cluster", "lsx"), "presets"),
+        (2, ("simulate", "generated:demo:1"), "--cluster"),
+        (1, ("simulate", "generated:demo:1", "--cluster", "ls6"), "rejects all"),
         (
+            1,
             ("replay", "generated:demo:1", "--cluster", "ls6", "--start", "2025-01-08", "--end", "2025-01-09"),
             "rejects all",
         ),
-        (("simulate", "generated:demo:1", "--cluster", "demo", "--scheduling", "best"), "slurm, easy, fifo"),
-        (("simulate", "generated:demo:1", "--processors", "9", "--scheduling", "slurm"), "partitions"),
-        (("bench", "everything"), "simulator"),
+        (2, ("simulate", "generated:demo:1", "--cluster", "demo", "--scheduling", "best"), "slurm, easy, fifo"),
+        (2, ("simulate", "generated:demo:1", "--processors", "9", "--scheduling", "slurm"), "partitions"),
+        (2, ("bench", "everything"), "simulator"),
     ],
 )
 def test_a_mistake_is_one_line(
-    arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: int,
+    arguments: tuple[str, ...],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["mirage", *arguments])
     with pytest.raises(SystemExit) as stopped:
         main()
-    assert stopped.value.code == 1
+    assert stopped.value.code == code
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("mirage: ")

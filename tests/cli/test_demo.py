@@ -81,7 +81,7 @@ def test_one_is_told_when_a_job_would_start(demo: Demo) -> None:
         quantiles = [start for start in (each.start_p10, each.start_p50, each.start_p90) if start]
         assert len(quantiles) == 3
         assert quantiles == sorted(quantiles)
-    shown = demo.mirage("predict", "-n", "2", "-t", "12:00:00").splitlines()
+    shown = demo.mirage("predict", "-N", "2", "-t", "12:00:00").splitlines()
     assert shown[0].split()[:5] == ["PREDICTOR", "ROLE", "EARLIEST", "MEDIAN", "LATEST"]
     assert [line.split()[0] for line in shown[1:4]] == ["auto", "quantile", "average"]
 

@@ -35,11 +35,11 @@ def commands(text: str) -> Iterator[str]:
 
 
 def faults(command: str) -> Iterator[str]:
-    """What there is not. Behind ``submit`` anything of sbatch's may stand."""
+    """What there is not. Behind ``submit`` and ``predict`` anything of sbatch's may stand."""
     here: Any = get_command(app)
     for word in shlex.split(command.replace("'", ""))[1:]:
         name = word.rstrip(",.:").partition("|")[0]
-        if name == "submit":
+        if name in ("submit", "predict"):
             return
         if hasattr(here, "commands"):
             if name in here.commands:
@@ -54,7 +54,7 @@ def faults(command: str) -> Iterator[str]:
         elif re.match(r"--?[a-z]", name):
             option = name.partition("=")[0]
             known = {each for param in here.params for each in (*param.opts, *param.secondary_opts)}
-            if option not in known | {"--help"}:
+            if option not in known | {"--help", "-h"}:
                 yield f"{command}: {here.name} has no {option}"
 
 

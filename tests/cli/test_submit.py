@@ -80,7 +80,7 @@ def test_without_a_limit_the_partitions_counts(folder: Path, arguments: tuple[st
 
 def test_an_unknown_partition_and_a_slurm_that_is_not_there(folder: Path) -> None:
     done = submit(folder, "--dry-run", "-p", "nix", "--wrap", "true")
-    assert (done.returncode, "there are: cpu, gpu" in done.stderr) == (1, True)
+    assert (done.returncode, "there are: cpu, gpu" in done.stderr) == (2, True)
     (folder / "bin" / "scontrol").unlink()
     done = submit(folder, "--dry-run", "--wrap", "true", PATH=str(folder / "bin"))
     assert (done.returncode, "there is no --time" in done.stderr) == (1, True)
@@ -329,14 +329,14 @@ def test_a_script_that_says_when_it_is_ready_finds_the_folder_made(folder: Path,
     assert ready.parent == folder / ".mirage"
     assert ready.parent.is_dir()
     done = submit(folder, "--handover=when-ready", "-D", "/nowhere", "train.sh", MIRAGE_SOCKET=str(world.socket))
-    assert (done.returncode, "directory '/nowhere' does not exist" in done.stderr) == (1, True)
+    assert (done.returncode, "directory '/nowhere' does not exist" in done.stderr) == (2, True)
 
 
 def test_done_file_of_an_earlier_chain_is_named_before_it_ends_a_new_one(folder: Path, world: World) -> None:
     chained = ("--done-file=all.done", "train.sh")
     (folder / "all.done").symlink_to("gone")
     done = submit(folder, *chained, MIRAGE_SOCKET=str(world.socket))
-    assert (done.returncode, len(world.loop.records)) == (1, 0)
+    assert (done.returncode, len(world.loop.records)) == (2, 0)
     assert str(folder / "all.done") in done.stderr
     assert submit(folder, "--no-check", *chained, MIRAGE_SOCKET=str(world.socket)).returncode == 0
     (folder / "all.done").unlink()
@@ -346,7 +346,7 @@ def test_done_file_of_an_earlier_chain_is_named_before_it_ends_a_new_one(folder:
 def test_done_file_that_can_never_count_is_rejected_as_such(folder: Path, world: World) -> None:
     (folder / "model.done").mkdir()
     done = submit(folder, "--done-file=model.done", "train.sh", MIRAGE_SOCKET=str(world.socket))
-    assert (done.returncode, len(world.loop.records)) == (1, 0)
+    assert (done.returncode, len(world.loop.records)) == (2, 0)
     assert "never" in done.stderr
 
 

@@ -55,7 +55,7 @@ def test_mistakes_are_said(world: World) -> None:
     assert tokens(world, "create", "--expires", "soon").returncode == 2
     assert tokens(world, "create", "--expires", "UNLIMITED").returncode == 2
     scope = tokens(world, "create", "--scope", "god")
-    assert (scope.returncode, "scope" in scope.stderr) == (1, True)
+    assert (scope.returncode, "scope" in scope.stderr) == (2, True)
     link = tokens(world, "link")
     assert (link.returncode, "api.listen" in link.stderr) == (4, True), link
 

@@ -141,7 +141,7 @@ def test_recorded_waits(place: Path, installed: str) -> None:
 )
 def test_mistakes_are_one_line(place: Path, installed: str, words: tuple[str, ...], told: str) -> None:
     found = run(place, installed, *OPTIONS, "-o", "nothing", *words)
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert told in found.stderr
     assert len(found.stderr.splitlines()) == 1
     assert not (place / "nothing").exists()

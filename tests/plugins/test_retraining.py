@@ -47,7 +47,7 @@ class FakeLauncher:
         assert list(argv[:6]) == [sys.executable, "-P", "-m", "mirage", "train", "made-up"]
         self.orders.append(dict(zip(argv[6::2], argv[7::2], strict=True)))
         self.jobs.append(read_trace(folder / "jobs.parquet").table)
-        return self.does(Path(self.orders[-1]["--out"]))
+        return self.does(Path(self.orders[-1]["--output"]))
 
 
 class Setting:

@@ -45,7 +45,7 @@ def test_what_was_trained_replays(place, trained) -> None:
     _, mirage = place
     span = ("--start", "2025-01-14", "--end", "2025-01-14T12:00", "--every", "6h")
     command = ("replay", "generated:demo:1", "--cluster", "demo", "--limit", "12h", *span, "--workers", "1")
-    code, out, err = mirage(*command, "--predictor", f"reactive,xgboost:{trained}", "--json", "-")
+    code, out, err = mirage(*command, "--predictor", f"reactive,xgboost:{trained}", "--json")
     assert code == 0, err
     rows = {row["policy"] for row in json.loads(out)["metrics"]["rows"]}
     assert rows == {"reactive", f"xgboost:{trained}"}
@@ -102,7 +102,7 @@ def test_a_wrong_order_is_one_line(place, changes: tuple[str, ...], words: str) 
     _, mirage = place
     order = ("--trace", "generated:demo:1", "--cluster", "demo", "--nodes", "1", *SPAN, "-o", "never")
     code, _, err = mirage(*changes[:2], *order, *changes[2:])
-    assert code == 1
+    assert code == 2
     assert err.startswith("mirage: ")
     assert words in err
     assert err.count("\n") == 1
@@ -112,5 +112,5 @@ def test_a_predictor_that_is_not_trained_says_how(place) -> None:
     _, mirage = place
     span = ("--start", "2025-01-14", "--end", "2025-01-14", "--every", "6h")
     code, _, err = mirage("replay", "generated:demo:1", "--cluster", "demo", *span, "--predictor", "random-forest")
-    assert code == 1
+    assert code == 2
     assert "mirage train random-forest" in err

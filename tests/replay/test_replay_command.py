@@ -26,7 +26,7 @@ def run(*options: str, trace: str = "generated:ls6:1"):
 
 def test_everything_as_one_document(tmp_path) -> None:
     page = tmp_path / "report.html"
-    result = run("--predictor", "reactive, fixed:6h", "--json", "-", "--html", str(page))
+    result = run("--predictor", "reactive, fixed:6h", "--json", "--html", str(page))
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["policies"] == ["reactive", "fixed:6h"]
@@ -38,7 +38,7 @@ def test_everything_as_one_document(tmp_path) -> None:
 
 def test_a_table_on_stdout_and_the_document_in_a_file(tmp_path) -> None:
     out = tmp_path / "out.json"
-    result = run("--predictor", "reactive", "--json", str(out))
+    result = run("--predictor", "reactive", "-o", str(out))
     assert result.exit_code == 0, result.output
     assert "reactive" in result.stdout
     assert json.loads(out.read_text())["outcomes"]
@@ -53,7 +53,7 @@ def test_a_table_on_stdout_and_the_document_in_a_file(tmp_path) -> None:
         (["--start", "yesterday"], "--start"),
         (["--start", "9" * 30], "--start"),
         (["--start", "1999-01-01"], "--start"),
-        (["--json", "/nowhere/at/all.json"], "--json"),
+        (["-o", "/nowhere/at/all.json"], "--output"),
         (["--html", "/"], "--html"),
         (["--nodes", "77"], "Node"),
         (["--cluster", "no-such-cluster"], "no-such-cluster"),

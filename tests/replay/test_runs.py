@@ -26,7 +26,7 @@ PLAY = """
 import json, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 json.dump({"done": 3, "total": 4}, open(options["--progress"], "w"))
-json.dump({"policies": []}, open(options["--json"], "w"))
+json.dump({"policies": []}, open(options["--output"], "w"))
 """
 WAIT = PLAY + "import time\ntime.sleep(600)\n"
 FILL = """
@@ -217,7 +217,7 @@ def test_replays_of_one_user_push_no_other_users_out(place: Place) -> None:
 
 
 def test_replay_with_too_large_a_result_fails(place: Place) -> None:
-    place.script = PLAY + f"open(options['--json'], 'w').truncate({LARGEST_RESULT} + 1)"
+    place.script = PLAY + f"open(options['--output'], 'w').truncate({LARGEST_RESULT} + 1)"
     found = until(place.runs, place.runs.submit(WISH, "mallory"), lambda run: run.over)
     assert (found.state, "larger than 8 MiB" in found.problem) == (RunState.FAILED, True)
     assert result(place.runs, found) is None

@@ -74,7 +74,7 @@ def test_import_says_what_it_cannot_do(dump: Path, tmp_path: Path) -> None:
     out = tmp_path / "jobs.parquet"
     assert isinstance(run("import", tmp_path / "none.txt", "-o", out).exception, TraceError)
     assert isinstance(run("import", dump, "-o", tmp_path / "no" / "out.parquet").exception, ConfigError)
-    assert isinstance(run("import", dump, "-o", out, "--format", "csv").exception, TraceError)
+    assert isinstance(run("import", dump, "-o", out, "--format", "csv").exception, ConfigError)
 
 
 def test_import_of_no_jobs_is_an_error_and_writes_nothing(tmp_path: Path) -> None:

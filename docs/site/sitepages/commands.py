@@ -39,6 +39,9 @@ def _blocks(command: Command, level: int) -> Iterator[str]:
         yield fenced(_synopsis(command), "console")
     if command.parameters:
         yield table(("option", "meaning", "default"), map(_row, command.parameters))
+    if command.examples:
+        width = max(len(typed) for typed, _ in command.examples)
+        yield fenced("\n".join(f"{typed:<{width}}   # {about}" for typed, about in command.examples), "console")
     for each in command.below:
         yield from _blocks(each, level + 1)
 

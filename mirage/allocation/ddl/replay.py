@@ -102,12 +102,12 @@ def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = l
 
 def check(replay: TaskReplay) -> None:
     """Raise ``ConfigError`` for what cannot be played."""
-    for what, those in (("pairs", replay.pairs), ("seeds", replay.seeds)):
+    for what, those in (("--compare", replay.pairs), ("--seeds", replay.seeds)):
         if not those or len(set(those)) < len(those):
             raise ConfigError(what, "there must be at least one, and none twice")
     if len(replay.seeds) > 1 and not replay.source.drawn:
         kind = replay.source.format
-        raise ConfigError("seeds", f"a recorded trace ({kind}) is the same for every seed: give one")
+        raise ConfigError("--seeds", f"a recorded trace ({kind}) is the same for every seed: give one")
 
 
 def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome | None]:

@@ -203,13 +203,13 @@ def _instant(text: str) -> float | None:
 def _asked_nvidia() -> list[Device]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise ConfigError("devices", "there is no nvidia-smi here: say how many there are with --devices N")
+        raise ConfigError("--devices", "there is no nvidia-smi here: say how many there are with --devices N")
     argv = [program, "--query-gpu=index,name", "--format=csv,noheader"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - found above
         return [_nvidia(line) for line in done.stdout.splitlines() if line.strip()]
     except (OSError, subprocess.SubprocessError, BadSpelling) as error:
-        raise ConfigError("devices", f"nvidia-smi does not tell, say --devices N instead: {error}") from error
+        raise ConfigError("--devices", f"nvidia-smi does not tell, say --devices N instead: {error}") from error
 
 
 def _nvidia(line: str) -> Device:

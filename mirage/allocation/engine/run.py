@@ -140,10 +140,10 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     job = _own_job(environment)
     slurm = SlurmCommands(environment)
     if wishes.engine == "srun" and not job:
-        raise ConfigError("engine", "srun is for within a Slurm job, and there is no SLURM_JOB_ID here")
+        raise ConfigError("--engine", "srun is for within a Slurm job, and there is no SLURM_JOB_ID here")
     if (wishes.engine or ("srun" if job else "processes")) == "srun":
         if wishes.devices is not None:
-            raise ConfigError("devices", "within a Slurm job Slurm says which devices there are")
+            raise ConfigError("--devices", "within a Slurm job Slurm says which devices there are")
         found = with_topology(_patiently(lambda: read_job(slurm, job, environment)), slurm)
         return Place(found, SrunEngine(job, environment), slurm)
     machine = read_machine(wishes.devices, environment)

@@ -104,7 +104,7 @@ def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] 
 
 def check(replay: RequestReplay) -> None:
     """Raise ``ConfigError`` for what cannot be played, before anything is."""
-    for what, those in (("scenarios", replay.scenarios), ("policies", replay.policies), ("seeds", replay.seeds)):
+    for what, those in (("SCENARIO", replay.scenarios), ("--compare", replay.policies), ("--seeds", replay.seeds)):
         if not those or len(set(those)) < len(those):
             raise ConfigError(what, "there must be at least one, and none twice")
     for policy in replay.policies:
@@ -113,7 +113,7 @@ def check(replay: RequestReplay) -> None:
         _stage(scenario)
         if len(replay.seeds) > 1 and isinstance(_stage(scenario).scenario.arrivals, Trace):
             raise ConfigError(
-                "seeds", f"the arrivals of {scenario} are a trace, the same for every seed: give one"
+                "--seeds", f"the arrivals of {scenario} are a trace, the same for every seed: give one"
             )
 
 

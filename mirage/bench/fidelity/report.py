@@ -32,7 +32,7 @@ def measure_fidelity(place: Path, say: Callable[[str], None]) -> tuple[Section, 
     Raises ``ConfigError`` where there is none, ``TraceError`` for one that cannot be read.
     """
     paths = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
-    if not paths:
+    if not paths or not paths[0].exists():
         raise ConfigError("--recordings", f"{place}: holds no recording; slurm-testbed/fidelity makes them")
     sections, workloads = [], defaultdict(list)
     for path in paths:

@@ -73,7 +73,7 @@ class Training:
     def __init__(self, course: Course) -> None:
         """Raises as ``read_source`` does, ``ConfigError`` for a course without mixes."""
         if not course.mixes:
-            raise ConfigError("mixes", "name at least one file")
+            raise ConfigError("MIX", "name at least one file")
         torch.manual_seed(course.seed)
         self.course = course
         self.agents = Agents(course.shape, _pool_switch(course))
@@ -180,5 +180,5 @@ def shape_of(without: Sequence[str]) -> Shape:
     """The agents without some of their parts: ``communication``, ``walks``. Raises ``ConfigError``."""
     unknown = set(without) - {"communication", "walks"}
     if unknown:
-        raise ConfigError("without", f"{', '.join(sorted(unknown))} is neither communication nor walks")
+        raise ConfigError("--without", f"{', '.join(sorted(unknown))} is neither communication nor walks")
     return Shape(communicates="communication" not in without, walks="walks" not in without)

@@ -110,9 +110,9 @@ class Training:
     def __init__(self, course: Course) -> None:
         """Raises ``ConfigError`` for a course without scenarios, or what these have wrong."""
         if not course.scenarios:
-            raise ConfigError("scenarios", "name at least one")
+            raise ConfigError("SCENARIO", "name at least one")
         if course.plugin not in REWARDS:
-            raise ConfigError("agent", f"{course.plugin!r} is none of {', '.join(sorted(REWARDS))}")
+            raise ConfigError("--agent", f"{course.plugin!r} is none of {', '.join(sorted(REWARDS))}")
         torch.manual_seed(course.seed)
         self.course = course
         self.stages = [_short(name, course.seconds) for name in course.scenarios]

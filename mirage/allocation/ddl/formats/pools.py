@@ -39,7 +39,7 @@ def parse_pool(text: str) -> Pool:
         found = _PART.fullmatch(part.strip())
         if not found:
             raise ConfigError(
-                f"pool {text!r}", f"{part.strip()!r} is not NODESxDEVICES[:KIND][@DOLLARS], such as 8x8:a100@2.5"
+                "--pool", f"{part.strip()!r} is not NODESxDEVICES[:KIND][@DOLLARS], such as 8x8:a100@2.5"
             )
         said = found.groupdict()
         parts.append(
@@ -75,7 +75,7 @@ def _prices(parts: list[Nodes]) -> dict[str, float]:
     prices: dict[str, float] = {}
     for part in parts:
         if prices.setdefault(part.kind, part.price) != part.price:
-            raise ConfigError("pool", f"two prices of {part.kind!r}: {prices[part.kind]:g} and {part.price:g}")
+            raise ConfigError("--pool", f"two prices of {part.kind!r}: {prices[part.kind]:g} and {part.price:g}")
     if len(prices) > _MOST_KINDS:
-        raise ConfigError("pool", f"{len(prices)} kinds of devices: at most {_MOST_KINDS} can be told apart")
+        raise ConfigError("--pool", f"{len(prices)} kinds of devices: at most {_MOST_KINDS} can be told apart")
     return prices

@@ -83,14 +83,14 @@ def read_speeds(text: str) -> Measurements:
     """``deepshare:FOLDER``, ``gavel:FILE`` or ``measured:FILE``."""
     name, colon, path = text.partition(":")
     if name not in _SPEEDS or not colon or not path:
-        raise ConfigError("speeds", f"{text!r} is none of deepshare:FOLDER, gavel:FILE, measured:FILE")
+        raise ConfigError("--speeds", f"{text!r} is none of deepshare:FOLDER, gavel:FILE, measured:FILE")
     return _SPEEDS[name](path)
 
 
 def _read(source: TaskSource, measured: Measurements | None, seed: int) -> TaskTrace:
     if source.format is TaskFormat.OPENB:
         if not Path(source.pool).is_file():
-            raise ConfigError("pool", f"{source.pool!r} must be the csv file of openb's nodes")
+            raise ConfigError("--pool", f"{source.pool!r} must be the csv file of openb's nodes")
         return read_openb(source.trace, source.pool)
     pool = parse_pool(source.pool)
     if source.format is TaskFormat.MIX:
@@ -99,7 +99,7 @@ def _read(source: TaskSource, measured: Measurements | None, seed: int) -> TaskT
         return TaskTrace(source.trace, tasks, pool, len(tasks))
     if source.format is TaskFormat.DEEPSHARE:
         if measured is None:
-            raise ConfigError("speeds", "a DeepShare trace counts samples: give --speeds deepshare:FOLDER")
+            raise ConfigError("--speeds", "a DeepShare trace counts samples: give --speeds deepshare:FOLDER")
         return read_deepshare_trace(source.trace, pool, measured)
     read = read_muri if source.format is TaskFormat.MURI else read_joblist
     return read(source.trace, pool)
