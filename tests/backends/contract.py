@@ -290,26 +290,19 @@ class Contract:
 
     # Signals
 
-    @pytest.mark.parametrize("reach", [SignalReach.BATCH, SignalReach.ALL])
-    def test_a_signal_reaches_the_batch_script(self, world: World, reach: SignalReach) -> None:
+    @pytest.mark.parametrize("reach", SignalReach)
+    def test_a_signal_reaches_the_batch_script_unless_it_is_for_the_steps(
+        self, world: World, reach: SignalReach
+    ) -> None:
         if not world.facts.signals:
             pytest.skip("no real processes here")
-        request, job_id = world.submit(Doing(on_usr1=7))
+        request, job_id = world.submit(Doing(runs=5 * MINUTE, on_usr1=7))
         job = world.until(request, JobState.RUNNING)
         while world.cluster.snapshot().time < job.start + 2 * MINUTE:  # the shell must have set its trap
             world.pass_time()
         world.actuator.signal(job_id, world.facts.user, "USR1", reach=reach)
-        assert world.until(request, JobState.FAILED).exit_code == 7
-
-    def test_a_signal_to_the_steps_spares_the_batch_script(self, world: World) -> None:
-        """A shell without a trap ends by it, though Slurm's own warning never comes to it."""
-        if not world.facts.signals:
-            pytest.skip("no real processes here")
-        request, job_id = world.submit(Doing(runs=5 * MINUTE))
-        world.until(request, JobState.RUNNING)
-        world.pass_time()
-        world.actuator.signal(job_id, world.facts.user, "TERM", reach=SignalReach.STEPS)
-        assert world.until(request, JobState.COMPLETED).exit_code == 0
+        state, code = (JobState.COMPLETED, 0) if reach is SignalReach.STEPS else (JobState.FAILED, 7)
+        assert world.until(request, state).exit_code == code
 
     def test_only_running_jobs_can_be_signalled(self, world: World) -> None:
         world.fill()

@@ -59,18 +59,14 @@ class RestWorld(TestbedWorld):
 class RestContract(Contract):
     """What no version before v0.0.40 can do is asserted to be said."""
 
-    @pytest.mark.parametrize("reach", [SignalReach.BATCH, SignalReach.ALL])
-    def test_a_signal_reaches_the_batch_script(self, world: RestWorld, reach: SignalReach) -> None:  # type: ignore[override]
+    @pytest.mark.parametrize("reach", SignalReach)
+    def test_a_signal_reaches_the_batch_script_unless_it_is_for_the_steps(  # type: ignore[override]
+        self, world: RestWorld, reach: SignalReach
+    ) -> None:
         if reach is SignalReach.ALL or world.number >= BATCH_SIGNALS_SINCE:
-            super().test_a_signal_reaches_the_batch_script(world, reach)
+            super().test_a_signal_reaches_the_batch_script_unless_it_is_for_the_steps(world, reach)
         else:
             self._cannot_signal(world, reach)
-
-    def test_a_signal_to_the_steps_spares_the_batch_script(self, world: RestWorld) -> None:
-        if world.number >= BATCH_SIGNALS_SINCE:
-            super().test_a_signal_to_the_steps_spares_the_batch_script(world)
-        else:
-            self._cannot_signal(world, SignalReach.STEPS)
 
     def _cannot_signal(self, world: RestWorld, reach: SignalReach) -> None:
         """It says so, rather than signal all of it."""
