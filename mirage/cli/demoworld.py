@@ -187,4 +187,4 @@ def _port(wanted: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise ConfigError("--port", f"127.0.0.1:{wanted} cannot be had; name another, or none")
+    raise ConfigError(f"127.0.0.1:{wanted}", "cannot be had; name another --port, or none")

@@ -171,7 +171,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> 
         )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert f"127.0.0.1:{port} cannot be had" in done.stderr
+    assert f"127.0.0.1:{port}: cannot be had" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,10 +13,10 @@ another share of the cycle. Each phase prints what became of the callers' reques
   commands was applied. This is what the other user notices: owners whose chains take little time come first.
 - ``loop_cpu_s``: CPU time of the loop's thread per cycle, without what it waited for other threads and processes.
 
-On a machine without idle cores the hostile processes themselves slow the daemon, as any user's can who shares
-the machine. So a third phase, ``busy``, has as many processes of the same user burn as much CPU time without a
-request. The last lines have the ratios of the attacked phase to the calm one and to the busy one, in which the
-hostile user's chains are stored too. With ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
+The hundred chains that the hostile user may have make the queue longer, as any user's jobs do: a second phase,
+``stored``, has them and no request. On a machine without idle cores the hostile processes themselves slow the
+daemon, as any user's can who shares the machine: a last phase, ``busy``, has as many processes of the same user burn
+as much CPU time without a request. The last lines have the ratios of the attacked phase to each of the others. With ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
 """
 
 from __future__ import annotations
@@ -289,8 +289,9 @@ def main() -> None:
             time.sleep(3)
             calm = phase(daemon.pid, path, folder, min(60.0, seconds), "calm")
             hot = phase(daemon.pid, path, folder, seconds, "attacked")
+            stored = phase(daemon.pid, path, folder, min(120.0, seconds), "stored")
             busy = phase(daemon.pid, path, folder, min(60.0, seconds), "busy", hot["callers_cpu"] / PROCESSES)
-            for kind, base in (("calm", calm), ("busy", busy)):
+            for kind, base in (("calm", calm), ("stored", stored), ("busy", busy)):
                 ratios = {each: round(hot[each] / base[each], 2) for each in base if base[each]}
                 sys.stdout.write(json.dumps({f"attacked to {kind}": ratios}) + "\n")
         finally:
