@@ -16,8 +16,8 @@ another share of the cycle. Each phase prints what became of the callers' reques
 The hundred chains that the hostile user may have make the queue longer, as any user's jobs do: a second phase,
 ``stored``, has them and no request. On a machine without idle cores the hostile processes themselves slow the
 daemon, as any user's can who shares the machine: a last phase, ``busy``, has as many processes of the same user
-burn as much CPU time without a request. The last lines have the ratios of the attacked phase to each of the others.
-With ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
+burn as much CPU time without a request. The last lines have the ratios of the attacked phase to each of the
+others. With ``--cpu`` the times of ``others_s`` are CPU time of the loop's thread.
 """
 
 from __future__ import annotations

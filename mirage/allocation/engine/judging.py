@@ -82,14 +82,14 @@ def _spelt(code: int | None) -> str:
 
 
 def seconds_ran(start: float, began: float | None, now: float, stopping: Stopping | None, end: float) -> float:
-    """Seconds that a link gave the task's command, at most until it was told to stop.
+    """Seconds that a link gave the task's command, at most until it was told to stop at once.
 
     Starting it may take long, and its end may be noticed late: Slurm does not answer at all times. ``start``: when
     it was asked for; ``began``: when the command began, ``None``: it did not; ``end``: the link's.
     """
     if began is None:
         return 0.0
-    until = min(now, end, stopping.at if stopping is not None else now)
+    until = min(now, end, stopping.at if stopping is not None and not stopping.saves else now)
     return max(0.0, until - max(start, began))
 
 
