@@ -111,6 +111,8 @@ class Chain:
     request: LinkRequest = field(default_factory=LinkRequest)
     links: tuple[Link, ...] = ()
     handovers: int = 0
+    uninterrupted: int = 0
+    """How many of the hand-overs left it without a running link for a minute at most."""
     interruption: int = 0
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int = 0

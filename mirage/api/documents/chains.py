@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from mirage.domain.outcome import Alternative
 
 
+_NEGLIGIBLE = 60
+"""Seconds of interruption that Slurm's own pace may cost."""
+
+
 class LinkDocument(Described):
     """One Slurm job of a chain."""
 
@@ -156,6 +160,8 @@ class ChainDocument(Described):
     """Oldest first."""
     handovers: int
     """How many there have been."""
+    uninterrupted: int
+    """How many of them left the service without a running link for a minute at most."""
     interruption: int
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int
@@ -249,6 +255,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         request=_request(record),
         links=[_link(link) for link in record.links],
         handovers=len(outcomes),
+        uninterrupted=sum(outcome.interruption <= _NEGLIGIBLE for outcome in outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
         overlap=sum(outcome.overlap for outcome in outcomes),
         saved=estimate(total_saved(outcomes)),

@@ -20,6 +20,8 @@ from mirage.api.web.wording import seconds_of
 MOST = 100
 """Chains on one page."""
 _WAITING = ("planned", "submitted", "pending")
+_TROUBLE_FIRST = ("down", "failed", "paused", "starting")
+"""States in this order; others follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ async def show_overview(request: Request, cursor: Annotated[str | None, Query(ma
     cluster = await ask.get("/cluster", ClusterDocument)
     now = seconds_of(chains.time) or 0
     axis = _axis(chains.chains, now)
+    rows = [_row(chain, axis, now) for chain in sorted(chains.chains, key=_trouble)]
+    going = [row.left for row in rows if row.left is not None and row.chain.status == "active"]
     return await render(
         request,
         "overview.html.j2",
@@ -53,7 +57,8 @@ async def show_overview(request: Request, cursor: Annotated[str | None, Query(ma
         chains=chains,
         cluster=cluster,
         protection=protection,
-        rows=[_row(chain, axis, now) for chain in chains.chains],
+        rows=rows,
+        next_handover=min(going, default=None),
         over=cluster.chains.get("done", 0) + cluster.chains.get("stopped", 0),
         first=cursor is None,
         axis=axis,
@@ -81,6 +86,11 @@ def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:
     return ChainRow(chain, running, waiting, left, round(min(100, max(0, used)), 2), strokes)
 
 
+def _trouble(chain: ChainDocument) -> int:
+    """Its place in the table, where lower ones come first."""
+    return _TROUBLE_FIRST.index(chain.state) if chain.state in _TROUBLE_FIRST else len(_TROUBLE_FIRST)
+
+
 def _end(link: LinkDocument) -> str:
     return link.end or ""
 
@@ -97,6 +107,7 @@ def _sums(chains: list[ChainDocument]) -> dict[str, int]:
         "running": sum(link.state == "running" for link in links),
         "waiting": sum(link.state in _WAITING for link in links),
         "handovers": sum(chain.handovers for chain in chains),
+        "uninterrupted": sum(chain.uninterrupted for chain in chains),
         "interruption": sum(chain.interruption for chain in chains),
         "overlap": sum(chain.overlap for chain in chains),
         "saved": sum(chain.saved.p50 for chain in chains if chain.saved is not None),
