@@ -150,7 +150,7 @@ def test_models_are_promoted_and_rolled_back_and_the_daemon_reloads(service: Ser
     with pytest.raises(ConfigError, match="no earlier version"):
         desk.rollback("xgboost")
     assert len(reloads) == 3
-    assert desk.at_work() == ("quantile", ("fixed:6h",), "quantile")
+    assert desk.at_work() == ("auto", ("fixed:6h",), "quantile")
 
 
 def test_model_of_another_cluster_is_not_put_in_use(service: Service, tmp_path: Path) -> None:
