@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.bootstrap.world import Lore
-    from mirage.config.model import Config, LoopSection
+    from mirage.config.model import Config
 
 
 _CLOCK_SLACK = 60
@@ -37,9 +37,10 @@ def build_policy(config: Config, rate: float) -> Policy:
     of the interval at most.
     """
     loop = config.loop
-    level = loop.level if loop.level is not None else _cheapest_level(loop)
-    prices = loop.interruption_price + loop.overlap_price
-    rule = DecisionRule(level, loop.margin, loop.early_price / (prices or 2.0))
+    prices = Weights(loop.interruption_price, loop.overlap_price)
+    level = loop.level if loop.level is not None else prices.critical_level
+    both = loop.interruption_price + loop.overlap_price
+    rule = DecisionRule(level, loop.margin, loop.early_price / (both or 2.0))
     values = config.limits.model_dump()
     limits = Limits(**{field.name: values[field.name] for field in fields(Limits)})
     decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
@@ -51,12 +52,6 @@ def quotas_of(config: Config) -> Quotas:
     """What one user may have stored."""
     values = config.limits.model_dump()
     return Quotas(**{field.name: values[field.name] for field in fields(Quotas)})
-
-
-def _cheapest_level(loop: LoopSection) -> float:
-    if loop.interruption_price == loop.overlap_price:
-        return 0.5
-    return Weights(loop.interruption_price, loop.overlap_price).critical_level
 
 
 def build_pacing(config: Config) -> Pacing:

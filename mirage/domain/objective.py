@@ -24,6 +24,8 @@ class Weights:
         Starting later than foreseen costs e_I a second, earlier e_O: the newsvendor's ratio
         e_I / (e_I + e_O) (Arrow, Harris & Marschak, Econometrica 19, 1951). Equal prices: the median.
         """
+        if self.interruption == self.overlap:
+            return 0.5
         return self.interruption / (self.interruption + self.overlap)
 
 

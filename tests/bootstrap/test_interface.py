@@ -95,7 +95,7 @@ def test_a_question_goes_through_the_daemon(service: Service) -> None:
     assert not service.answer_question(lambda: None)
     said = promise.result(0).said
     assert [(each.predictor, each.role) for each in said] == [
-        ("quantile", Role.IN_CHARGE),
+        ("auto", Role.IN_CHARGE),
         ("fixed:6h", Role.SHADOW),
         ("fixed:9h", Role.NAMED),
     ]

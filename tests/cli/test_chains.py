@@ -71,7 +71,7 @@ def running(world: World) -> World:
 
 def test_the_list_is_as_squeues(running: World) -> None:
     heading, row = mirage(running, "chains").stdout.splitlines()
-    shown = dict(zip(heading.split(), row.split(None, 9), strict=True))
+    shown = dict(zip(heading.split(), row.split(None, 10), strict=True))
     assert shown == {
         "CHAIN": ID,
         "USER": ME,
@@ -81,6 +81,7 @@ def test_the_list_is_as_squeues(running: World) -> None:
         "TIME_LEFT": "01:00:00",
         "NEXT": "103",
         "GAPS": "00:01:00",
+        "SAVED": "-",
         "OVERLAP": "00:00:00",
         "REASON": "hold: it is early",
     }

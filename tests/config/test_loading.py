@@ -53,7 +53,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
-    assert build_policy(config, rate=1.0) == Policy(decision_seconds=30.0, plans=PlanBudget())
+    assert build_policy(config, rate=1.0) == Policy(decision_seconds=30.0, plans=PlanBudget(), appraise=True)
     assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
     assert build_pacing(config) == Pacing()
     assert Retention(**config.store.retention.model_dump()) == Retention()
@@ -255,18 +255,18 @@ def _keys(document: dict[str, object], above: str = "") -> list[str]:
 
 
 def test_the_defaults_of_chains_are_those_of_a_chain() -> None:
-    from dataclasses import fields
+    from dataclasses import fields, replace
 
     from mirage.api.documents.definition import _CHAIN
     from mirage.bootstrap.interface import chain_defaults
-    from mirage.domain.chain import Chain
+    from mirage.domain.chain import Chain, Steering
 
     least = {"chain_id": "c", "name": "n", "owner": "o", "request": {"name": "n", "user": "o", "limit": 60}}
     plain, configured = (
         _CHAIN.validate_python(least),
         _CHAIN.validate_python(least | chain_defaults(Config().chains)),
     )
-    assert plain == configured
+    assert replace(plain, steering=Steering.AUTO) == configured
     assert set(chain_defaults(Config().chains)) <= {field.name for field in fields(Chain)}
 
 
