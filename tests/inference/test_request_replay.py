@@ -142,7 +142,8 @@ def test_a_policy_that_says_what_it_costs_is_charged(scenario: str, monkeypatch:
 
 def test_the_command_writes_everything(scenario: str, tmp_path: Path) -> None:
     out = {name: tmp_path / f"out.{name}" for name in ("json", "markdown", "html")}
-    options = [part for name, path in out.items() for part in (f"--{name}", str(path))]
+    flags = {"json": "--output", "markdown": "--markdown", "html": "--html"}
+    options = [part for name, path in out.items() for part in (flags[name], str(path))]
     command = ["allocation", "requests", "replay", scenario, "--compare", "fcfs,edf", "--seeds", "0-1"]
     result = CliRunner().invoke(app, [*command, "--workers", "1", *options], env={"COLUMNS": "100"})
     assert result.exit_code == 0, result.output
@@ -159,7 +160,7 @@ def test_the_command_writes_everything(scenario: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"policies": ("edf", "edf")}, "policies: there must be at least one, and none twice"),
+        ({"policies": ("edf", "edf")}, "there must be at least one, and none twice"),
         ({"seeds": ()}, "seeds: there must be"),
         ({"policies": ("best",)}, "there is no policy 'best'; there are: "),
         ({"scenarios": ("nowhere.toml",)}, "cannot be read"),
