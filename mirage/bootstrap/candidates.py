@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mirage.bootstrap.compiling_apart import prepare_cache
 from mirage.domain.errors import MirageError
 from mirage.predictors.artifacts.shelf import CURRENT
 from mirage.predictors.auto import Auto, Candidates
@@ -46,6 +47,8 @@ def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[
             return Candidates(instead=Reactive("fair share outweighs age here: no forecast does better"))
     except MirageError as error:
         lost[LOOKAHEAD] = str(error)
+    if LOOKAHEAD not in lost:
+        prepare_cache()
     found = []
     for name in (LOOKAHEAD, *_in_use(models)):
         try:

@@ -33,8 +33,10 @@ def build_own_world(config: Config) -> World:
             return _rest(config.cluster)
         case "simulated":
             from mirage.bootstrap.compiling import compile_simulator
+            from mirage.bootstrap.compiling_apart import prepare_cache
             from mirage.bootstrap.simulated import simulated_world
 
+            prepare_cache()
             compile_simulator()  # not when a question or a command first needs it: the loop would stand still
             return simulated_world(config.cluster.simulated, Path(config.service.state))
         case "pyslurm":

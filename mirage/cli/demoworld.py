@@ -143,7 +143,9 @@ def prepare_simulator() -> None:
     remark.start()
     try:
         from mirage.bootstrap.compiling import compile_simulator
+        from mirage.bootstrap.compiling_apart import prepare_cache
 
+        prepare_cache()
         compile_simulator()
     finally:
         remark.cancel()

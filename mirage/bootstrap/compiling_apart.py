@@ -1,0 +1,70 @@
+"""Compiles the simulator in a process of its own: what the compiler takes, about a gigabyte, goes with it.
+
+A daemon that compiled it itself would keep that memory, and its loop would wait for the compiler.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirage.ownprocess import own_python
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOG = logging.getLogger(__name__)
+_PATIENCE = 1_800.0
+"""Seconds after which it is not waited for any longer."""
+_DONE = "compiled"
+"""File of the cache: everything is in it."""
+COMMAND = ("-m", "mirage.bootstrap.compiling_apart")
+
+
+def prepare_cache() -> None:
+    """Have the simulator compiled, unless that was done before; where it fails, whoever calls it compiles it."""
+    from mirage.simulator.kernel import compile as kernel
+
+    compile_apart(kernel.cache_folder(Path(kernel.__file__).parent))
+
+
+def compile_apart(cache: Path | None, argv: Sequence[str] = COMMAND) -> bool:
+    """Whether the cache has the compiled simulator now. It takes minutes at most, at the least priority.
+
+    ``cache``: the simulator's; ``None``: nothing can be kept.
+    """
+    if cache is None:
+        return False
+    if (cache / _DONE).exists():
+        return True
+    try:
+        done = subprocess.run(  # noqa: S603 - this program itself
+            own_python(*argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        _LOG.warning("event=compiling_failed text=%r", str(error))
+        return False
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        _LOG.warning("event=compiling_failed status=%s text=%r", done.returncode, said[-1] if said else "")
+        return False
+    with suppress(OSError):
+        (cache / _DONE).touch()
+    return True
+
+
+def _main() -> None:
+    from mirage.bootstrap.compiling import compile_simulator
+
+    with suppress(OSError):
+        os.nice(19)
+    compile_simulator()
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
