@@ -111,16 +111,14 @@ class Chain:
     request: LinkRequest = field(default_factory=LinkRequest)
     links: tuple[Link, ...] = ()
     handovers: int = 0
-    uninterrupted: int = 0
-    """How many of the hand-overs left it without a running link for a minute at most."""
+    uninterrupted: int = 0  # hand-overs with a minute without a running link at most
     interruption: int = 0
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int = 0
     """Seconds with two running links, over all hand-overs."""
     saved: Estimate | None = None
     """Seconds without a running link that early submissions spared; ``None``: of no hand-over that is known."""
-    appraised: int = 0
-    """Of how many hand-overs it is known."""
+    appraised: int = 0  # of how many hand-overs that is known
 
     @property
     def running(self) -> Link | None:
