@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,6 +129,9 @@ def _register() -> None:
 _register()
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"mirage {__version__}")
@@ -147,7 +151,10 @@ def main() -> None:
     """Run the command line; an error that has a name is one line on stderr and exit code 1, or 2 for usage."""
     open_streams()
     try:
-        app(prog_name="mirage")
+        try:
+            app(prog_name="mirage")
+        finally:
+            sys.stdout.flush()
     except (MirageError, ClientError) as error:
         show_error(error)
         sys.exit(exit_status(error))
@@ -155,7 +162,11 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        if not isinstance(error.filename, str | bytes):  # no file that the user could do something about
+        if isinstance(error.filename, str | bytes):
+            show_error(ConfigError(os.fsdecode(error.filename), str(error.strerror)))
+        elif error.errno in _FULL:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed has no place either
+            show_error(ConfigError("standard output", str(error.strerror)))
+        else:  # no file that the user could do something about
             raise
-        show_error(ConfigError(os.fsdecode(error.filename), str(error.strerror)))
         sys.exit(1)

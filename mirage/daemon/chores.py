@@ -14,6 +14,7 @@ from mirage.daemon.restored import EVERY, RestoredLinkQuery
 from mirage.daemon.training import Curriculum, Retraining
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.predictors.registry import check_trainer
+from mirage.provisioner.steering import waited_for_predecessors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,11 @@ def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
         if service.restored is not None:  # what was imported since the backup is not in the database
             with suppress(OSError):
                 marker.unlink()
-        kept = Kept(service.store.waits, service.store.jobs, service.jobs.refresh)
+
+        def kept_back() -> set[int]:
+            return {int(job) for record in service.loop.status.chains for job in waited_for_predecessors(record)}
+
+        kept = Kept(service.store.waits, service.store.jobs, service.jobs.refresh, kept_back)
         found = AccountingImport(lore.history, kept, service.clock, marker, span, stopped)
         yield Chore("history", often, 0.0, found.run)
     if service.config.training.every:

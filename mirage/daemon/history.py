@@ -17,7 +17,7 @@ from mirage.store.waits import StartedJobs
 from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
     from threading import Event
 
@@ -60,11 +60,13 @@ class Kept:
     jobs: Jobs
     changed: Callable[[], None]
     """Called when all of an import is kept."""
+    kept_back: Callable[[], Collection[int]] = frozenset
+    """Jobs whose waits say nothing of the queue."""
 
     def add(self, table: JobTable) -> int:
         """Keep the jobs, and the waits of those that started; how many jobs."""
         self.jobs.add(table)
-        self.waits.add(started_jobs(table))
+        self.waits.add(started_jobs(table).without(self.kept_back()))
         return len(table)
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import LinkState, Steering
+from mirage.domain.chain import NO_JOB, LinkState, Steering
 from mirage.domain.job import ABSENT, JobChange, JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirage.domain.chain import Chain, ChainRecord, Link
-    from mirage.domain.job import Job, JobRequest, Seconds
+    from mirage.domain.job import Job, JobId, JobRequest, Seconds
 
 BACK = 1_000_000
 """The nice value of a link held back: more than the factors of common sites' priorities add up to."""
@@ -25,6 +27,12 @@ def steerable(record: ChainRecord, link: Link) -> bool:
     if record.chain.method is Steering.OFF or record.chain.owner_holds(link.index):
         return False
     return link.state is LinkState.PENDING and not link.unpinned
+
+
+def waited_for_predecessors(record: ChainRecord) -> Iterator[JobId]:
+    """Jobs that Slurm counts as eligible while their predecessors run: their waits say nothing of the queue."""
+    if record.chain.method in (Steering.PIN, Steering.NICE):
+        yield from (link.job_id for link in record.links[1:] if not link.unpinned and link.job_id != NO_JOB)
 
 
 def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:

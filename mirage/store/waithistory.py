@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from mirage.domain.decision import RecentWaits
 from mirage.domain.job import ABSENT, NEVER
@@ -102,6 +102,7 @@ class SqlWaitHistory:
         # One for each partition: so each reads no more rows than it gives.
         for name in partition.split(",") if partition else ("",):
             query = select(*(c[column] for column in (*_NUMBERS, "job_id", *_TEXTS))).where(c.start < before)
+            query = query.where(or_(c.eligible.is_(None), c.eligible != NEVER))
             query = query.where(c.partition == storable(name)) if name else query
             query = query.where(c.gres == storable(gres), c.qos == storable(qos)) if gres else query
             queries.append(query.order_by(c.start.desc(), c.job_id.desc(), c.submit.desc()).limit(count))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, NEVER, JobState
 from mirage.domain.jobtable import Names
 from mirage.domain.jobtraits import JobTraits
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import JobColumns, Snapshot
 
@@ -42,10 +44,20 @@ class StartedJobs:
     traits: JobTraits | None = None
     """``None``: not known of any."""
     eligible: Int64 | None = None
-    """When each became eligible; ``ABSENT``, or ``None`` of all: not known."""
+    """When each became eligible; ``ABSENT``, or ``None`` of all: not known; ``NEVER``: its wait does not count."""
 
     def __len__(self) -> int:
         return len(self.job_id)
+
+    def without(self, ids: Collection[int]) -> StartedJobs:
+        """Those that are none of these jobs."""
+        rows = np.flatnonzero(~np.isin(self.job_id, list(ids)))
+        if len(rows) == len(self):
+            return self
+        traits = self.traits.take(rows) if self.traits is not None else None
+        eligible = self.eligible[rows] if self.eligible is not None else None
+        columns = (self.job_id, self.submit, self.start, self.nodes, self.limit, self.partition)
+        return StartedJobs(*(column[rows] for column in columns), self.partition_names, traits, eligible)
 
     def check(self) -> None:
         """Raise ``ValueError`` where columns differ in length or a job starts before it was submitted."""
@@ -64,7 +76,8 @@ def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
 
     A job that started and ended in between is not seen; accounting knows those. Snapshots without a queue and
     those that are stale give and take nothing: what merely was not looked at did not start just now, and counting
-    it would favour jobs that run long.
+    it would favour jobs that run long. Links that were bound to their predecessors' nodes have waited for these,
+    whatever the queue: they are marked as never eligible, and their waits do not count.
     """
     running = current.running
     new = ~_among(running, previous.running) & (running.start >= previous.time - _CLOCKS_APART)
@@ -80,8 +93,14 @@ def started(previous: Snapshot, current: Snapshot) -> StartedJobs:
         running.partition[new],
         current.partition_names,
         _traits(current, new),
-        running.eligible[new],
+        np.where(np.isin(running.job_id[new], _bound(previous)), NEVER, running.eligible[new]),
     )
+
+
+def _bound(snapshot: Snapshot) -> list[int]:
+    """Links that wait for nodes by name, of whatever daemon."""
+    links = (*snapshot.links.values(), *snapshot.rivals)
+    return [int(job.job_id) for job in links if job.state is JobState.PENDING and job.node_list]
 
 
 def _traits(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> JobTraits:

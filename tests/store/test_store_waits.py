@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_values import emptied, jobs
 
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.domain.joblabels import JobLabels
 from mirage.domain.jobtable import Names
 from mirage.domain.jobtraits import JobTraits
@@ -222,3 +222,28 @@ def test_started_jobs_have_account_qos_and_gres() -> None:
     assert found.traits.qos.decode() == ["high", "high"]
     assert found.traits.gres.decode() == ["", "gpu:v100"]
     assert found.traits.gres_per_node.tolist() == [ABSENT, 4]
+
+
+def test_link_bound_to_its_predecessors_nodes_tells_no_wait_of_the_queue(store: Store) -> None:
+    """It ran as soon as these were free; a link that waited for any nodes did wait for the queue.
+
+    Accounting, which knows nothing of that, does not bring it in later.
+    """
+    bound = Job(JobId(7), "svc", "a", "cpu", 1, 60, JobState.PENDING, 10, tag="mirage:svc:2", node_list="n1")
+    free = replace(bound, job_id=JobId(8), tag="mirage:other:1", node_list="")
+    foreign = replace(bound, job_id=JobId(9))
+    before = replace(seen(1_000), links={job.tag: job for job in (bound, free)}, rivals=(foreign,))
+    found = started(before, seen(1_060, (7, 10, 1_030), (8, 10, 1_040), (9, 10, 1_050)))
+    assert ids(found) == [7, 8, 9]
+    store.waits.add(found)
+    store.waits.add(replace(found, eligible=found.submit))
+    assert store.waits.recent_waits(10).start.tolist() == [1_040]
+
+
+def test_jobs_are_left_out_with_all_their_columns(store: Store) -> None:
+    rows = [(1, 10, 0, 1, 0), (2, 20, 1, 1, 1), (3, 30, 0, 1, 1)]
+    left = classed(rows).without({2, 77})
+    left.check()
+    assert ids(left) == [1, 3]
+    assert left.without(()) is left
+    store.waits.add(left)
