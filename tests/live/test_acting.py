@@ -93,7 +93,7 @@ class TestActing:
     test_released = Contract.test_held_until_released
     test_nice = Contract.test_nice_goes_up_and_down
     test_changed_too_late = Contract.test_what_runs_or_has_ended_cannot_be_changed
-    test_signalled = Contract.test_a_signal_reaches_the_batch_script
+    test_signalled = Contract.test_a_signal_reaches_the_batch_script_unless_it_is_for_the_steps
     test_signalled_too_early = Contract.test_only_running_jobs_can_be_signalled
     test_unknown_account = Contract.test_unknown_accounts_are_refused
 

@@ -233,7 +233,8 @@ def test_link_bound_to_its_predecessors_nodes_tells_no_wait_of_the_queue(store: 
     free = replace(bound, job_id=JobId(8), tag="mirage:other:1", node_list="")
     foreign = replace(bound, job_id=JobId(9))
     before = replace(seen(1_000), links={job.tag: job for job in (bound, free)}, rivals=(foreign,))
-    found = started(before, seen(1_060, (7, 10, 1_030), (8, 10, 1_040), (9, 10, 1_050)))
+    after = replace(seen(1_060, (7, 10, 1_030), (8, 10, 1_040), (9, 10, 1_050)), qos_names=("low", "normal"))
+    found = started(before, after)
     assert ids(found) == [7, 8, 9]
     store.waits.add(found)
     store.waits.add(replace(found, eligible=found.submit))
