@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,4 +66,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    _main()

@@ -56,8 +56,17 @@ class StartedJobs:
             return self
         traits = self.traits.take(rows) if self.traits is not None else None
         eligible = self.eligible[rows] if self.eligible is not None else None
-        columns = (self.job_id, self.submit, self.start, self.nodes, self.limit, self.partition)
-        return StartedJobs(*(column[rows] for column in columns), self.partition_names, traits, eligible)
+        return StartedJobs(
+            self.job_id[rows],
+            self.submit[rows],
+            self.start[rows],
+            self.nodes[rows],
+            self.limit[rows],
+            self.partition[rows],
+            self.partition_names,
+            traits,
+            eligible,
+        )
 
     def check(self) -> None:
         """Raise ``ValueError`` where columns differ in length or a job starts before it was submitted."""
