@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mirage.config.model import Config
 
 
+_APPRAISED = 900
+"""Seconds after a predecessor's end in which it is predicted what the handover saved; at least two polls."""
 _CLOCK_SLACK = 60
 """Real seconds by which this machine's clock and Slurm's may differ without a word."""
 
@@ -39,13 +41,13 @@ def build_policy(config: Config, rate: float) -> Policy:
     loop = config.loop
     prices = Weights(loop.interruption_price, loop.overlap_price)
     level = loop.level if loop.level is not None else prices.critical_level
-    both = loop.interruption_price + loop.overlap_price
-    rule = DecisionRule(level, loop.margin, loop.early_price / (both or 2.0))
+    rule = DecisionRule(level, loop.margin, loop.early_price / (prices.interruption + prices.overlap or 2.0))
     values = config.limits.model_dump()
     limits = Limits(**{field.name: values[field.name] for field in fields(Limits)})
     decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
-    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack, appraise=True)
+    appraise = max(_APPRAISED, 2 * round(max(loop.interval, loop.longest_interval)))
+    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack, appraise)
 
 
 def quotas_of(config: Config) -> Quotas:

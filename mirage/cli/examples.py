@@ -24,7 +24,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mirage agent --once", "do what is waiting, then end"),
     ),
     "demo": (
-        ("mirage demo", "a daemon, a simulated cluster, four chains, the web page"),
+        ("mirage demo", "a daemon, a simulated cluster, six chains, the web page"),
         ("mirage demo --rate 60 --port 8000", "an hour of the cluster in a minute, on port 8000"),
         ("mirage demo --report", "ten days replayed, and a report in demo-out"),
     ),

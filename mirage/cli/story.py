@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.cli.instants import between, clock, instant_of, words
 from mirage.cli.silence import STANDS_BY
+from mirage.domain.outcome import ZERO_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-_NEGLIGIBLE = 60
-"""Seconds of gap or overlap that Slurm's own pace may cost."""
 _STATES = {
     "starting": "is starting: no link of it has run yet",
     "up": "is up",
@@ -144,18 +143,18 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
     if not handovers:
         yield "No link has taken over from another yet."
         return
-    smooth = sum(each["interruption"] <= _NEGLIGIBLE for each in handovers)
+    smooth = sum(each["interruption"] <= ZERO_WITHIN for each in handovers)
     if len(handovers) == 1:
         gap = ", with a gap of a minute at most" if smooth else ""
         yield f"One link has taken over from another so far{gap}."
     else:
         yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
     worst = max(handovers, key=lambda each: each["interruption"])
-    if worst["interruption"] > _NEGLIGIBLE:
+    if worst["interruption"] > ZERO_WITHIN:
         names = f"links {worst['predecessor']} and {worst['successor']}"
         yield f"The longest gap, between {names}, was {words(worst['interruption'])}."
     together = sum(each["overlap"] for each in handovers)
-    if together > _NEGLIGIBLE:
+    if together > ZERO_WITHIN:
         yield f"Two links ran at once for {words(together)} in all."
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirage.control.faults import error_text
-from mirage.domain.decision import ActionScores
+from mirage.domain.decision import forecast_of
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, Seconds
     from mirage.domain.snapshot import Snapshot
 
-LATEST = 900
-"""Seconds after the predecessor's end: later the queue is another one, and nothing is foreseen."""
-
 
 @dataclass(frozen=True, slots=True)
 class Appraiser:
@@ -36,12 +32,13 @@ class Appraiser:
     guards: Guards
     journal: ChangedEntries
 
-    def appraise(self, record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
+    def appraise(self, record: ChainRecord, snapshot: Snapshot, latest: Seconds) -> ChainRecord:
         """The record, with the wait of a successor submitted now where its predecessor has just ended.
 
-        Raises ``StoreUnavailable``. No other error costs the chain its turn.
+        ``latest``: seconds after that end; later the queue is another one. Raises ``StoreUnavailable``: no other
+        error costs the chain its turn.
         """
-        link = unappraised(record, snapshot.time)
+        link = unappraised(record, snapshot.time, latest)
         if link is None:
             return record
         try:
@@ -66,16 +63,18 @@ class Appraiser:
         return record.with_link(replace(link, alternative=Alternative(*waits)))
 
 
-def unappraised(record: ChainRecord, now: Seconds) -> Link | None:
-    """The link that was submitted before its predecessor's end, which came within ``LATEST`` before ``now``."""
-    if record.over:
-        return None
-    wanted = [link for link in record.links if link.started or link.waiting]
-    for before, after in itertools.pairwise(wanted):
-        ended = before.final and before.end_known and before.end <= now <= before.end + LATEST
-        early = ABSENT != after.submit < before.end
-        if ended and early and not after.final and after.alternative is None:
-            return after
+def unappraised(record: ChainRecord, now: Seconds, latest: Seconds) -> Link | None:
+    """The link that was submitted before its predecessor's end, which came within ``latest`` before ``now``."""
+    after: Link | None = None
+    for link in reversed(record.links) if not record.over else ():
+        if not (link.started or link.waiting):
+            continue
+        if not link.final:
+            after = link
+            continue
+        if after is None or after.alternative is not None or not link.end_known:
+            return None
+        return after if after.submit < link.end <= now <= link.end + latest and after.submit != ABSENT else None
     return None
 
 
@@ -91,5 +90,5 @@ def _without(snapshot: Snapshot, job: Job | None) -> Snapshot:
 
 def _range_of(prediction: Prediction) -> WaitForecast | None:
     """``None`` where no start is foreseen, or a single instant, as by predictors that only follow a rule."""
-    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    forecast = forecast_of(prediction)
     return forecast if forecast is not None and len(forecast.starts) > 1 else None

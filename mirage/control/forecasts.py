@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.decision import WaitForecast, forecast_of
 from mirage.domain.journal import EntryKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from mirage.domain.chain import ChainId, ChainRecord, Link
-    from mirage.domain.decision import Prediction
     from mirage.domain.journal import Entry
 
 _Place = tuple["ChainId", int]
@@ -84,9 +83,5 @@ class ForecastLedger:
 
 
 def _said(entry: Entry) -> dict[str, WaitForecast]:
-    forecast = _forecast(entry.prediction)
+    forecast = forecast_of(entry.prediction)
     return {entry.predictor: forecast} if forecast is not None else {}
-
-
-def _forecast(prediction: Prediction | None) -> WaitForecast | None:
-    return prediction.forecast if isinstance(prediction, ActionScores) else prediction

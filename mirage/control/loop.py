@@ -317,7 +317,7 @@ class ControlLoop:
         record = as_seen(machine.apply_all(record, events, now), snapshot)
         record = self._files.with_cause(before, record)
         if self._policy.appraise:
-            record = self._appraiser.appraise(record, snapshot)
+            record = self._appraiser.appraise(record, snapshot, self._policy.appraise)
         if record is before:
             return record
         entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]

@@ -180,6 +180,11 @@ class ActionScores:
 Prediction = WaitForecast | ActionScores
 
 
+def forecast_of(prediction: Prediction | None) -> WaitForecast | None:
+    """The forecast that it is, or has beside its scores; ``None``: no start is predicted."""
+    return prediction.forecast if isinstance(prediction, ActionScores) else prediction
+
+
 def checked(prediction: Prediction) -> Prediction:
     """The same prediction. Raises ``ValueError`` for one that says nothing (NaN, levels without starts)."""
     if isinstance(prediction, ActionScores):

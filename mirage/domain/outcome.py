@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+ZERO_WITHIN = 60
+"""Seconds up to which an interruption counts as none: Slurm's main loop runs once a minute by default
+(``sched_interval``), so no policy can promise less."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Seconds without a running link, had nobody submitted the successor before its predecessor's end."""

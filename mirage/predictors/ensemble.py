@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.decision import WaitForecast, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.features.waitclass import class_of
 from mirage.predictors.conformal import QuantileTracker, scaled, unscaled
@@ -103,7 +103,7 @@ def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
 
 def _waits(prediction: Prediction, now: Seconds) -> Floats:
     """The wait in seconds at each level. Raises ``ValueError`` where none is foreseen."""
-    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    forecast = forecast_of(prediction)
     if forecast is None:
         raise ValueError("scores actions and foresees no start")
     waits = np.array([forecast.at(level) for level in LEVELS]) - now

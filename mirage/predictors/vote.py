@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.decision import ActionScores, WaitForecast, checked
+from mirage.domain.decision import ActionScores, WaitForecast, checked, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.predictors.members import VOTE, Members, members_of
 from mirage.predictors.quantile import LEVELS
@@ -58,7 +58,7 @@ def majority(answers: Mapping[str, Prediction], observation: Observation, level:
     ``answers``: by the names of those who gave them; ``level``: see ``would_submit``. Raises ``ValueError`` where
     no predecessor runs and none has a forecast.
     """
-    forecast = _mean([_forecast_of(answer) for answer in answers.values()])
+    forecast = _mean([forecast_of(answer) for answer in answers.values()])
     predecessor = observation.predecessor
     if predecessor is None or predecessor.end == ABSENT:
         if forecast is None:
@@ -79,10 +79,6 @@ def would_submit(prediction: Prediction, end: float, level: float) -> bool:
 def vote_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Vote:
     """The vote of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
     return Vote([build(name) for name in members_of(VOTE, parameter)], f"{VOTE}:{parameter}", weights)
-
-
-def _forecast_of(prediction: Prediction) -> WaitForecast | None:
-    return prediction.forecast if isinstance(prediction, ActionScores) else prediction
 
 
 def _mean(forecasts: Sequence[WaitForecast | None]) -> WaitForecast | None:

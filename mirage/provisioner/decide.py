@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast
+from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast, forecast_of
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.objective import CHEAPEST, Aim, AimKind
 from mirage.provisioner.chances import chance_before, expected_overlap
@@ -75,7 +75,7 @@ def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) 
     """
     assert observation.predecessor is not None
     now, end = observation.time, observation.predecessor.end
-    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    forecast = forecast_of(prediction)
     if isinstance(prediction, ActionScores) and (rule.is_plain or forecast is None):
         return _by_scores(prediction, rule)
     assert forecast is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.domain.objective import Weights, objective
-from mirage.domain.outcome import Outcome
+from mirage.domain.outcome import ZERO_WITHIN, Outcome
 from mirage.replay.bootstrap import (
     Estimate,
     Floats,
@@ -24,10 +24,6 @@ from mirage.replay.panel import ORACLE, REACTIVE, Ints, LoadClass, Panel, build_
 
 if TYPE_CHECKING:
     from mirage.replay.outcome import ReplayResult
-
-ZERO_WITHIN = 60
-"""Seconds up to which an interruption counts as none: Slurm's main loop runs once a minute by default
-(``sched_interval``), so no policy can promise less."""
 
 CLOSE_WITHIN = 30 * 60
 """Seconds either way within which a hand-over counts as close."""

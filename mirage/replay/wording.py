@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirage.domain.job import UNLIMITED
+from mirage.domain.outcome import ZERO_WITHIN
 from mirage.replay.bootstrap import FEWEST_BLOCKS
-from mirage.replay.metrics import CLOSE_WITHIN, ZERO_WITHIN
+from mirage.replay.metrics import CLOSE_WITHIN
 from mirage.replay.panel import ORACLE, REACTIVE
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.control.appraisal import LATEST
 from mirage.control.guard import Guard, Guards
 from mirage.control.outside import Policy
 from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy, Steering
@@ -55,7 +54,7 @@ def pinned(teller: Teller, wait: int = 2 * HOUR, usual: object = None, **more: o
     asked = chain(done=DoneCondition(links=3), **chosen)
     service = Service(cluster, chain_=asked)
     guard = Guard(teller, usual or Reactive())
-    service.loop.reconfigure(Guards(guard), Policy(appraise=True))
+    service.loop.reconfigure(Guards(guard), Policy(appraise=900))
     return service
 
 
@@ -84,7 +83,7 @@ def test_a_successor_submitted_at_the_end_saves_nothing_and_nobody_is_asked() ->
     teller = Teller(lambda seen: WaitForecast.point(seen.time))
     cluster = FakeCluster(lambda request: Fate(wait=5 * HOUR))
     service = Service(cluster, chain_=chain(done=DoneCondition(links=3)))
-    service.loop.reconfigure(Guards(Guard(Reactive(), teller)), Policy(appraise=True))
+    service.loop.reconfigure(Guards(Guard(Reactive(), teller)), Policy(appraise=900))
     record = service.run(300 * HOUR)
     assert [outcome.alternative for outcome in record.outcomes()] == [Alternative.certain(5 * HOUR)] * 2
     assert [outcome.saved for outcome in record.outcomes()] == [Alternative.certain(0)] * 2
@@ -112,7 +111,7 @@ def test_hand_over_of_which_the_end_was_seen_late_is_not_appraised() -> None:
     service = pinned(teller)
     service.run(49 * HOUR)
     end = service.record.links[0].end
-    service.cycle(end + LATEST + MIN)
+    service.cycle(end + 900 + MIN)
     assert service.record.outcomes()[0].saved is None
     assert not teller.asked
 

@@ -55,7 +55,7 @@ def appraised(seed: int, seconds: int) -> Iterator[tuple[Link, int]]:
     c = cluster
     outside = Outside(c, c, c, c, c, store, store.journal, NoFiles(), NoCommands(), sharing=c)
     guards = Guards(Guard(build_predictor("quantile"), build_predictor("reactive")))
-    loop = ControlLoop(outside, guards, Policy(appraise=True))
+    loop = ControlLoop(outside, guards, Policy(appraise=900))
     ticks, known = SimulatedTicks(cluster, TICK, NOW + seconds), set[int]()
     cycle = loop.cycle()
     while ticks.wait(cycle.wake, cycle.deciding):

@@ -9,7 +9,7 @@ from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT
-from mirage.domain.outcome import total_saved
+from mirage.domain.outcome import ZERO_WITHIN, total_saved
 from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.heldlinks import held_indices
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, DoneCondition, Link
     from mirage.domain.journal import Entry
     from mirage.domain.outcome import Alternative
-
-
-_NEGLIGIBLE = 60
-"""Seconds of interruption that Slurm's own pace may cost."""
 
 
 class LinkDocument(Described):
@@ -255,7 +251,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         request=_request(record),
         links=[_link(link) for link in record.links],
         handovers=len(outcomes),
-        uninterrupted=sum(outcome.interruption <= _NEGLIGIBLE for outcome in outcomes),
+        uninterrupted=sum(outcome.interruption <= ZERO_WITHIN for outcome in outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
         overlap=sum(outcome.overlap for outcome in outcomes),
         saved=estimate(total_saved(outcomes)),

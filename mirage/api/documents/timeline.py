@@ -11,7 +11,7 @@ from mirage.api.documents.chains import EntryDocument, EstimateDocument, entry_d
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
-from mirage.domain.decision import ActionScores
+from mirage.domain.decision import ActionScores, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.requeues import end_name
@@ -220,6 +220,5 @@ def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
 
 def foreseen_by(prediction: Prediction | None) -> tuple[str | None, str | None, str | None]:
     """The start at P10, P50 and P90; ``None`` where it is not foreseen."""
-    forecast = prediction.forecast if isinstance(prediction, ActionScores) else prediction
-    p10, p50, p90 = quantiles(forecast)
+    p10, p50, p90 = quantiles(forecast_of(prediction))
     return instant(p10), instant(p50), instant(p90)

@@ -78,7 +78,7 @@ def _age(settings: Row, age: int, share: int) -> Finding:
             "fair share decides, not age: early submission and --steering pin gain little, and forecasts from the "
             "waits of other users can be worse than submitting at the end"
         )
-        todo = 'leave loop.predictor = "auto": it then submits at the end'
+        todo = 'use loop.predictor = "auto" (the default), which submits at the end here'
         return warn("age", found, follows, todo)
     found += f", PriorityMaxAge={settings.get('PriorityMaxAge', '')}"
     gain = "a successor that waits gains priority"

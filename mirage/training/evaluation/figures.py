@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import WaitForecast
+from mirage.domain.outcome import ZERO_WITHIN
 from mirage.replay.bootstrap import Estimate, Resampling, resample_episodes, weighted_mean
-from mirage.replay.metrics import CLOSE_WITHIN, ZERO_WITHIN, ratio
+from mirage.replay.metrics import CLOSE_WITHIN, ratio
 from mirage.replay.panel import ORACLE, REACTIVE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.control.observing import Observer
-from mirage.domain.decision import ActionScores, WaitForecast, Wants
+from mirage.domain.decision import WaitForecast, Wants, forecast_of
 from mirage.domain.job import NEVER
 from mirage.replay.episodes import keep_alive
 from mirage.replay.opening import PATIENCE, Background
@@ -208,4 +208,4 @@ def _forecast(predictor: Predictor, observation: Observation) -> WaitForecast | 
         prediction = predictor.predict(observation)
     except Exception:  # as in the control loop, which writes it down
         return None
-    return prediction.forecast if isinstance(prediction, ActionScores) else prediction
+    return forecast_of(prediction)
