@@ -6,7 +6,9 @@ everybody may in ``/tmp``, would have their code run by the account that starts 
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -17,11 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SAFE = "PYTHONSAFEPATH"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def own_python(*words: str) -> list[str]:
     """The command of this interpreter with these arguments."""
     return [sys.executable, "-P", *words]
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends. Raises ``OSError``."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl: {os.strerror(number)}")
 
 
 def spawning() -> SpawnContext:

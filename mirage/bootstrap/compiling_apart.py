@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.ownprocess import own_python
+from mirage.ownprocess import end_with_parent, own_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +58,8 @@ def compile_apart(cache: Path | None, argv: Sequence[str] = COMMAND) -> bool:
 
 
 def _main() -> None:
+    """A daemon that ends takes its compiler with it."""
+    end_with_parent()
     from mirage.bootstrap.compiling import compile_simulator
 
     with suppress(OSError):

@@ -8,17 +8,17 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
-import signal
 import sys
 
 from mirage.backends.acting.helper import serve
 from mirage.backends.acting.own import own_links
 from mirage.backends.execution import Commands
+from mirage.ownprocess import end_with_parent
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 30.0
 """Seconds that one of Slurm's commands may take."""
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # linux/prctl.h
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def main() -> None:
@@ -38,8 +38,12 @@ def _close_off() -> None:
     It is among the daemon's own processes, and its bounds are the daemon's.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) or libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         sys.exit(f"mirage-act: prctl: {os.strerror(ctypes.get_errno())}")
+    try:
+        end_with_parent()
+    except OSError as error:
+        sys.exit(f"mirage-act: {error.strerror}")
 
 
 def _environment(user: str) -> dict[str, str]:
