@@ -47,7 +47,8 @@ def build_policy(config: Config, rate: float) -> Policy:
     decision_seconds = loop.interval / rate / 2  # the other half is for reading, storing and commands
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
     appraise = max(_APPRAISED, 2 * round(max(loop.interval, loop.longest_interval)))
-    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, PlanBudget(), slack, appraise)
+    plans = PlanBudget()
+    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, plans, slack, True, appraise)
 
 
 def quotas_of(config: Config) -> Quotas:

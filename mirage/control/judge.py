@@ -10,7 +10,7 @@ from mirage.control.guard import Asker
 from mirage.domain.decision import Hold, Wants
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
-from mirage.provisioner.decide import forced, weigh
+from mirage.provisioner.decide import forced, submission_due, weigh
 from mirage.provisioner.limitwarnings import as_expected
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Judge:
     guards: Guards
     rule: DecisionRule
     journal: ChangedEntries
+    between_polls: bool = False
+    """Whether it says when a submission will be due."""
 
     def decide(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot) -> Decision:
         """The decision, written down with the prediction that led to it.
@@ -88,7 +90,10 @@ class Judge:
         if answer.trouble:
             text = answer.trouble if kind is EntryKind.DECISION else f"{name}, in shadow: {answer.trouble}"
             self._write(record, observation, EntryKind.TROUBLE, text)
-        decision = weigh(observation, answer.prediction, self.rule.of(record.chain))
+        rule = self.rule.of(record.chain)
+        decision = weigh(observation, answer.prediction, rule)
+        if self.between_polls and kind is EntryKind.DECISION and isinstance(decision, Hold):
+            decision = replace(decision, until=submission_due(observation, answer.prediction, rule))
         if answer.trouble:
             decision = replace(decision, reason=f"{decision.reason}; {name}: {answer.trouble}")
         entry = Entry(

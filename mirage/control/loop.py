@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from mirage.ports import Ticks
     from mirage.provisioner.limits import Permit
 
+_ANEW: Seconds = 5
+"""Seconds after which a chain is decided anew at the earliest: its wait may shrink as fast as the time left."""
+
 
 class ControlLoop:
     """Keeps every stored chain supplied with links.
@@ -67,7 +70,7 @@ class ControlLoop:
         )
         self._foreteller = Foreteller(self._observer)
         self._journal = ChangedEntries(outside.journal)
-        self._judge = Judge(self._observer, guards, policy.rule, self._journal)
+        self._judge = Judge(self._observer, guards, policy.rule, self._journal, policy.between_polls)
         self._pins = Pins(outside.sharing)
         self._turns = Turns(policy.decision_seconds)
         now = outside.clock.now()
@@ -105,7 +108,7 @@ class ControlLoop:
         """Decide otherwise from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
         self._turns = Turns(policy.decision_seconds)
-        self._judge = replace(self._judge, guards=guards, rule=policy.rule)
+        self._judge = replace(self._judge, guards=guards, rule=policy.rule, between_polls=policy.between_polls)
         self._applier = replace(self._applier, guards=guards, quotas=policy.quotas)
         self._permits = Permits(self._chains, policy.limits)
         self._hands = replace(self._hands, permits=self._permits)
@@ -238,7 +241,8 @@ class ControlLoop:
         instead = f"; no pin would keep it back: {loose}" if loose else ""
         if isinstance(decision, Hold):
             sentence = f"hold: {decision.reason}{instead}"
-            return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
+            due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
+            return Cycle(sentence, due, deciding=True)
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:

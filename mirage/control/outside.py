@@ -68,5 +68,7 @@ class Policy:
     """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
     clock_slack: Seconds = 60
     """By how much this clock and Slurm's may differ without a word. Set for good."""
+    between_polls: bool = False
+    """Whether a cycle comes when a forecast says that a submission is due. Replays decide at their ticks alone."""
     appraise: Seconds = 0
     """Seconds after a predecessor's end in which what the handover saved is predicted; 0: never, as in replays."""

@@ -165,10 +165,12 @@ class WallTicks:
         """
         del deciding  # links of ours may change at any time, and waits of others are observed too
         rate = self._clock.rate
-        self._commands.wakes.every = self._pace.at_most / _WAKES_PER_INTERVAL / rate
+        self._commands.wakes.every = seldom = self._pace.at_most / _WAKES_PER_INTERVAL / rate
         due = min(self._pace.interval(), max(0, wake - self._clock.now())) / rate
-        earliest = self._began + min(_BREATH, self._pace.shortest / rate)
-        self._sleep_until(max(earliest, time.monotonic() + due), earliest)
+        breath = min(_BREATH, self._pace.shortest / rate)
+        # What the loop itself waits for is rare, and on a fast clock a second is long; a slow Slurm is spared.
+        pause = seldom if self._pace.stretched else breath / 4
+        self._sleep_until(max(self._began + pause, time.monotonic() + due), self._began + breath)
         self._began = time.monotonic()
         return not self._stopped
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import ABSENT, Job, JobRequest, Seconds
+from mirage.domain.job import ABSENT, NEVER, Job, JobRequest, Seconds
 from mirage.domain.jobtraits import JobTraits
 from mirage.domain.plannedstart import NO_PLAN, PlannedStart
 
@@ -210,6 +210,8 @@ class Hold:
     """Do nothing this cycle."""
 
     reason: str
+    until: Seconds = NEVER
+    """When the same forecast of the wait would submit, if somebody asked for that."""
 
 
 Decision = Submit | Hold

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast, forecast_of
-from mirage.domain.job import ABSENT, JobState
+from mirage.domain.job import ABSENT, NEVER, JobState
 from mirage.domain.objective import CHEAPEST, Aim, AimKind
 from mirage.provisioner.chances import chance_before, expected_overlap
 
@@ -81,6 +81,26 @@ def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) 
     assert forecast is not None
     decision = _by_forecast(forecast, now, end, rule)
     return replace(decision, reason=f"{decision.reason}; from {forecast.basis}") if forecast.basis else decision
+
+
+def submission_due(observation: Observation, prediction: Prediction, rule: DecisionRule) -> Seconds:
+    """The first instant from which ``prediction`` would submit, its wait being as long then.
+
+    Asked after ``weigh`` held; the predecessor's end at the latest, and ``NEVER`` where no start is predicted.
+    """
+    assert observation.predecessor is not None
+    now, end = observation.time, observation.predecessor.end
+    if (forecast := forecast_of(prediction)) is None:
+        return NEVER
+    holds, submits = now, end
+    while submits - holds > 1:
+        middle = (holds + submits) // 2
+        # A later submission starts as much later; the forecast stays, and the end comes nearer instead.
+        if isinstance(_by_forecast(forecast, now, end - (middle - now), rule), Hold):
+            holds = middle
+        else:
+            submits = middle
+    return submits
 
 
 def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:

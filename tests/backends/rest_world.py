@@ -59,10 +59,10 @@ def cluster(fake: FakeSlurmrestd, token: Path) -> RestCluster:
 
 @pytest.fixture
 def actuator(fake: FakeSlurmrestd, token: Path) -> RestActuator:
-    return RestActuator(Address.parse(fake.address), TokenDirectory(token.parent), Noon(), timeout=5)
+    return RestActuator(Address.parse(fake.address), TokenDirectory(token.parent), Noon(), timeout=30)
 
 
-def client(fake: FakeSlurmrestd, token: Path, timeout: float = 5) -> RestClient:
+def client(fake: FakeSlurmrestd, token: Path, timeout: float = 30) -> RestClient:
     return RestClient(Address.parse(fake.address), Credentials("alice", str(token)), timeout)
 
 

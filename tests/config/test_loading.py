@@ -53,7 +53,9 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
-    assert build_policy(config, rate=1.0) == Policy(decision_seconds=30.0, plans=PlanBudget(), appraise=1_200)
+    assert build_policy(config, rate=1.0) == Policy(
+        decision_seconds=30.0, plans=PlanBudget(), between_polls=True, appraise=1_200
+    )
     assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
     rare = Config.model_validate({"loop": {"interval": 3_600}})
     assert build_policy(rare, rate=1.0).appraise == 7_200, "a look at least comes in that time"

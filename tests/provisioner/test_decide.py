@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.decision import ActionScores, Hold, Observation, RecentWaits, Submit, WaitForecast
-from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobRequest, JobState
+from mirage.domain.objective import Aim, AimKind
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.provisioner.decide import DecisionRule, decide
+from mirage.provisioner.decide import DecisionRule, decide, submission_due
 
 RULE = DecisionRule()
 
@@ -75,3 +76,37 @@ def test_the_level_decides_between_an_early_and_a_late_reading() -> None:
     forecast = WaitForecast((0.1, 0.9), (500, 1_500))
     assert isinstance(decide(observed(0), forecast, DecisionRule(level=0.9)), Submit)
     assert isinstance(decide(observed(0), forecast, DecisionRule(level=0.1)), Hold)
+
+
+RULES = [
+    DecisionRule(),
+    DecisionRule(level=0.3, margin=60),
+    DecisionRule(together=120.0),
+    DecisionRule(aim=Aim(AimKind.NO_INTERRUPTION, 0.9)),
+    DecisionRule(aim=Aim(AimKind.OVERLAP, 90.0)),
+]
+
+
+@given(
+    now=st.integers(0, 900),
+    waits=st.lists(st.integers(0, 1_500), min_size=3, max_size=3).map(sorted),
+    rule=st.sampled_from(RULES),
+)
+def test_submission_falls_due_at_the_first_instant_that_submits(
+    now: int, waits: list[int], rule: DecisionRule
+) -> None:
+    """Against every instant tried one by one, the wait being the same at each."""
+
+    def submits(instant: int) -> bool:
+        forecast = WaitForecast((0.1, 0.5, 0.9), tuple(instant + wait for wait in waits))
+        return isinstance(decide(observed(instant), forecast, rule), Submit)
+
+    if submits(now):
+        return
+    forecast = WaitForecast((0.1, 0.5, 0.9), tuple(now + wait for wait in waits))
+    first = next(instant for instant in range(now, 1_001) if submits(instant))
+    assert submission_due(observed(now), forecast, rule) == first
+
+
+def test_scores_alone_say_of_no_instant_when_a_submission_is_due() -> None:
+    assert submission_due(observed(0), ActionScores(0, 1), RULE) == NEVER
