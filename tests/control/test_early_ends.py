@@ -38,7 +38,7 @@ def test_links_that_run_to_their_limit_are_followed_there(runtime: int | None) -
     assert all(interruption <= 2 * MIN and overlap <= 2 * MIN for interruption, overlap in found)
 
 
-@pytest.mark.parametrize(("between", "gap"), [(True, 0), (False, 20)])
+@pytest.mark.parametrize(("between", "gap"), [(True, 0), (False, 10)])
 def test_a_wait_shorter_than_the_poll_leaves_no_gap(between: bool, gap: int) -> None:
     """Polled each minute, a queue of 20 seconds: the submission is due between two polls."""
     cluster = FakeCluster(lambda request: Fate(wait=70 if request.tag.endswith(":1") else 20))
