@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.compiling_apart import prepare_cache
 from mirage.domain.errors import MirageError
-from mirage.predictors.artifacts.shelf import CURRENT
+from mirage.predictors.artifacts.shelf import Shelf
 from mirage.predictors.auto import Auto, Candidates
-from mirage.predictors.naming import LOOKAHEAD, PLUGIN
+from mirage.predictors.naming import LOOKAHEAD
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
 
@@ -61,10 +60,5 @@ def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[
 
 def _in_use(models: Path) -> list[str]:
     """Names of the models in use, the best first."""
-    try:
-        names = [folder.name for folder in models.iterdir() if (folder / CURRENT).is_file()]
-    except OSError:
-        return []
     merits = {name: place for place, name in enumerate(_BEST_FIRST)}
-    good = (name for name in names if re.fullmatch(PLUGIN, name))
-    return sorted(good, key=lambda name: (merits.get(name, len(merits)), name))
+    return sorted(Shelf(models).in_use(), key=lambda name: (merits.get(name, len(merits)), name))

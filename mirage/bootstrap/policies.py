@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.predictors import chosen_predictor, named_predictor
+from mirage.bootstrap.predictors import MODELS, chosen_predictor, named_predictor
 from mirage.control.guard import Guard, Guards, Took, unheard
 from mirage.control.named import NamedGuards
 from mirage.control.outside import Policy
 from mirage.control.pace import Pacing
 from mirage.control.startplans import PlanBudget
 from mirage.control.workers import PredictorThreads
-from mirage.domain.errors import ClusterUnavailable, ConfigError, PluginNotFound
+from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError, PluginNotFound
 from mirage.domain.objective import Weights
+from mirage.predictors.artifacts.shelf import Shelf
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
 from mirage.provisioner.limits import Limits
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
 
+_LOG = logging.getLogger(__name__)
 
 _APPRAISED = 900
 """Seconds after a predecessor's end in which it is predicted what the handover saved; at least two polls."""
@@ -93,8 +97,23 @@ def build_guards(
         for one in (*built, fallback):
             one.close()
         raise
+    built += _watched(config, lore, guard)
     named = NamedGuards(lambda name: chosen_predictor(name, config, lore), fallback, budget, took, threads)
     return Guards(built[0], named, tuple(built[1:]))
+
+
+def _watched(config: Config, lore: Lore | None, guard: Callable[[str], Guard]) -> list[Guard]:
+    """Of the models that are still to prove themselves; one that cannot be had is left out."""
+    if lore is None:
+        return []
+    found = []
+    try:
+        for name, folder in Shelf(Path(config.service.state) / MODELS).watched().items():
+            if (named := f"{name}:{folder.name}") not in (config.loop.predictor, *config.loop.shadows):
+                found.append(guard(named))
+    except (ConfigError, PluginNotFound, ClusterUnavailable, ArtifactMismatch) as error:
+        _LOG.warning("event=model_not_watched error=%r", str(error))
+    return found
 
 
 def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:

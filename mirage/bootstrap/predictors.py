@@ -58,10 +58,10 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
         return ensemble_of(parameter, member)
 
     def vote(parameter: str) -> Predictor:
-        return vote_of(parameter, member, _weights(config))
+        return vote_of(parameter, member, weights_of(config))
 
     def auto(parameter: str) -> Predictor:
-        return auto_of(parameter, member, _weights(config)) if parameter else _best_at_hand(config, lore, member)
+        return auto_of(parameter, member, weights_of(config)) if parameter else _best_at_hand(config, lore, member)
 
     named = shelved(text, Path(config.service.state) / MODELS)
     _try_model(named)
@@ -151,7 +151,7 @@ def _best_at_hand(config: Config, lore: Lore | None, build: Callable[[str], Pred
         return cluster
 
     models = Path(config.service.state) / MODELS
-    return best_at_hand(models, describe if lore is not None else None, build, _weights(config))
+    return best_at_hand(models, describe if lore is not None else None, build, weights_of(config))
 
 
 def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> None:
@@ -183,8 +183,9 @@ def _remark(trained: ClusterMark, cluster: ClusterConfig) -> str:
 def _lookahead(cluster: ClusterConfig, config: Config) -> Predictor:
     from mirage.predictors.lookahead import Lookahead
 
-    return Lookahead(cluster, weights=_weights(config))
+    return Lookahead(cluster, weights=weights_of(config))
 
 
-def _weights(config: Config) -> Weights:
+def weights_of(config: Config) -> Weights:
+    """What a second of interruption and of overlap costs."""
     return Weights(config.loop.interruption_price, config.loop.overlap_price)

@@ -16,7 +16,7 @@ from mirage.cli.printing import table_console
 from mirage.cli.shadows import objection, shadow_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from rich.table import Table
 
@@ -42,12 +42,16 @@ def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJso
 
     folder = models_folder(models, load(config) if config else None)
     shelf = Shelf(folder)
+    watched = {path.name for path in shelf.watched().values()}
     checked = [(version, shelf.damage(version)) for version in shelf.versions()]
     if as_json:
-        listed = [_document(version) | {"damage": found} for version, found in checked]
+        listed = [
+            _document(version) | {"shadow": version.version in watched, "damage": found}
+            for version, found in checked
+        ]
         typer.echo(json.dumps({"models": listed}, indent=1))
     elif checked:
-        table_console().print(_table(checked))
+        table_console().print(_table(checked, watched))
     else:
         typer.echo(f"no models in {folder}; mirage train makes one, mirage models promote keeps it")
 
@@ -131,8 +135,8 @@ def _document(version: Version) -> dict[str, Any]:
     return told | {"manifest": asdict(version.manifest)}
 
 
-def _table(checked: Sequence[tuple[Version, str]]) -> Table:
-    """``checked``: each version, and why it cannot be used."""
+def _table(checked: Sequence[tuple[Version, str]], watched: Container[str]) -> Table:
+    """``checked``: each version, and why it cannot be used; ``watched``: versions in shadow."""
     from rich.table import Table
     from rich.text import Text
 
@@ -147,7 +151,8 @@ def _table(checked: Sequence[tuple[Version, str]]) -> Table:
         table.add_row(
             version.name,
             version.version,
-            ("yes" if version.current else "") + (" (damaged)" if damaged else ""),
+            ("yes" if version.current else "in shadow" if version.version in watched else "")
+            + (" (damaged)" if damaged else ""),
             Text(printable(manifest.cluster.name)),
             span,
             str(manifest.training.handovers),

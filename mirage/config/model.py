@@ -158,11 +158,15 @@ class PredictorsSection(Section):
 
 
 class TrainingSection(Section):
-    """Models trained anew on the daemon's own history; none is put in use without "mirage models promote"."""
+    """Models trained anew on the daemon's own history, and tested on weeks that they have not seen."""
 
-    every: Duration = 0
-    """Such as 7d; 0: never."""
-    predictor: str = "xgboost"
+    every: Duration = 7 * _DAY
+    """0: never. The first time two weeks of jobs are known, which accounting tells."""
+    predictor: str = "auto"
+    """auto: random-forest and xgboost, where their plugins are installed."""
+    promote: bool = True
+    """Whether a model is put in use that would have cost a tenth less than quantile on those weeks, or that was
+    clearly better in shadow; false: "mirage models promote" does. Until then it is asked in shadow."""
     nodes: tuple[Annotated[int, Field(ge=1, le=MOST_NODES), NUMBER], ...] = (1, 8)
     """Sizes of the links that it is to time."""
     limit: Positive = 48 * 3_600

@@ -6,13 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.predictors import MODELS
+from mirage.bootstrap.measurements import Measurements
+from mirage.bootstrap.predictors import MODELS, weights_of
 from mirage.daemon.history import AccountingImport, Kept
 from mirage.daemon.housekeeping import Chore
 from mirage.daemon.launching import LocalLauncher, SlurmLauncher
+from mirage.daemon.modeltrial import ModelTrial
 from mirage.daemon.restored import EVERY, RestoredLinkQuery
 from mirage.daemon.training import Curriculum, Retraining
 from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.members import AUTO
 from mirage.predictors.registry import check_trainer
 from mirage.provisioner.steering import waited_for_predecessors
 
@@ -29,6 +33,8 @@ _TRY_EVERY = 600.0
 """Whether it is due each knows itself; one that failed is tried again soon."""
 _SHORTEST = 30.0
 _IMPORTED = "jobs-imported.json"
+_OUT_OF_THE_BOX = ("random-forest", "xgboost")
+"""Trained in a minute each; with the look-ahead they are three, and vote."""
 
 
 def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
@@ -51,8 +57,7 @@ def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
         kept = Kept(service.store.waits, service.store.jobs, service.jobs.refresh, kept_back)
         found = AccountingImport(lore.history, kept, service.clock, marker, span, stopped)
         yield Chore("history", often, 0.0, found.run)
-    if service.config.training.every:
-        yield Chore("training", often, often, _retraining(service, stopped).run)
+    yield from _training_chores(service, often, stopped)
 
 
 def restored_query(service: Service, stopped: Event) -> RestoredLinkQuery:
@@ -63,8 +68,8 @@ def restored_query(service: Service, stopped: Event) -> RestoredLinkQuery:
 
 
 def check_training(config: Config, lore: Lore) -> None:
-    """Raise ``ConfigError`` where models are to be trained and cannot be."""
-    if config.training.every:
+    """Raise ``ConfigError`` where a model is to be trained by name and cannot be."""
+    if config.training.every and config.training.predictor != AUTO:
         try:
             check_trainer(config.training.predictor)
         except PluginNotFound as error:
@@ -72,17 +77,56 @@ def check_training(config: Config, lore: Lore) -> None:
         _description(config, lore)
 
 
-def _retraining(service: Service, stopped: Event) -> Retraining:
-    """Raises ``ConfigError`` where the cluster is not described, ``MissingExtra``."""
-    config, state = service.config.training, Path(service.config.service.state)
+def _training_chores(service: Service, often: float, stopped: Event) -> Iterator[Chore]:
+    """What trains, and what watches the results. Raises as ``check_training``, and ``MissingExtra``."""
+    config, state = service.config, Path(service.config.service.state)
+    shelf, promote = Shelf(state / MODELS), config.training.promote
+    measured = Measurements(service.store, service.clock, lambda: weights_of(service.config))
+    yield Chore("models", often, often, ModelTrial(shelf, measured.comparison, service.reload, promote).run)
+    if not config.training.every or not (predictors := _trained(config, service.lore)):
+        return
     curriculum = Curriculum(
-        config.every, config.predictor, config.nodes, config.limit, config.span, config.partition
+        config.training.every,
+        predictors,
+        config.training.nodes,
+        config.training.limit,
+        config.training.span,
+        weights_of(config),
+        config.training.partition,
+        promote,
     )
-    launcher: Launcher = SlurmLauncher() if config.launcher == "slurm" else LocalLauncher()
-    cluster = _description(service.config, service.lore)
-    folder, models = state / "training", state / MODELS
-    jobs = service.store.jobs.read
-    return Retraining(curriculum, jobs, cluster, launcher, service.clock, folder, models, stopped)
+    launcher: Launcher = SlurmLauncher() if config.training.launcher == "slurm" else LocalLauncher()
+    retraining = Retraining(
+        curriculum,
+        service.store.jobs.read,
+        _description(config, service.lore),
+        launcher,
+        service.clock,
+        state / "training",
+        shelf,
+        service.reload,
+        stopped,
+    )
+    yield Chore("training", often, often, retraining.run)
+
+
+def _trained(config: Config, lore: Lore) -> tuple[str, ...]:
+    """Which are trained; by default those that are installed, where the cluster can be simulated."""
+    if config.training.predictor != AUTO:
+        return (config.training.predictor,)
+    try:
+        _description(config, lore)
+    except ConfigError:
+        return ()
+    return tuple(name for name in _OUT_OF_THE_BOX if _is_installed(name))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        check_trainer(name)
+    except PluginNotFound:
+        return False
+    return True
 
 
 def _description(config: Config, lore: Lore) -> Callable[[Path], str]:

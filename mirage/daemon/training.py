@@ -1,4 +1,4 @@
-"""Models trained anew now and then, on what the daemon itself has seen; none is put in use without a promotion."""
+"""Models trained anew now and then on what the daemon has seen, and tested on weeks that they have not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.daemon.proof import LEAST, NAIVE, USUAL, proofs_of, spans_of
 from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
 from mirage.ownprocess import own_python
+from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,15 +19,15 @@ if TYPE_CHECKING:
     from threading import Event
 
     from mirage.daemon.launching import Launcher
+    from mirage.daemon.proof import Proof, Spans
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.domain.objective import Weights
     from mirage.ports import Clock
+    from mirage.predictors.artifacts.shelf import Shelf
 
-_DAY = 86_400
-WARM_UP: Seconds = 7 * _DAY
-"""What comes before the first hand-over: the simulated queue fills, and the first waits are known."""
-LEAST: Seconds = 14 * _DAY
-"""A shorter span of hand-overs teaches little."""
+_LARGEST_REPORT = 16 * 1024 * 1024
+_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,17 @@ class Curriculum:
     """What is trained, and how often."""
 
     every: Seconds
-    predictor: str
+    predictors: tuple[str, ...]
     nodes: tuple[int, ...]
+    """Sizes of the links, for partitions that have so many nodes."""
     limit: Seconds
+    """Of the links, or the partition's where that is less."""
     span: Seconds
     """How far back jobs are learnt from."""
+    weights: Weights
     partition: str = ""
+    promote: bool = True
+    """Whether a model that has proven itself is put in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +56,15 @@ class Retraining:
     jobs: Callable[[Seconds], JobTable]
     """Those submitted since an instant."""
     cluster: Callable[[Path], str]
-    """What ``mirage train --cluster`` takes; files may be laid into the folder for it."""
+    """What ``mirage evaluate --cluster`` takes; files may be laid into the folder for it."""
     launcher: Launcher
     clock: Clock
     folder: Path
     """For its files."""
-    models: Path
-    """The shelf on which the result is kept."""
+    shelf: Shelf
+    """On which the results are kept."""
+    changed: Callable[[], None]
+    """Called when another model is in use, or in shadow."""
     stopped: Event
 
     def run(self) -> str:
@@ -63,47 +72,102 @@ class Retraining:
 
         A training that fails is due again after the same span. Raises ``MirageError``.
         """
-        now = self.clock.now()
+        now, plan = self.clock.now(), self.curriculum
         if not self._due(now):
             return ""
-        jobs = self.jobs(now - self.curriculum.span)
-        if not len(jobs) or now - int(jobs.submit[0]) < WARM_UP + LEAST:
+        jobs = self.jobs(now - plan.span)
+        if not len(jobs) or now - int(jobs.submit[0]) < LEAST:
             return ""
         self._note(now)
         return self._train(jobs, now)
 
     def _train(self, jobs: JobTable, now: Seconds) -> str:
-        from mirage.predictors.artifacts.shelf import Shelf
         from mirage.trace.parquet import write_table
 
         work = self.folder / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         write_table(jobs, work / "jobs.parquet")
-        argv = self._command(work, int(jobs.submit[0]) + WARM_UP, min(now, int(jobs.submit[-1])))
+        cluster = self.cluster(work)
+        nodes, limit = self._links(cluster)
+        spans = spans_of(int(jobs.submit[0]), min(now, int(jobs.submit[-1])), limit)
+        if spans is None:
+            self._forget()
+            return ""  # links of this length need a longer past
+        in_use = {
+            name: folder for name, folder in self.shelf.in_use().items() if name in self.curriculum.predictors
+        }
+        others = [f"{name}:{folder}" for name, folder in in_use.items()]
+        argv = self._command(work, cluster, spans, nodes, limit, others)
         if not self.launcher.run(argv, work, self.stopped):
             self._forget()
             return "ended before its time, as the daemon does; it begins anew"
-        kept = Shelf(self.models).keep(work / "model")
+        said = self._judge(work, spans, in_use)
         shutil.rmtree(work, ignore_errors=True)
-        name = f"{kept.name}:{kept.version}"
-        return f"{name} is trained; loop.shadows watches it, mirage models promote puts it in use"
+        return said
 
-    def _command(self, work: Path, start: Seconds, end: Seconds) -> Sequence[str]:
-        plan = self.curriculum
+    def _links(self, cluster: str) -> tuple[tuple[int, ...], Seconds]:
+        """Sizes that fit, and their time limit. Raises ``MirageError``."""
+        from mirage.simulator.configuration.clusterfile import load_cluster
+
+        plan, config = self.curriculum, load_cluster(cluster)
+        named = [part for part in config.partitions if part.name == plan.partition]
+        partition = (named or [part for part in config.partitions if part.default] or list(config.partitions))[0]
+        most = min(len(partition.nodes), partition.max_nodes or len(partition.nodes))
+        sizes = dict.fromkeys(min(count, most) for count in plan.nodes)
+        return tuple(sizes), min(plan.limit, partition.max_time)
+
+    def _command(
+        self, work: Path, cluster: str, spans: Spans, nodes: Sequence[int], limit: Seconds, others: Sequence[str]
+    ) -> Sequence[str]:
         options = {
-            "--trace": str(work / "jobs.parquet"),
-            "--cluster": self.cluster(work),
-            "--start": str(start),
-            "--end": str(end),
-            "--nodes": ",".join(str(count) for count in plan.nodes),
-            "--limit": f"{plan.limit}s",
-            "--partition": plan.partition,
+            "--cluster": cluster,
+            "--train-from": str(spans.train_from),
+            "--validate-from": str(spans.validate_from),
+            "--test-from": str(spans.test_from),
+            "--test-to": str(spans.test_to),
+            "--teach-every": f"{spans.teach_every}s",
+            "--every": f"{spans.test_every}s",
+            "--nodes": ",".join(str(count) for count in nodes),
+            "--limit": f"{limit}s",
+            "--partition": self.curriculum.partition,
+            "--methods": ",".join([NAIVE, USUAL, *self.curriculum.predictors, *others]),
+            "--seeds": "1",
             "--workers": str(self.launcher.workers),
-            "--output": str(work / "model"),
+            "--output": str(work / "evaluation"),
         }
         told = [word for pair in options.items() if pair[1] for word in pair]
-        return own_python("-m", "mirage", "train", plan.predictor, *told)
+        return own_python("-m", "mirage", "evaluate", str(work / "jobs.parquet"), *told)
+
+    def _judge(self, work: Path, spans: Spans, in_use: dict[str, Path]) -> str:
+        """Keep what was trained; use what has proven itself, watch the rest. Says so."""
+        made = work / "evaluation"
+        try:
+            report = read_regular(made / "report.json", _LARGEST_REPORT)
+        except OSError as error:
+            raise MirageError(f"the training left no report: {error}") from None
+        proofs, said = proofs_of(report, self.curriculum.weights), []
+        for name in self.curriculum.predictors:
+            found = sorted((made / "models" / name).glob(f"seed-{_SEED}-*"))
+            if name not in proofs or not found:
+                raise MirageError(f"the training left no model of {name} in {made}")
+            before = in_use.get(name)
+            said.append(self._place(found[-1], proofs[name], proofs.get(f"{name}:{before}"), spans))
+        self.changed()
+        return "; ".join(said)
+
+    def _place(self, model: Path, proof: Proof, before: Proof | None, spans: Spans) -> str:
+        from mirage.predictors.artifacts.shelf import read_package
+
+        kept = self.shelf.keep(model)
+        if kept.current:
+            return f"{kept.name}:{kept.version} is in use already"
+        told, fault = f"{kept.name}:{kept.version}: {proof}", proof.fault(spans.tested, before)
+        if fault or not self.curriculum.promote:
+            self.shelf.watch(kept)
+            return f"{told}: in shadow ({fault or '`mirage models promote` puts it in use'})"
+        self.shelf.put_in_use(read_package(model))
+        return f"{told}: in use from now on"
 
     def _due(self, now: Seconds) -> bool:
         try:

@@ -16,4 +16,5 @@ def test_predictor_without_a_trainer_is_named() -> None:
         check_training(config, Lore())
     assert raised.value.where == "training.predictor"
     assert "zz" in str(raised.value)
-    check_training(Config(training=TrainingSection(predictor="zz")), Lore())
+    check_training(Config(training=TrainingSection(every=0, predictor="zz")), Lore())
+    check_training(Config(), Lore())

@@ -16,7 +16,8 @@ from small_models import LIMIT, PARTITION, drawn_trace
 from mirage.backends.execution import Commands
 from mirage.bootstrap.description import copied_from_slurm
 from mirage.daemon.launching import SlurmLauncher
-from mirage.daemon.training import LEAST, WARM_UP, Curriculum, Retraining
+from mirage.daemon.training import Curriculum, Retraining
+from mirage.domain.objective import Weights
 from mirage.predictors.artifacts.shelf import Shelf
 
 for _library in ("submitit", "sklearn", "onnx"):
@@ -111,21 +112,23 @@ def test_a_daemon_trains_anew_by_a_job(
     """On its own history, for the cluster as its own Slurm describes it."""
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
-    begin = int(testbed.now()) - WARM_UP - LEAST - 3_600
+    begin = int(testbed.now()) - 21 * 86_400 - 3_600
+    shelf = Shelf(tmp_path / "models")
     past = drawn_trace(2, begin, 1, days=22)
     retraining = Retraining(
-        Curriculum(7 * 86_400, "random-forest", (1,), LIMIT, 60 * 86_400, PARTITION),
+        Curriculum(7 * 86_400, ("random-forest",), (1,), LIMIT, 60 * 86_400, Weights(), PARTITION),
         lambda since: past.take((past.submit >= since) & (past.submit < testbed.now())),
         lambda folder: copied_from_slurm("", Commands(dict(os.environ)), folder),
         SlurmLauncher(),
         _Now(testbed),
         tmp_path / "training",
-        tmp_path / "models",
+        shelf,
+        lambda: None,
         threading.Event(),
     )
     said = retraining.run()
-    (kept,) = Shelf(tmp_path / "models").versions()
-    assert said.startswith(f"random-forest:{kept.version} is trained;")
+    (kept,) = shelf.versions()
+    assert said.startswith(f"random-forest:{kept.version}: ")
     assert kept.manifest.cluster.name == "testbed"
     testbed.wait_until(lambda: ended.names == ["mirage-train"], 300, "the end of the job")
 

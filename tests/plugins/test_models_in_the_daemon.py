@@ -15,6 +15,7 @@ from mirage.bootstrap.world import Lore
 from mirage.cli import shadows
 from mirage.cli.main import app
 from mirage.config.loading import load_config
+from mirage.daemon.modeltrial import ModelTrial
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 from mirage.plugin import artifact_factory, write_artifact
@@ -148,3 +149,49 @@ def test_a_model_that_did_worse_in_shadow_is_promoted_by_force_only(
         assert "it would have cost 0.40 h more a hand-over" in result.output
         forced = CliRunner().invoke(app, ["models", "promote", str(made), "--models", models, "--force"])
         assert forced.exit_code == 0
+
+
+def test_a_watched_model_is_asked_in_shadow_and_one_that_is_damaged_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shelf = Shelf(tmp_path / "state/models")
+    shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
+    folder = tmp_path / "state/models/made-up" / kept.version
+    guards = build_guards(config(tmp_path, 'predictor = "average"'), Lore())
+    assert [shadow.predictor.name for shadow in guards.shadows] == [f"made-up:{folder}"]
+    guards.close()
+    (folder / "model.onnx").write_bytes(b"no model")
+    guards = build_guards(config(tmp_path, 'predictor = "average"'), Lore())
+    assert guards.shadows == ()
+    guards.close()
+    assert "event=model_not_watched" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("of", "used", "watched"),
+    [
+        ({"gain": 0.4}, True, False),
+        ({"gain": -0.4}, False, False),
+        ({"gain": 0.1}, False, True),
+        ({"gain": 0.4, "handovers": 19}, False, True),
+        ({"gain": -0.4, "handovers": 19}, False, True),
+    ],
+)
+def test_a_watched_model_is_judged_by_the_sites_own_handovers(
+    tmp_path: Path, of: dict[str, float], used: bool, watched: bool
+) -> None:
+    shelf, changes = Shelf(tmp_path / "models"), []
+    shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
+    found = (measured("average", 0.0), measured(f"made-up:{tmp_path / 'models/made-up' / kept.version}", **of))
+    trial = ModelTrial(shelf, lambda: found, lambda: changes.append(1))
+    assert bool(trial.run()) == bool(changes) == (used or not watched)
+    assert (bool(shelf.in_use()), bool(shelf.watched())) == (used, watched)
+
+
+def test_a_loss_in_one_partition_outweighs_a_gain_in_another(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "models")
+    shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
+    name = f"made-up:{tmp_path / 'models/made-up' / kept.version}"
+    found = (replace(measured(name, 0.4), partition="a"), replace(measured(name, -0.4), partition="b"))
+    ModelTrial(shelf, lambda: found, lambda: None).run()
+    assert (shelf.in_use(), shelf.watched()) == ({}, {})

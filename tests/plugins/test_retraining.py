@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -15,7 +16,10 @@ import pytest
 from learnable import USUAL, learnable, learnt, with_vectors
 
 from mirage.daemon.launching import LocalLauncher, SlurmLauncher, TrainingFailed
-from mirage.daemon.training import LEAST, WARM_UP, Curriculum, Retraining
+from mirage.daemon.proof import LEAST
+from mirage.daemon.training import Curriculum, Retraining
+from mirage.domain.errors import MirageError
+from mirage.domain.objective import Weights
 from mirage.plugin import write_artifact
 from mirage.predictors.artifacts.shelf import Shelf
 from mirage.store.opening import open_store
@@ -27,59 +31,90 @@ if TYPE_CHECKING:
 
     from mirage.domain.jobtable import JobTable
 
-DAY = 86_400
+DAY, HOUR = 86_400, 3_600
 EVERY = 7 * DAY
 PATIENCE = 120.0
 
 
+def artifact(folder: Path, seed: int) -> Path:
+    return write_artifact(folder, replace(learnt(), seeds=(seed,)), with_vectors(learnable(0, 10), USUAL))
+
+
 class FakeLauncher:
-    """Writes down what it was told, and does what the test says."""
+    """Writes down what it was told, and leaves the report and the model that the test wants."""
 
     workers = 3
 
-    def __init__(self, artifact: Path) -> None:
+    def __init__(self) -> None:
         self.orders: list[dict[str, str]] = []
         self.jobs: list[JobTable] = []
-        self.does: Callable[[Path], bool] = lambda out: bool(artifact.rename(out))
+        self.seed = 0
+        self.costs = {"reactive": 7.0, "quantile": 4.0, "made-up": 3.0}
+        self.handovers = 40
+        self.fails: Callable[[], bool] = lambda: True
 
     def run(self, argv: Sequence[str], folder: Path, stopped: threading.Event) -> bool:
         del stopped
-        assert list(argv[:6]) == [sys.executable, "-P", "-m", "mirage", "train", "made-up"]
+        assert list(argv[:5]) == [sys.executable, "-P", "-m", "mirage", "evaluate"]
         self.orders.append(dict(zip(argv[6::2], argv[7::2], strict=True)))
-        self.jobs.append(read_trace(folder / "jobs.parquet").table)
-        return self.does(Path(self.orders[-1]["--output"]))
+        self.jobs.append(read_trace(Path(argv[5])).table)
+        out = Path(self.orders[-1]["--output"])
+        if not self.fails():
+            return False
+        artifact(out / "models/made-up" / f"seed-0-{self.seed:012x}", self.seed)
+        rows = [
+            {
+                "method": {"name": name},
+                "hand_overs": self.handovers,
+                "interruption": {"mean": {"value": hours}},
+                "overlap": {"mean": {"value": 0.0}},
+            }
+            for name, hours in self.costs.items()
+        ]
+        (out / "report.json").write_text(json.dumps({"rows": rows}))
+        return True
 
 
 class Setting:
     """A daemon's past of some weeks."""
 
     def __init__(self, folder: Path) -> None:
-        self.past = generate("demo", 1)
+        self.past = generate("demo", 1, days=60)
         self.first = int(self.past.submit[0])
-        self.time = self.first + WARM_UP + LEAST
+        self.time = self.first + 50 * DAY
         self.shelf = Shelf(folder / "models")
-        self.launcher = FakeLauncher(artifact(folder / "made", 0))
+        self.launcher = FakeLauncher()
         self.folder = folder
-        self.run = Retraining(
-            Curriculum(EVERY, "made-up", (1, 8), 12 * 3_600, 60 * DAY),
+        self.changes = 0
+        self.curriculum = Curriculum(EVERY, ("made-up",), (1, 8, 1_000), 12 * HOUR, 60 * DAY, Weights())
+
+    def run(self) -> str:
+        return Retraining(
+            self.curriculum,
             self.jobs,
             lambda work: "demo",
             self.launcher,
             self,
-            folder / "training",
-            folder / "models",
+            self.folder / "training",
+            self.shelf,
+            self.changed,
             threading.Event(),
-        ).run
+        ).run()
 
     def now(self) -> int:
         return self.time
 
+    def changed(self) -> None:
+        self.changes += 1
+
     def jobs(self, since: int) -> JobTable:
         return self.past.take(np.flatnonzero((self.past.submit >= since) & (self.past.submit < self.time)))
 
+    def used(self) -> list[tuple[int, ...]]:
+        return [version.manifest.seeds for version in self.shelf.versions() if version.current]
 
-def artifact(folder: Path, seed: int) -> Path:
-    return write_artifact(folder, replace(learnt(), seeds=(seed,)), with_vectors(learnable(0, 10), USUAL))
+    def watched(self) -> list[str]:
+        return [folder.name for folder in self.shelf.watched().values()]
 
 
 @pytest.fixture
@@ -87,24 +122,60 @@ def setting(tmp_path: Path) -> Setting:
     return Setting(tmp_path)
 
 
-def test_it_is_trained_on_what_the_daemon_knows_and_kept_beside_what_is_in_use(setting: Setting) -> None:
-    in_use = setting.shelf.promote(artifact(setting.folder / "first", 7))
-    said = setting.run()
+def test_it_is_taught_and_tested_on_what_the_daemon_knows(setting: Setting) -> None:
+    assert setting.run()
     (order,), (jobs,) = setting.launcher.orders, setting.launcher.jobs
     assert jobs.submit.tolist() == setting.jobs(0).submit.tolist()
-    assert int(order["--start"]) == setting.first + WARM_UP
-    assert int(order["--end"]) == jobs.submit[-1]
-    assert (order["--nodes"], order["--limit"], order["--cluster"], order["--workers"]) == (
-        "1,8",
-        "43200s",
-        "demo",
-        "3",
-    )
-    new = next(version for version in setting.shelf.versions() if version.manifest.seeds == (0,))
-    assert said.startswith(f"made-up:{new.version} is trained;")
-    assert not new.current
-    assert [version.version for version in setting.shelf.versions() if version.current] == [in_use.version]
+    instants = [int(order[f"--{name}"]) for name in ("train-from", "validate-from", "test-from", "test-to")]
+    assert instants == sorted(instants)
+    assert instants[0] > setting.first
+    assert instants[-1] < jobs.submit[-1] - 12 * HOUR
+    assert order["--nodes"] == "1,8,16", "none larger than the partition"
+    assert (order["--limit"], order["--cluster"], order["--workers"]) == ("43200s", "demo", "3")
+    assert order["--methods"] == "reactive,quantile,made-up"
     assert not (setting.folder / "training/work").exists()
+
+
+def test_a_model_that_costs_clearly_less_is_put_in_use(setting: Setting) -> None:
+    setting.run()
+    assert (setting.used(), setting.watched(), setting.changes) == ([(0,)], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("cost", "naive", "handovers"),
+    [(3.7, 7.0, 40), (4.5, 7.0, 40), (3.0, 2.9, 40), (3.0, 7.0, 19)],
+    ids=["hardly better", "worse", "worse than waiting for the end", "too few handovers"],
+)
+def test_one_that_has_not_proven_itself_is_watched(
+    setting: Setting, cost: float, naive: float, handovers: int
+) -> None:
+    setting.launcher.costs |= {"made-up": cost, "reactive": naive}
+    setting.launcher.handovers = handovers
+    setting.run()
+    assert setting.used() == []
+    assert setting.watched() == [version.version for version in setting.shelf.versions()]
+
+
+def test_whoever_promotes_by_hand_has_it_watched(setting: Setting) -> None:
+    setting.curriculum = replace(setting.curriculum, promote=False)
+    setting.run()
+    assert (setting.used(), len(setting.watched())) == ([], 1)
+    (version,) = setting.shelf.versions()
+    setting.shelf.promote(setting.folder / "models/made-up" / version.version)
+    assert setting.watched() == [], "what is in use is in charge"
+
+
+@pytest.mark.parametrize(("before", "used"), [(2.9, [(0,)]), (3.1, [(1,)])])
+def test_a_new_version_must_do_as_well_as_the_one_in_use(
+    setting: Setting, before: float, used: list[tuple[int, ...]]
+) -> None:
+    setting.run()
+    setting.time += EVERY
+    setting.launcher.seed = 1
+    setting.launcher.costs[f"made-up:{setting.folder / 'models/made-up'}"] = before
+    setting.run()
+    assert setting.launcher.orders[-1]["--methods"].endswith(f",made-up:{setting.folder / 'models/made-up'}")
+    assert setting.used() == used
 
 
 def test_it_is_due_once_in_its_span_also_after_a_restart(setting: Setting) -> None:
@@ -112,23 +183,24 @@ def test_it_is_due_once_in_its_span_also_after_a_restart(setting: Setting) -> No
     setting.time += EVERY - 1
     assert setting.run() == ""
     setting.time += 1
-    setting.launcher.does = lambda out: bool(artifact(out, 1))
     assert setting.run()
     assert len(setting.launcher.orders) == 2
 
 
 def test_a_short_past_teaches_nothing_yet(setting: Setting) -> None:
-    setting.time -= 1
+    setting.time = setting.first + LEAST - 1
     assert setting.run() == ""
     setting.time += 1
     assert setting.run()
+    assert setting.used() == [], "two weeks are too few to prove anything"
+    assert len(setting.watched()) == 1
 
 
 def test_one_that_failed_is_not_tried_at_once(setting: Setting) -> None:
-    def fails(out: Path) -> bool:
+    def fails() -> bool:
         raise TrainingFailed("exit 1")
 
-    setting.launcher.does = fails
+    setting.launcher.fails = fails
     with pytest.raises(TrainingFailed):
         setting.run()
     assert setting.run() == ""
@@ -136,11 +208,20 @@ def test_one_that_failed_is_not_tried_at_once(setting: Setting) -> None:
 
 
 def test_one_that_the_daemons_end_cut_short_begins_anew(setting: Setting) -> None:
-    setting.launcher.does = lambda out: False
+    setting.launcher.fails = lambda: False
     assert "begins anew" in setting.run()
     assert setting.shelf.versions() == ()
-    setting.launcher.does = lambda out: bool(artifact(out, 1))
-    assert "is trained" in setting.run()
+    setting.launcher.fails = lambda: True
+    assert setting.run()
+    assert len(setting.shelf.versions()) == 1
+
+
+@pytest.mark.parametrize("lacking", ["quantile", "reactive", "made-up"])
+def test_a_report_that_lacks_a_method_is_an_error(setting: Setting, lacking: str) -> None:
+    del setting.launcher.costs[lacking]
+    with pytest.raises(MirageError, match=lacking):
+        setting.run()
+    assert setting.used() == []
 
 
 # Where it runs
@@ -195,6 +276,7 @@ def test_a_daemons_own_history_makes_a_model(
     monkeypatch.setenv("PYTHONPATH", installed)
     store = open_store(f"sqlite:///{tmp_path}/mirage.db")
     jobs = generate("demo", 1, days=23)
+    weights, shelf = Weights(), Shelf(tmp_path / "models")
     store.jobs.add(jobs)
 
     class Now:
@@ -202,18 +284,20 @@ def test_a_daemons_own_history_makes_a_model(
             return int(jobs.submit[0]) + 22 * DAY
 
     retraining = Retraining(
-        Curriculum(EVERY, "xgboost", (1,), 3 * 3_600, 60 * DAY),
+        Curriculum(EVERY, ("xgboost",), (1,), 3 * HOUR, 60 * DAY, weights),
         store.jobs.read,
         lambda work: "demo",
         LocalLauncher(),
         Now(),
         tmp_path / "training",
-        tmp_path / "models",
+        shelf,
+        lambda: None,
         threading.Event(),
     )
     said = retraining.run()
     store.close()
-    (version,) = Shelf(tmp_path / "models").versions()
-    assert said.startswith(f"xgboost:{version.version} is trained;")
-    assert not version.current
+    (version,) = shelf.versions()
+    assert said.startswith(f"xgboost:{version.version}: ")
+    assert version.current or list(shelf.watched()) == ["xgboost"]
     assert version.manifest.training.handovers > 50
+    assert version.manifest.training.known < int(jobs.submit[0]) + 22 * DAY - 3 * DAY, "the test came after it"

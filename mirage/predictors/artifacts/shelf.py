@@ -2,6 +2,7 @@
 
 A version is named by the beginning of its manifest's SHA-256: the same artifact is the same version wherever it
 is. ``MODELS/NAME/current`` lists the versions in the order of their promotion, one a line; the last is in use.
+``MODELS/NAME/watched`` names one that is asked in shadow until it is known how good it is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CURRENT = "current"
+WATCHED = "watched"
 _DIGITS = 12
 _VERSION = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 
@@ -124,7 +126,9 @@ class Shelf:
         kept = self._put(package)
         if not kept.current:
             folder = self._root / kept.name
-            _point(folder, [*_history(folder), kept.version])
+            _list(folder / CURRENT, [*_history(folder), kept.version])
+        if self.watched().get(kept.name) == self._root / kept.name / kept.version:
+            self.drop(kept.name)
         return Version(kept.name, kept.version, True, kept.manifest)
 
     def keep(self, artifact: Path) -> Version:
@@ -133,6 +137,31 @@ class Shelf:
         Raises ``ArtifactMismatch`` where it is damaged.
         """
         return self._put(read_package(artifact))
+
+    def in_use(self) -> dict[str, Path]:
+        """What names the version in use of each model that has one: its directory of versions."""
+        try:
+            names = sorted(path.name for path in self._root.iterdir() if (path / CURRENT).is_file())
+        except OSError:  # none was ever kept
+            return {}
+        return {name: self._root / name for name in names if re.fullmatch(PLUGIN, name)}
+
+    def watch(self, kept: Version) -> None:
+        """Have this version of a model asked in shadow, in place of another version of it."""
+        _list(self._root / kept.name / WATCHED, [kept.version])
+
+    def drop(self, name: str) -> None:
+        """Watch no version of this model any more; all are kept."""
+        (self._root / name / WATCHED).unlink(missing_ok=True)
+
+    def watched(self) -> dict[str, Path]:
+        """Directories of the versions that are watched, by model. Raises ``ArtifactMismatch``."""
+        try:
+            names = sorted(path.name for path in self._root.iterdir() if re.fullmatch(PLUGIN, path.name))
+        except OSError:  # none was ever kept
+            return {}
+        listed = {name: _listed(self._root / name / WATCHED) for name in names}
+        return {name: self._root / name / versions[-1] for name, versions in listed.items() if versions}
 
     def _put(self, package: Package) -> Version:
         name, version = package.manifest.plugin, package.version
@@ -152,7 +181,7 @@ class Shelf:
             raise ConfigError(str(folder), f"{name!r} {told}")
         manifest = read_manifest(folder / history[-2])
         verify_files(folder / history[-2], manifest)
-        _point(folder, history[:-1])
+        _list(folder / CURRENT, history[:-1])
         return Version(name, history[-2], True, manifest)
 
 
@@ -177,16 +206,18 @@ def _take_away(damaged: Path) -> None:
 
 
 def _history(folder: Path) -> list[str]:
+    return _listed(folder / CURRENT)
+
+
+def _listed(file: Path) -> list[str]:
     try:
-        listed = read_regular(folder / CURRENT, LARGEST_MANIFEST, follow_links=False).decode().split()
-    except FileNotFoundError:
+        listed = read_regular(file, LARGEST_MANIFEST, follow_links=False).decode().split()
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactMismatch(
-            str(folder / CURRENT), f"cannot be read ({error}): promote a version again"
-        ) from None
+        raise ArtifactMismatch(str(file), f"cannot be read ({error}): promote a version again") from None
     if bad := next((version for version in listed if not _VERSION.fullmatch(version)), None):
-        raise ArtifactMismatch(str(folder / CURRENT), f"names {bad[:80]!r}, no version: promote one again")
+        raise ArtifactMismatch(str(file), f"names {bad[:80]!r}, no version: promote one again")
     return listed
 
 
@@ -206,7 +237,7 @@ def _manifest_bytes(artifact: Path) -> bytes:
         raise ArtifactMismatch(str(artifact / MANIFEST), f"cannot be read ({error.strerror})") from None
 
 
-def _point(folder: Path, history: list[str]) -> None:
-    with draft_of(folder / CURRENT) as draft:
-        draft.write_text("".join(f"{version}\n" for version in history), encoding="utf-8")
+def _list(file: Path, versions: list[str]) -> None:
+    with draft_of(file) as draft:
+        draft.write_text("".join(f"{version}\n" for version in versions), encoding="utf-8")
         draft.chmod(0o644)
