@@ -30,7 +30,6 @@ from mirage.domain.chain import HandoverPolicy, Steering
 from mirage.domain.notice import NoticeKind
 
 _DAY = 86_400
-
 Events = tuple[NoticeKind, ...]
 
 _FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind.UNREACHABLE)
@@ -161,12 +160,11 @@ class TrainingSection(Section):
     """Models trained anew on the daemon's own history, and tested on weeks that they have not seen."""
 
     every: Duration = 7 * _DAY
-    """0: never. The first time two weeks of jobs are known, which accounting tells."""
+    """0: never. First when accounting has brought two weeks of jobs."""
     predictor: str = "auto"
     """auto: random-forest and xgboost, where their plugins are installed."""
     promote: bool = True
-    """Whether a model is put in use that would have cost a tenth less than quantile on those weeks, or that was
-    clearly better in shadow; false: "mirage models promote" does. Until then it is asked in shadow."""
+    """Whether one that does better is put in use; false: "mirage models promote" does that."""
     nodes: tuple[Annotated[int, Field(ge=1, le=MOST_NODES), NUMBER], ...] = (1, 8)
     """Sizes of the links that it is to time."""
     limit: Positive = 48 * 3_600
@@ -176,8 +174,7 @@ class TrainingSection(Section):
     span: Positive = 90 * _DAY
     """How far back jobs are learnt from."""
     launcher: Literal["local", "slurm"] = "local"
-    """local: a process of least priority beside the daemon; slurm: a job of its user, with the state folder on a
-    file system that the nodes share."""
+    """local: a process of least priority beside the daemon; slurm: a job whose node shares the state folder."""
 
 
 class ReplaysSection(Section):

@@ -14,7 +14,7 @@ from mirage.domain.journal import EntryKind
 from mirage.provisioner import requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mirage.control.counted import CountedChains
     from mirage.control.guard import Guards
@@ -34,6 +34,8 @@ class CommandApplier:
     journal: ChangedEntries
     guards: Guards
     quotas: Quotas
+    publish: Callable[[], None]
+    """Shows other threads the chains as they are stored now: whoever has an answer sees what it is about."""
 
     def apply_first(self, now: Seconds) -> list[Fault]:
         """Before the decisions: the oldest command of each user; the errors that nobody raised on purpose."""
@@ -47,14 +49,23 @@ class CommandApplier:
     def _apply_all(self, commands: Iterable[Asked], now: Seconds) -> list[Fault]:
         """One by one, each with its own answer; the errors among them that nobody raised on purpose."""
         faults = list[Fault]()
+        answers: list[tuple[Asked, str | Exception]] = []
         for asked in commands:
             try:
-                asked.answer.set_result(self._apply(asked, now))
-            except MirageError as error:
-                asked.answer.set_exception(error)
+                answers.append((asked, self._apply(asked, now)))
             except Exception as error:
-                asked.answer.set_exception(error)
-                faults.append(Fault(None, error))
+                answers.append((asked, error))
+                if not isinstance(error, MirageError):
+                    faults.append(Fault(None, error))
+        try:
+            if answers:
+                self.publish()
+        finally:
+            for asked, answer in answers:
+                if isinstance(answer, str):
+                    asked.answer.set_result(answer)
+                else:
+                    asked.answer.set_exception(answer)
         return faults
 
     def _apply(self, asked: Asked, now: Seconds) -> str:

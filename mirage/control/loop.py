@@ -75,7 +75,9 @@ class ControlLoop:
         self._turns = Turns(policy.decision_seconds)
         now = outside.clock.now()
         self._chains = CountedChains(outside.store, now)
-        self._applier = CommandApplier(outside.commands, self._chains, self._journal, guards, policy.quotas)
+        self._applier = CommandApplier(
+            outside.commands, self._chains, self._journal, guards, policy.quotas, self._publish
+        )
         self._permits = Permits(self._chains, policy.limits)
         self._files = FileWatch(outside.files, self._journal)
         self._clocks = ClockWatch(self._journal, policy.clock_slack)
@@ -97,6 +99,9 @@ class ControlLoop:
         self._chains.recount(now)
         protected = self._permits.protection()
         return Status(now, sentence, self._last, self._chains.load(), protection=protected, asked=False)
+
+    def _publish(self) -> None:
+        self.status = self.status.having(self._chains.load())
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
         """Cycle until ``ticks`` ends or ``finished()``; for replays, where an error of one chain ends it all."""

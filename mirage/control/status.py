@@ -52,6 +52,10 @@ class Status:
         """This one, from the first question to the cluster on."""
         return self if self.asked else replace(self, asked=True)
 
+    def having(self, chains: tuple[ChainRecord, ...]) -> Status:
+        """The same with the chains as they are stored now: what a command changed, within a cycle."""
+        return replace(self, chains=chains)
+
     def check_asked(self) -> None:
         """Raise ``ClusterUnavailable`` where this process has not asked the cluster."""
         if not self.asked:

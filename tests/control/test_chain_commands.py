@@ -27,6 +27,23 @@ def test_a_chain_asked_for_gets_its_first_link_in_the_same_cycle() -> None:
     assert service.journal.texts(EntryKind.COMMAND) == ("chain other added by alice",)
 
 
+def test_whoever_has_an_answer_sees_what_it_is_about() -> None:
+    """Within the cycle, whose questions to Slurm may take long."""
+    service, seen = Service(waiting(1)), []
+
+    def look(answer: object) -> None:
+        del answer
+        seen.append([(each.chain.chain_id, each.status) for each in service.loop.status.chains])
+
+    first = AddChain(chain(name="other"), "alice"), PauseChain(SVC, "bob")
+    later = AddChain(chain(name="third"), "alice")
+    for command in (*first, later):
+        service.commands.put(command).add_done_callback(look)
+    service.loop.cycle()
+    known = {"svc": ChainStatus.PAUSED, "other": ChainStatus.ACTIVE}
+    assert [dict(each) for each in seen] == [known, known, known | {"third": ChainStatus.ACTIVE}]
+
+
 def test_a_paused_chain_gets_no_successor_until_resumed() -> None:
     service = Service(waiting(1), "fixed:1h")
     service.run(10 * HOUR)

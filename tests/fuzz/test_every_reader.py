@@ -50,6 +50,7 @@ ELSEWHERE = {
     "mirage.cli.instants": "instants of the daemon's answers, after mirage.client has read them",
     "mirage.daemon.doctor.account": "findings of its own child process; what is no finding is a failed check",
     "mirage.daemon.history": "its own marker; what is wrong with it counts as nothing imported",
+    "mirage.daemon.proof": "the report of its own child process: tests/daemon/test_proof.py sends it what is none",
     "mirage.daemon.training": "its own marker; what is wrong with it counts as never trained",
     "mirage.replay.runs": "its own folder; what is wrong there is passed over",
     "mirage.training.evaluation.models": "its own folder of results",
