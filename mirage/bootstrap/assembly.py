@@ -83,7 +83,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     act_for = holders.permit if holders is not None else _anybody
     led = replace(world, actuator=Leading(world.actuator, tenure.impediment, act_for))
     noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
-    restored = _restored(store, tenure)
+    restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
     loop = ControlLoop(outside, guards, policy)
     watching.watch(config.notifications, channels, loop.status)
@@ -150,14 +150,14 @@ def _identified(world: World, store: Store, tenure: Tenure) -> World:
     return replace(world, cluster=CheckedCluster(world.cluster, identity.check), lore=lore)
 
 
-def _restored(store: Store, tenure: Tenure) -> RestoredDatabase | None:
-    """Where the store is a restored backup, for the daemon that leads."""
+def _restored(store: Store, tenure: Tenure, user: str) -> RestoredDatabase | None:
+    """Where the store is a restored backup, for the daemon that leads; ``user``: for whom alone it acts."""
     if tenure is not SOLE and not tenure.term:
         return None
     found = store.restoration.load()
     if found is None:
         return None
-    restored = RestoredDatabase(found.since, store.restoration.clear)
+    restored = RestoredDatabase(found.since, store.restoration.clear, user)
     if not found.asks_accounting:
         restored.answered(None, None, 0.0)
     return restored

@@ -73,6 +73,8 @@ class World:
     estimator: StartEstimator
     clock: RealTimeClock
     lore: Lore = NOTHING_KNOWN
+    user: str = ""
+    """As whom the daemon submits where it acts for nobody else; empty: not known."""
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
     files: BackgroundFiles = field(default_factory=local_files)

@@ -55,7 +55,7 @@ def _cli(section: ClusterSection) -> World:
     guard = LinkGuard(
         CliCluster(commands, clock, own_user()), actuator, lambda job_id, _: identify(commands, job_id)
     )
-    return World(guard, guard, actuator, clock, _lore(section, commands, clock))
+    return World(guard, guard, actuator, clock, _lore(section, commands, clock), own_user())
 
 
 def _lore(section: ClusterSection, commands: Commands, clock: CorrectedClock) -> Lore:
@@ -103,7 +103,7 @@ def _rest(section: ClusterSection) -> World:
     rest = Rest(client, version)
     check = ClockCheck(clock, partial(rest_controller_time, rest))
     lore = Lore(history=cluster.past_jobs, links=cluster, name=partial(rest_cluster_name, rest), clock=check)
-    return World(guard, guard, cluster, clock, lore, check_request=actuator.check)
+    return World(guard, guard, cluster, clock, lore, credentials.user, check_request=actuator.check)
 
 
 def _pyslurm(section: ClusterSection) -> World:
@@ -121,4 +121,4 @@ def _pyslurm(section: ClusterSection) -> World:
     lore = _lore(section, commands, clock)
     cluster = LibslurmCluster(libslurm, clock, user, CliVisibility(commands, user))
     guard = LinkGuard(cluster, actuator, actuator.identify)
-    return World(guard, guard, CliActuator(commands, user), clock, lore)
+    return World(guard, guard, CliActuator(commands, user), clock, lore, user)

@@ -221,9 +221,9 @@ class ControlLoop:
             case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, self._held):
                 text = f"hold: link {record.next_index} has no held job that could be released"
                 return self._explain(record, now, text, deciding=True)
-            case machine.Rest(reason):
+            case machine.Rest(reason, because):
                 waiting = _job(record, record.waiting, snapshot)
-                return self._explain(record, now, pending.with_reason(reason, waiting), deciding=False)
+                return self._explain(record, now, pending.resting(reason, because, waiting), deciding=False)
             case machine.Resubmit(link) if now < self._permits.next_try():
                 text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
                 return self._explain(record, now, text, deciding=True)

@@ -31,9 +31,13 @@ jobs that have ended after ``MinJobAge`` (300 s by default)."""
 class RestoredDatabase:
     """What the loop and the thread that asks accounting share about one restored database."""
 
-    def __init__(self, since: Seconds, settled: Callable[[], None]) -> None:
-        """``since``: what was stored later is missing; ``settled``: stores that all chains were compared."""
+    def __init__(self, since: Seconds, settled: Callable[[], None], owner: str = "") -> None:
+        """``since``: what was stored later is missing; ``settled``: stores that all chains were compared.
+
+        ``owner``: whose chains it can have had; empty: anybody's.
+        """
         self.since = since
+        self.owner = owner
         self.settle = settled
         self.open = True
         """Whether chains may still wait. Of the loop's thread; others only read it."""
@@ -116,7 +120,10 @@ class RestoredChains:
         database.settle()
         database.open = False
         _LOG.warning("event=restored_chains_compared compared=%d paused=%d", len(self._done), self._paused)
-        if strangers := past.strangers(records):
+        strangers = past.strangers(records)
+        if database.owner:
+            strangers = {chain_id: owner for chain_id, owner in strangers.items() if owner == database.owner}
+        if strangers:
             named = ",".join(f"{chain_id}:{owner}" for chain_id, owner in sorted(strangers.items())[:_MOST_NAMED])
             _LOG.warning("event=unknown_chains_in_accounting chains=%d first=%s", len(strangers), named)
 

@@ -53,6 +53,8 @@ class Rest:
     """Nothing to decide, and why."""
 
     reason: str
+    because: str = ""
+    """What the waiting link waits for, as was said when it was submitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
 
 def _await(link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
-        return Rest(f"link {link.index} is {link.state}" + (f": {link.reason}" if link.unpinned else ""))
+        return Rest(f"link {link.index} is {link.state}", link.reason if link.unpinned else "")
     if now >= sent_again(link, settle, contact):
         return Resubmit(link)
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")

@@ -10,7 +10,7 @@ from mirage.domain.job import is_failed_launch
 if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
 
-_HELD_BY_ADMIN = "JobHeldAdmin"
+_HELD_BY_ADMIN, _HELD_BY_OWNER = "JobHeldAdmin", "JobHeldUser"
 _BLOCKED_TRIES = 5
 """Over a quarter of an hour, by the pauses below; Slurm blocks a sound job for some seconds."""
 _FIRST_PAUSE: Seconds = 60
@@ -53,6 +53,13 @@ def held_by_admin(job: Job) -> bool:
 def held_by_slurm(job: Job) -> bool:
     """Whether the hold is Slurm's own: a node could not start the job, and its owner may release it."""
     return job.held and is_failed_launch(job.reason)
+
+
+def resting(reason: str, because: str, job: Job | None) -> str:
+    """What is told of a link that waits and is not Mirage's to hold: a hold comes before all else."""
+    if job is not None and job.reason == _HELD_BY_OWNER:
+        return f"{reason}: held by its owner; `scontrol release {job.job_id}` lets it start"
+    return with_reason(f"{reason}: {because}" if because else reason, job)
 
 
 def with_reason(text: str, job: Job | None) -> str:

@@ -62,7 +62,7 @@ class Site:
         self.slurm.comments_accounted = "job_comment" in flags
         self.slurm.told["scontrol", "config"] = f"AccountingStoreFlags    = {flags}\n"
 
-    def start(self, *, asks: bool = True) -> None:
+    def start(self, *, asks: bool = True, user: str = "") -> None:
         file = self.folder / "mirage.toml"
         file.write_text(
             f'[service]\nstate = "{self.folder}"\nruntime = "{self.folder}"\n[loop]\npredictor = "reactive"\n'
@@ -71,7 +71,7 @@ class Site:
         commands = Commands(self.slurm.environment("alice"), 30.0)
         actuator = CliActuator(commands, "alice")
         lore = Lore(links=CliLinkAccounting(commands) if asks else None)
-        world = World(CliCluster(commands, self), actuator, actuator, self, lore)
+        world = World(CliCluster(commands, self), actuator, actuator, self, lore, user)
         self.service: Service = assemble(load_config(file).config, world, lambda: None)
         self.supervisor = Supervisor(self.service)
 
@@ -94,14 +94,14 @@ class Site:
         back_up(locate(self.url), place)
         return place
 
-    def restore(self, backup: Path, *, asks: bool = True) -> None:
+    def restore(self, backup: Path, *, asks: bool = True, user: str = "") -> None:
         """As docs/deploy.md says; slurmctld has forgotten by then what has ended."""
         self.service.close()
         for name in ("mirage.db-wal", "mirage.db-shm"):
             (self.folder / name).unlink(missing_ok=True)
         shutil.copyfile(backup, self.folder / "mirage.db")
         self.slurm.advance(2 * self.slurm.min_job_age)
-        self.start(asks=asks)
+        self.start(asks=asks, user=user)
 
     def ask_accounting(self) -> str:
         return restored_query(self.service, Event()).run()
@@ -275,16 +275,20 @@ def test_restored_chain_is_not_judged_by_an_old_answer(site: Site, monkeypatch: 
     assert site.record.status is ChainStatus.PAUSED
 
 
-def test_restored_database_names_chains_that_it_lacks(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("user", "named"), [("", True), ("alice", True), ("bob", False)])
+def test_restored_database_names_chains_that_it_lacks(
+    site: Site, caplog: pytest.LogCaptureFixture, user: str, named: bool
+) -> None:
+    """Those that it can have had: a daemon of bob's own never made one of alice's."""
     site.cycle()
     backup = site.back_up()
     site.add()
     site.cycle_until_links(2)
-    site.restore(backup)
+    site.restore(backup, user=user)
     site.ask_accounting()
     site.cycle()
     assert site.settled
-    assert "event=unknown_chains_in_accounting chains=1 first=svc:alice" in caplog.text
+    assert ("event=unknown_chains_in_accounting chains=1 first=svc:alice" in caplog.text) == named
 
 
 def test_restored_chain_can_be_cancelled_while_it_waits(site: Site) -> None:

@@ -9,7 +9,8 @@ from fakes import chain
 from provisioner.test_machine import SETTLE, after, submitted
 
 from mirage.domain.chain import ChainRecord, Steering
-from mirage.provisioner import machine
+from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.provisioner import machine, pending
 from mirage.provisioner.events import LinkQueued
 from mirage.provisioner.machine import Rest, Steer
 
@@ -26,3 +27,17 @@ def test_link_held_by_its_owner_is_not_steered(held: bool, need: type) -> None:
     record = ChainRecord(replace(kind, request=replace(kind.request, held=held)))
     record = after(submitted(record), LinkQueued(1))
     assert isinstance(machine.need(record, 0, SETTLE), need)
+
+
+def waits(reason: str) -> Job:
+    return Job(JobId(7), "s", "u", "p", 1, 3_600, JobState.PENDING, 0, ABSENT, ABSENT, reason=reason)
+
+
+def test_a_link_that_its_owner_holds_is_told_as_that_with_what_lets_it_go() -> None:
+    told = pending.resting("link 2 is pending", "it waits for the end of link 1", waits("JobHeldUser"))
+    assert "scontrol release 7" in told
+    assert "end of link 1" not in told, "over, maybe for long"
+    other = pending.resting("link 2 is pending", "it waits for the end of link 1", waits("Dependency"))
+    assert other == "link 2 is pending: it waits for the end of link 1: Dependency"
+    assert "scontrol" not in pending.resting("link 2 is pending", "", waits("JobHeldAdmin"))
+    assert pending.resting("link 2 is pending", "", None) == "link 2 is pending"
