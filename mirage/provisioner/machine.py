@@ -111,7 +111,7 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
     if waiting := record.waiting:
         if steerable(record, waiting):
             return Steer(waiting, before(record, waiting) if record.chain.one_writer else record.head)
-        return _await(waiting, now, settle, contact)
+        return _await(record, waiting, now, settle, contact)
     if last := _suffices(record):
         return Rest(last)
     if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
@@ -130,9 +130,10 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
     return record, record.links[-1]
 
 
-def _await(link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
+def _await(record: ChainRecord, link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
-        return Rest(f"link {link.index} is {link.state}", link.reason if link.unpinned else "")
+        behind = link.unpinned and record.head is not None  # else what it waited for is over
+        return Rest(f"link {link.index} is {link.state}", link.reason if behind else "")
     if now >= sent_again(link, settle, contact):
         return Resubmit(link)
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")
