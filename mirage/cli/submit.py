@@ -60,10 +60,10 @@ written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
                         there in time; overlap=30m: as early as that much expected overlap allows
   --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
                         by hold, by nice or by pin (bound to its predecessor's nodes, where no other job fits
-                        beside it); auto: by pin, but where two links are to run together or a forecast is asked
-                        for; off: submit it in time
+                        beside it); auto: by pin, unless a forecast is asked for; off: submit it in time
   --lead TIME           steering: let it go TIME before its predecessor's end (default 10m); pin lets it go only
-                        after that end with 0, and always with --handover none
+                        after that end with 0, and always with --handover none; auto only for on-start and
+                        when-ready, a tenth of the limit at most
   --name NAME           the chain's name; the job's if not given
   --tasks-state DIR     its links run tasks: mirage allocation run keeps their state in DIR, the daemon shows them
   --held-links N        submit the first N links now, held, for a daemon that releases them (acting.mode release,

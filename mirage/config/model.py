@@ -365,11 +365,11 @@ class ChainsSection(Section):
     """cheapest: the least expected cost; no-interruption=90%: so many hand-overs in time; overlap=30m: no more
     overlap than that in the mean."""
     steering: Steering = Steering.AUTO
-    """auto: links that have whole nodes are pinned, unless two links are to run together or the owner names a
-    predictor or an aim; for the others the predictor decides when to submit. off: it decides for all."""
+    """auto: links that have whole nodes are pinned, unless the owner names a predictor or an aim; for the others
+    the predictor decides when to submit. off: it decides for all."""
     lead: Duration = 600
     """Steering: a successor is let go so long before its predecessor's end. Pin: after that end with 0, and always
-    with handover none."""
+    with handover none; auto: only with when-ready and on-start, a tenth of the limit at most."""
     handover: HandoverPolicy = HandoverPolicy.NONE
     """none: one writer, no link starts before the one before it is over; overlap: both run until the predecessor's
     limit; when-ready, on-start: the predecessor is told to exit once its successor is ready, or runs."""

@@ -68,8 +68,13 @@ class Handover:
     """Both run for no longer than this, whatever the policy; 0: no such bound."""
 
     @property
+    def makes_way(self) -> bool:
+        """Whether a predecessor ends because its successor runs."""
+        return self.policy in (HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START)
+
+    @property
     def together(self) -> float:
-        """For how many seconds both run at most, as far as that can be told; a predecessor makes way then.
+        """For how many seconds both run at most; a predecessor makes way then.
 
         How long a successor takes to be ready is not known: without a bound it counts as the signal's lead.
         """
@@ -89,16 +94,14 @@ class Steering(StrEnum):
     ``ACCRUE_ALWAYS``, the others everywhere.
     """
 
-    AUTO = "auto"
-    """What suits the chain: see ``Chain.method``."""
+    AUTO = "auto"  # what suits the chain: see ``Chain.method``
     OFF = "off"
     NICE = "nice"
     """A high nice value; an idle node takes it all the same."""
     HOLD = "hold"
     """Held and released."""
     PIN = "pin"
-    """Bound to the nodes that its predecessor holds: it cannot start before they are free, and Slurm plans it for
-    that instant. Only where no second link fits beside it; otherwise another way is taken."""
+    """Bound to its predecessor's nodes, for whose end Slurm plans it; only where no second link fits there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,7 @@ class Chain:
     steering: Steering = Steering.OFF
     """How a successor that waits in the queue is held back."""
     lead: Seconds = 600
-    """Steering: how long before its predecessor's end a successor is let go; pinned ones stay pinned with 0, and
-    always where one writer is wanted."""
+    """How long before its predecessor's end a steered successor is let go; 0, or one writer: it stays pinned."""
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST
@@ -140,21 +142,20 @@ class Chain:
     def method(self) -> Steering:
         """How its successors are held back; never ``AUTO``.
 
-        A pinned successor starts as soon as its predecessor's nodes are free, with the age of the time that it has
-        waited: never later than one that is submitted then. Not where the two are to run together, where the owner
-        asks for a forecast, or for jobs that Slurm may requeue.
+        A pinned successor starts as soon as its predecessor's nodes are free, with its age: never later than one
+        that is submitted then. Not where the owner asks for a forecast, or for jobs that Slurm may requeue.
         """
         if self.steering is not Steering.AUTO:
             return self.steering
-        together = self.handover.policy in (HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START)
         forecast = bool(self.predictor) or self.aim != CHEAPEST
-        requeued = self.request.requeue is True
-        return Steering.OFF if together or forecast or requeued else Steering.PIN
+        return Steering.OFF if forecast or self.request.requeue is True else Steering.PIN
 
     @property
     def release_lead(self) -> Seconds:
-        """How long before its predecessor's end a successor is let go; see ``lead``."""
-        return 0 if self.steering is Steering.AUTO else self.lead
+        """How long before its predecessor's end a successor is let go; with ``AUTO`` if it makes way."""
+        if self.steering is not Steering.AUTO:
+            return self.lead
+        return min(self.lead, self.request.limit // 10) if self.handover.makes_way else 0
 
     @property
     def done_by_zero(self) -> bool:
@@ -249,8 +250,7 @@ class Link:
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
     job_submit: Seconds = ABSENT
     """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""
-    alternative: Alternative | None = None
-    """Its wait, had it been submitted at its predecessor's end, as foreseen then; ``None``: nothing was."""
+    alternative: Alternative | None = None  # its wait, had it been submitted at its predecessor's end, as foreseen
 
     @property
     def waiting(self) -> bool:

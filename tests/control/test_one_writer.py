@@ -318,8 +318,6 @@ def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
     [
         {"predictor": "reactive"},
         {"aim": Aim(AimKind.NO_INTERRUPTION, 0.9)},
-        {"handover": Handover(HandoverPolicy.ON_START)},
-        {"handover": Handover(HandoverPolicy.WHEN_READY)},
         {"request": scripted(requeue=True)},
     ],
 )

@@ -11,7 +11,7 @@ from loops import Service
 
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
-from mirage.domain.job import JobChange, JobState
+from mirage.domain.job import JobChange, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.steering import BACK
 
@@ -215,3 +215,28 @@ def test_a_pending_link_is_told_with_slurms_reason() -> None:
     service.cycle()
     service.cluster.jobs[100] = replace(service.cluster.jobs[100], reason="AssocMaxJobsLimit")
     assert "AssocMaxJobsLimit" in service.cycle(MIN)
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.ON_START, HandoverPolicy.WHEN_READY])
+@pytest.mark.parametrize("wait", [0, 5 * HOUR], ids=["idle", "busy"])
+def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: HandoverPolicy, wait: int) -> None:
+    """It starts then, and the predecessor makes way: both run for its grace."""
+    grace = Handover(policy, WarnSignal("TERM", 2 * MIN))
+    asked = chain(done=DoneCondition(links=3), steering=Steering.AUTO, handover=grace)
+    service = Service(FakeCluster(lambda request: Fate(wait=wait)), chain_=asked)
+    service.run(51 * HOUR)
+    assert service.cluster.submissions[1].node_list == "node-100"
+    record = service.run(300 * HOUR, tick=MIN)
+    first, second, _ = record.links
+    assert second.start == first.limit_end - 10 * MIN
+    longest = 4 * MIN if policy is HandoverPolicy.ON_START else 10 * MIN
+    assert [0 < outcome.overlap <= longest for outcome in record.outcomes()] == [True] * 2
+
+
+def test_auto_lets_short_links_go_a_tenth_of_their_limit_before_the_end() -> None:
+    """Else each would start with its predecessor, which would make way at once."""
+    short = chain(10 * MIN, steering=Steering.AUTO, handover=Handover(HandoverPolicy.ON_START))
+    assert short.release_lead == MIN
+    assert replace(short, handover=Handover(HandoverPolicy.OVERLAP)).release_lead == 0
+    assert replace(short, handover=Handover()).release_lead == 0
+    assert replace(short, steering=Steering.PIN).release_lead == short.lead
