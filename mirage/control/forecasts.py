@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _Place = tuple["ChainId", int]
 
+PLACES = ("early", "within", "late")
+"""See ``Foreseen.place``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:

@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 
 from mirage import __version__
+from mirage.control.forecasts import PLACES
 from mirage.domain.journal import EntryKind
 from mirage.metrics.buckets import ANSWERS, GAPS
 
@@ -132,7 +133,8 @@ class Meters:
         name = self._called(foreseen.predictor)
         self._errors.labels(name).observe(abs(foreseen.error))
         if len(foreseen.forecast.levels) > 1:  # who names one instant only says nothing of P10 and P90
-            self._places.labels(name, foreseen.place).inc()
+            for place in PLACES:  # an alert compares one of them with their sum: none may be missing
+                self._places.labels(name, place).inc(place == foreseen.place)
 
     def hear(self, entry: Entry) -> None:
         """An entry of the journal; the loop's thread alone."""

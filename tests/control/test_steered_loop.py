@@ -224,7 +224,7 @@ def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: Hando
     grace = Handover(policy, WarnSignal("TERM", 2 * MIN))
     asked = chain(done=DoneCondition(links=3), steering=Steering.AUTO, handover=grace)
     service = Service(FakeCluster(lambda request: Fate(wait=wait)), chain_=asked)
-    service.run(51 * HOUR)
+    service.run(40 * HOUR)
     assert service.cluster.submissions[1].node_list == "node-100"
     record = service.run(300 * HOUR, tick=MIN)
     first, second, _ = record.links
