@@ -25,7 +25,7 @@ from mirage.domain.job import (
     SignalReach,
 )
 from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link
-from mirage.domain.snapshot import JobColumns, Snapshot
+from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -69,6 +69,7 @@ class FakeCluster:
     time: int = 0
     down: bool = False
     refuse: str = ""
+    partitions: tuple[PartitionState, ...] = ()
     lose_answer: bool = False
     """The next submission goes through, but the answer does not come back."""
     lose_question: bool = False
@@ -126,7 +127,7 @@ class FakeCluster:
                 rivals += [job] if links.setdefault(job.tag, job) is not job else []
         return Snapshot(
             self.time,
-            *(JobColumns.none(), JobColumns.none(), (), (), (), ()),
+            *(JobColumns.none(), JobColumns.none(), self.partitions, (), (), ()),
             links,
             tuple(rivals),
             frozenset(self.unaccounted & expected.keys()),

@@ -114,7 +114,10 @@ def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]
             plan = link["planned_start"]
             planned = f"; Slurm plans to start it at {_at(plan)}" if plan else ""
             job = f" as job {link['job_id']}" if link["job_id"] else ""
-            yield f"Link {link['index']} waits in the queue{job} since {_at(link['submit'])}{planned}."
+            if not link["job_id"]:
+                yield f"Link {link['index']} was sent; Slurm has not shown it yet."
+            else:
+                yield f"Link {link['index']} waits in the queue{job} since {_at(link['submit'])}{planned}."
             yield from _forecast_of(link, timeline)
             nothing = False
     if nothing:

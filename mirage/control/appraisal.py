@@ -13,6 +13,7 @@ from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative
+from mirage.predictors.idlequeue import nobody_waits
 
 if TYPE_CHECKING:
     from mirage.control.guard import Guards
@@ -52,7 +53,10 @@ class Appraiser:
 
     def _appraised(self, record: ChainRecord, link: Link, snapshot: Snapshot) -> ChainRecord:
         guard = self.guards.of("")
-        without = _without(snapshot, snapshot.link(link.tag, record.chain.owner))
+        job = snapshot.link(link.tag, record.chain.owner)
+        without = _without(snapshot, job)
+        if job is not None and nobody_waits(without, job.partition):  # its predecessor's nodes are free
+            return record.with_link(replace(link, alternative=Alternative.certain(0)))
         observation = self.observer.observe(without, None, record.chain.link_request(link.index), guard.wants)
         forecast = _range_of(guard.predict(observation).prediction)
         if forecast is None:

@@ -67,6 +67,8 @@ class Hands:
     """Changes asked for that no snapshot has shown yet."""
     releases: dict[JobId, Attempt] = field(default_factory=dict)
     """Of jobs that Slurm holds: one that no node can start is held again each time."""
+    doubts: dict[str, str] = field(default_factory=dict)
+    """By tag of a link that may not have reached the cluster: what was said as it was sent last."""
 
     def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
         """The record, stored with times that are possible now where the clock has been set back since."""
@@ -87,6 +89,7 @@ class Hands:
         if behind is not None and pinned and (why := self.pins.unfit(record, behind, request)):
             return self._unable(record, link, f"{why}; it is not bound to its predecessor's nodes then", now)
         request = with_gate(request, record, link)
+        self.doubts.pop(link.tag, None)
         self.store.save(record)
         if behind is not None:
             request = steering.bid(request, record.chain, behind)
@@ -106,6 +109,7 @@ class Hands:
         except BackEndLost as error:
             return self._back_end_lost(record, link, error, now)
         except ClusterUnavailable as error:
+            self.doubts[link.tag] = str(error)
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
         held = ", held back" if behind is not None else ""
         text = f"submitted link {link.index} as job {job_id}{held}: {link.reason}"
@@ -287,6 +291,7 @@ class Hands:
 
     def _back_end_lost(self, record: ChainRecord, link: Link, error: BackEndLost, now: Seconds) -> Act:
         text = f"link {link.index} may not have reached the cluster: {error}"
+        self.doubts[link.tag] = str(error)
         record = self.permits.back_end_lost(record, record.links[link.index - 1], str(error), now)
         text = record.reason if record.status is ChainStatus.PAUSED else text
         self.store.save(record, *self.journal.new(told(record, now, EntryKind.TROUBLE, text)))

@@ -23,7 +23,7 @@ from mirage.control.restored import RestoredChains
 from mirage.control.startplans import ScriptedEstimator
 from mirage.control.status import Status
 from mirage.control.turns import Turns
-from mirage.domain.chain import Steering
+from mirage.domain.chain import LinkState, Steering
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.heldjobs import HeldJobs
@@ -222,8 +222,11 @@ class ControlLoop:
                 text = f"hold: link {record.next_index} has no held job that could be released"
                 return self._explain(record, now, text, deciding=True)
             case machine.Rest(reason, because):
-                waiting = _job(record, record.waiting, snapshot)
-                return self._explain(record, now, pending.resting(reason, because, waiting), deciding=False)
+                link = record.waiting
+                if link is not None and link.state is LinkState.PLANNED:
+                    because = self._hands.doubts.get(link.tag, "")
+                text = pending.resting(reason, because, _job(record, link, snapshot))
+                return self._explain(record, now, text, deciding=False)
             case machine.Resubmit(link) if now < self._permits.next_try():
                 text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
                 return self._explain(record, now, text, deciding=True)

@@ -13,15 +13,16 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import ActionScores, checked
+from mirage.domain.decision import ActionScores, Wants, checked
 from mirage.domain.job import ABSENT
+from mirage.predictors.idlequeue import idle_start
 from mirage.predictors.members import AUTO, Members, members_of
 from mirage.predictors.vote import majority, would_submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mirage.domain.decision import Observation, Prediction, Wants
+    from mirage.domain.decision import Observation, Prediction
     from mirage.domain.job import Seconds
     from mirage.domain.objective import Weights
     from mirage.ports import Predictor
@@ -73,8 +74,8 @@ class Auto:
 
     @property
     def wants(self) -> Wants:
-        """What the candidates want that were found so far."""
-        return reduce(or_, (member.wants for member in (*self._members.all, self._usual)))
+        """What the candidates want that were found so far, and the queue."""
+        return reduce(or_, (member.wants for member in (*self._members.all, self._usual)), Wants(queue=True))
 
     def predict(self, observation: Observation) -> Prediction:
         """The candidates' answer. Raises ``ValueError`` where not even the usual predictor has one."""
@@ -117,6 +118,12 @@ class Auto:
 
     def _as_usual(self, observation: Observation) -> Prediction:
         usual = self._candidates.instead or self._usual
+        if usual is self._usual and (idle := idle_start(observation)) is not None:
+            return (
+                replace(idle, basis=f"{idle.basis} ({self._candidates.missing})")
+                if self._candidates.missing
+                else idle
+            )
         return _told(usual.predict(observation), usual.name, self._candidates.missing)
 
     def _first(self, answers: Mapping[str, Prediction], observation: Observation) -> Prediction:

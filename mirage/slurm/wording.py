@@ -38,7 +38,6 @@ _UNREACHABLE = (
     "resource temporarily unavailable",
     "unable to create job record, try again",
     "db index is being set",
-    "i/o error writing script/environment",
     "internal error",
     "rate limit",
     "rpc limit",

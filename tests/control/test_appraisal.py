@@ -16,6 +16,7 @@ from mirage.domain.decision import ActionScores, WaitForecast, Wants
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import EntryKind
 from mirage.domain.outcome import Alternative
+from mirage.domain.snapshot import PartitionState
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
 
@@ -149,4 +150,14 @@ def test_a_replay_asks_nobody() -> None:
     service = pinned(teller)
     service.loop.reconfigure(Guards(Guard(teller, build_predictor("quantile"))), Policy())
     service.run(300 * HOUR)
+    assert not teller.asked
+
+
+def test_where_nobody_waits_nothing_was_saved_whatever_the_predictor_says() -> None:
+    """The predecessor's nodes are free as it ends, and a job submitted then has them."""
+    teller = Teller()
+    service = pinned(teller)
+    service.cluster.partitions = (PartitionState("p", 4, 0, 4, 0),)
+    record = service.run(300 * HOUR)
+    assert [outcome.saved for outcome in record.outcomes()] == [Alternative.certain(0)] * 2
     assert not teller.asked

@@ -130,6 +130,8 @@ def test_a_lost_submission_is_found_or_sent_again(fault: str) -> None:
     service = Service(waiting(10))
     setattr(service.cluster, fault, True)
     assert "may not have reached" in service.cycle()
+    if fault == "lose_question":
+        assert "connection refused" in service.cycle(1), "Slurm's words are told until it is sent again"
     for minute in range(1, 10):
         service.cycle(minute * MIN)
     assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1"]

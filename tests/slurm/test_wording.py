@@ -1,4 +1,4 @@
-"""What sbatch itself says, before it asks any controller."""
+"""What sbatch itself says before it asks any controller, and what of a controller's words may pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mirage.domain.errors import SubmissionRejected
 from mirage.slurm import wording
-from mirage.slurm.rejections import is_permanent
+from mirage.slurm.rejections import concerns_others, is_permanent
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,12 @@ def test_what_sbatch_itself_does_not_take_is_rejected_for_good(said: str, reason
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason
     assert is_permanent(error.reason)
+
+
+def test_a_spool_that_cannot_be_written_is_a_rejection_that_may_pass() -> None:
+    """slurmctld (22.05, ``job_allocate``) takes the job back then: none is made."""
+    said = "sbatch: error: Batch job submission failed: I/O error writing script/environment to file\n"
+    error = wording.refusal(said, "sbatch")
+    assert isinstance(error, SubmissionRejected)
+    assert not is_permanent(error.reason)
+    assert concerns_others(error.reason), "a reason for protected mode"

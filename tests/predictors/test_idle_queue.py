@@ -1,0 +1,83 @@
+"""A start at once is predicted where nobody waits and nodes are idle, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mirage.domain.decision import Observation, RecentWaits
+from mirage.domain.job import NEVER, Job, JobId, JobRequest, JobState
+from mirage.domain.objective import Weights
+from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
+from mirage.predictors.auto import Auto, Candidates
+from mirage.predictors.idlequeue import idle_start, nobody_waits
+from mirage.predictors.registry import build_predictor
+
+if TYPE_CHECKING:
+    from typing import Any
+
+NOW, HOUR = 1_000_000, 3_600
+
+
+def queue(*jobs: tuple[str, int], idle: int = 3, links: tuple[Job, ...] = ()) -> Snapshot:
+    """``jobs``: partition and eligible time of those that wait, numbered from 1."""
+    names = ("cpu", "gpu")
+    columns: dict[str, Any] = {
+        name: np.zeros(len(jobs), dtype=np.int64) for name in JobColumns.__dataclass_fields__
+    }
+    columns["job_id"] = np.arange(1, len(jobs) + 1)
+    columns["partition"] = np.array([names.index(partition) for partition, _ in jobs], dtype=np.int64)
+    columns["eligible"] = np.array([eligible for _, eligible in jobs], dtype=np.int64)
+    states = (PartitionState("cpu", 8, idle, 8 - idle, 0), PartitionState("gpu", 4, 4, 0, 0))
+    tagged = {job.tag: job for job in links}
+    return Snapshot(NOW, JobColumns(**columns), JobColumns.none(), states, ("u",), names, (), tagged)
+
+
+def observed(snapshot: Snapshot, waits: int = 10 * HOUR, **request: Any) -> Observation:
+    asked = JobRequest("s", "u", HOUR, **{"partition": "cpu"} | request)
+    past = np.full(50, waits, dtype=np.int64)
+    recent = RecentWaits(np.arange(NOW - 50, NOW), past, np.ones_like(past), np.full(50, HOUR), "cpu")
+    return Observation(NOW, snapshot, None, asked, recent)
+
+
+def link(number: int, **more: Any) -> Job:
+    waiting = Job(JobId(number), "s", "u", "cpu", 1, HOUR, JobState.PENDING, 0, 0, 0)
+    return replace(waiting, tag=f"mirage:c:{number}", **more)
+
+
+IDLE = [queue(), queue(("gpu", 0)), queue(("cpu", NEVER)), queue(("cpu", 0), links=(link(1, node_list="n1"),))]
+BUSY = [queue(("cpu", 0)), queue(("gpu", 0), ("cpu", NOW)), queue(("cpu", 0), links=(link(1),))]
+
+
+@pytest.mark.parametrize("snapshot", IDLE, ids=["empty", "another partition", "depends", "bound to nodes"])
+def test_nobody_waits(snapshot: Snapshot) -> None:
+    assert nobody_waits(snapshot, "cpu")
+    forecast = idle_start(observed(snapshot))
+    assert forecast is not None
+    assert set(forecast.starts) == {NOW}
+
+
+@pytest.mark.parametrize("snapshot", BUSY, ids=["one waits", "since now", "a link waits"])
+def test_somebody_waits(snapshot: Snapshot) -> None:
+    assert not nobody_waits(snapshot, "cpu")
+    assert idle_start(observed(snapshot)) is None
+
+
+def test_what_is_not_known_is_not_taken_for_idle() -> None:
+    assert not nobody_waits(queue(), "other")
+    assert not nobody_waits(replace(queue(), stale_since=NOW - 9), "cpu")
+    assert not nobody_waits(Snapshot.unseen(NOW), "cpu")
+    assert idle_start(observed(queue(idle=1), nodes=2)) is None
+    assert idle_start(observed(queue(), gres_per_node=(("gpu:a100", 1),))) is None
+    assert idle_start(observed(queue(), features=("fast",))) is None
+
+
+def test_auto_goes_by_the_queue_and_not_by_the_waits_of_yesterday() -> None:
+    usual = build_predictor("quantile")
+    auto = Auto(Candidates(), usual, Weights())
+    assert auto.wants.queue
+    assert auto.predict(observed(queue())).at(0.9) == NOW
+    assert auto.predict(observed(queue(("cpu", 0)))).at(0.5) == NOW + 10 * HOUR
