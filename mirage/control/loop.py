@@ -214,7 +214,9 @@ class ControlLoop:
         cycle = self._supply(record, snapshot, now)
         if few := heldlinks.shortage(record, self._held):
             self._hands.write(record, now, EntryKind.TROUBLE, few)
-        return replace(cycle, sentence="; ".join(filter(None, (cycle.sentence, few, self._clocks.text))))
+        stopped = pending.suspended(_job(record, record.head, snapshot))
+        said = filter(None, (cycle.sentence, stopped, few, self._clocks.text))
+        return replace(cycle, sentence="; ".join(said))
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):

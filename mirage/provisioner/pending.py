@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.job import is_failed_launch
+from mirage.domain.job import JobState, is_failed_launch
 
 if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
@@ -60,6 +60,13 @@ def resting(reason: str, because: str, job: Job | None) -> str:
     if job is not None and job.reason == _HELD_BY_OWNER:
         return f"{reason}: held by its owner; `scontrol release {job.job_id}` lets it start"
     return with_reason(f"{reason}: {because}" if because else reason, job)
+
+
+def suspended(job: Job | None) -> str:
+    """What is told of a running link that Slurm has suspended; empty where it has not."""
+    if job is None or job.state is not JobState.SUSPENDED:
+        return ""
+    return f"job {job.job_id} is suspended: nothing runs until `scontrol resume {job.job_id}`"
 
 
 def with_reason(text: str, job: Job | None) -> str:

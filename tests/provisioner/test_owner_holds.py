@@ -41,3 +41,9 @@ def test_a_link_that_its_owner_holds_is_told_as_that_with_what_lets_it_go() -> N
     assert other == "link 2 is pending: it waits for the end of link 1: Dependency"
     assert "scontrol" not in pending.resting("link 2 is pending", "", waits("JobHeldAdmin"))
     assert pending.resting("link 2 is pending", "", None) == "link 2 is pending"
+
+
+def test_a_suspended_link_is_told_as_that() -> None:
+    running = replace(waits(""), state=JobState.RUNNING)
+    assert pending.suspended(running) == pending.suspended(None) == ""
+    assert "scontrol resume 7" in pending.suspended(replace(running, state=JobState.SUSPENDED))
