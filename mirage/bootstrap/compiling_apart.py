@@ -41,6 +41,7 @@ def compile_apart(cache: Path | None, argv: Sequence[str] = COMMAND) -> bool:
         return False
     if (cache / _DONE).exists():
         return True
+    _LOG.info("event=simulator_compiles text='once, for some minutes' cache=%s", cache)
     try:
         done = subprocess.run(  # noqa: S603 - this program itself
             own_python(*argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False

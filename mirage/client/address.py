@@ -70,7 +70,7 @@ def default_address(environ: Mapping[str, str] | None = None, uid: int | None = 
 def _own_sockets(environ: Mapping[str, str], uid: int) -> tuple[Path, ...]:
     if uid == 0:
         return (_SYSTEM,)
-    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or "~").expanduser() / ".local/state"
+    state = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME") or own_home()) / ".local/state"
     shared = (folder / f"mirage-{user_name(uid)}" for folder in _SHARED)
     return (Path(state, "mirage", "api.sock"), *(place / "api.sock" for place in shared if _is_own(place, uid)))
 
@@ -88,3 +88,11 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def own_home() -> Path:
+    """This user's home by the user database; one that nobody can make where the machine does not know the user."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("/nonexistent")

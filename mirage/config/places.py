@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.client.address import own_home
 from mirage.store.mounts import network_file_system
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def is_absent(path: Path) -> bool:
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return _folder(environ, "HOME") or Path("~").expanduser()
+    return _folder(environ, "HOME") or own_home()
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Path | None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mirage.cli.connection import _default
+from mirage.client.address import default_address
 from mirage.config import places
 from mirage.config.loading import load_config
-from mirage.config.places import default_places, network_kind, remark_on
+from mirage.config.places import Places, default_file, default_places, network_kind, remark_on
 from mirage.store import mounts as mount_table
 
 USER = 1_000_000
@@ -163,3 +164,16 @@ def test_the_daemon_and_who_looks_for_it_agree(
         assert str(_default({"HOME": str(machine.home)} | session, machine.uid)) == config.api.socket
     assert "network file system (nfs4)" in remark_on(place)
     assert remark_on(tmp_path) == ""
+
+
+def test_a_user_without_home_and_name_gets_a_place_that_can_be_named_in_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As an engine runs a container under a number that the mounted user database does not know."""
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    for variables in ({}, {"HOME": "relative"}):
+        assert default_places(variables, 4_000_000_000).state == Path("/nonexistent/.local/state/mirage")
+        assert default_file(variables, 4_000_000_000) is None
+    named = {"STATE_DIRECTORY": "/var/lib/mirage", "RUNTIME_DIRECTORY": "/run/mirage"}
+    assert default_places(named, 4_000_000_000) == Places(Path("/var/lib/mirage"), Path("/run/mirage"))
+    assert default_address({}, 4_000_000_000).socket == "/nonexistent/.local/state/mirage/api.sock"
