@@ -28,7 +28,7 @@ class Link:
     start: datetime | None = None
     end: datetime | None = None
     """Running: when its limit ends it."""
-    exit_code: int = 0
+    exit_code: int | None = None
     reason: str = ""
     """The sentence that decided its submission."""
 

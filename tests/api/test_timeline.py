@@ -66,6 +66,16 @@ def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
     assert (found["saved"], found["appraised"]) == (None, 0)
 
 
+def test_only_links_whose_end_was_seen_have_an_exit_code(world: World) -> None:
+    """0 would say of the others that they went well."""
+    ended, lost, running = record().links
+    links = (replace(ended, exit_code=3), replace(lost, state=LinkState.LOST), running)
+    shown(world, replace(record(), links=links))
+    with serving(world) as served:
+        found = served.call("GET", "/api/v1/chains/svc")[1]["links"]
+    assert [link["exit_code"] for link in found] == [3, None, None]
+
+
 def shown(world: World, *records: ChainRecord) -> None:
     world.loop.records = list(records)
     world.loop.cycle()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
-from mirage.domain.chain import NO_JOB
+from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.job import ABSENT
 from mirage.domain.outcome import ZERO_WITHIN, total_saved
 from mirage.domain.script import script_digests
@@ -44,8 +44,8 @@ class LinkDocument(Described):
     """When it started."""
     end: str | None
     """Running: when its limit ends it."""
-    exit_code: int
-    """Once it has ended; 128 and the signal, where one ended it."""
+    exit_code: int | None
+    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or nobody saw how."""
     retired: str | None
     """When it was told to make way."""
     reason: str
@@ -334,7 +334,7 @@ def _link(link: Link) -> LinkDocument:
         submit=instant(link.submit),
         start=instant(link.start),
         end=instant(link.end if link.end_known else ABSENT),
-        exit_code=link.exit_code,
+        exit_code=link.exit_code if link.state is LinkState.ENDED else None,
         retired=instant(link.retired),
         reason=link.reason,
     )
