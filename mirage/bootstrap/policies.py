@@ -103,7 +103,7 @@ def build_guards(
 
 
 def _watched(config: Config, lore: Lore | None, guard: Callable[[str], Guard]) -> list[Guard]:
-    """Of the models that are still to prove themselves; one that cannot be had is left out."""
+    """Those of the models in shadow; one that cannot be loaded is left out."""
     if lore is None:
         return []
     found = []

@@ -74,7 +74,7 @@ class World:
     clock: RealTimeClock
     lore: Lore = NOTHING_KNOWN
     user: str = ""
-    """As whom the daemon submits where it acts for nobody else; empty: not known."""
+    """As whom the daemon submits in acting mode ``own``; empty: not known."""
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
     files: BackgroundFiles = field(default_factory=local_files)

@@ -91,7 +91,7 @@ def user_name(uid: int) -> str:
 
 
 def own_home() -> Path:
-    """This user's home by the user database; one that nobody can make where the machine does not know the user."""
+    """This user's home by the user database; ``/nonexistent`` where the machine does not know the user."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:

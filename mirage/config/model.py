@@ -157,7 +157,7 @@ class PredictorsSection(Section):
 
 
 class TrainingSection(Section):
-    """Models trained anew on the daemon's own history, and tested on weeks that they have not seen."""
+    """Models that the daemon trains on the jobs that it knows, and tests on later weeks."""
 
     every: Duration = 7 * _DAY
     """0: never. First when accounting has brought two weeks of jobs."""

@@ -35,7 +35,7 @@ class CommandApplier:
     guards: Guards
     quotas: Quotas
     publish: Callable[[], None]
-    """Shows other threads the chains as they are stored now: whoever has an answer sees what it is about."""
+    """Shows other threads the chains as they are stored now, before any command is answered."""
 
     def apply_first(self, now: Seconds) -> list[Fault]:
         """Before the decisions: the oldest command of each user; the errors that nobody raised on purpose."""

@@ -13,7 +13,7 @@ from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative
-from mirage.predictors.idlequeue import nobody_waits
+from mirage.predictors.idlequeue import no_job_waits
 
 if TYPE_CHECKING:
     from mirage.control.guard import Guards
@@ -55,7 +55,7 @@ class Appraiser:
         guard = self.guards.of("")
         job = snapshot.link(link.tag, record.chain.owner)
         without = _without(snapshot, job)
-        if job is not None and nobody_waits(without, job.partition):  # its predecessor's nodes are free
+        if job is not None and no_job_waits(without, job.partition):  # its predecessor's nodes are free
             return record.with_link(replace(link, alternative=Alternative.certain(0)))
         observation = self.observer.observe(without, None, record.chain.link_request(link.index), guard.wants)
         forecast = _range_of(guard.predict(observation).prediction)

@@ -68,7 +68,7 @@ class Hands:
     releases: dict[JobId, Attempt] = field(default_factory=dict)
     """Of jobs that Slurm holds: one that no node can start is held again each time."""
     doubts: dict[str, str] = field(default_factory=dict)
-    """By tag of a link that may not have reached the cluster: what was said as it was sent last."""
+    """By tag of a link that may not have reached the cluster: the error of its last submission."""
 
     def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
         """The record, stored with times that are possible now where the clock has been set back since."""

@@ -34,7 +34,7 @@ class RestoredDatabase:
     def __init__(self, since: Seconds, settled: Callable[[], None], owner: str = "") -> None:
         """``since``: what was stored later is missing; ``settled``: stores that all chains were compared.
 
-        ``owner``: whose chains it can have had; empty: anybody's.
+        ``owner``: the only user whose chains it can have had; empty: any user's.
         """
         self.since = since
         self.owner = owner

@@ -1,4 +1,4 @@
-"""Whether a trained model has proven itself: which weeks teach, which test, and what the test must show. Pure."""
+"""Whether a trained model is better than none: the spans for training and test, and what is required. Pure."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 _HOUR, _DAY = 3_600, 86_400
 LEAST: Seconds = 14 * _DAY
-"""A shorter past teaches little."""
+"""Nothing is trained on a shorter history."""
 _WARM_UP: Seconds = 7 * _DAY
 """What comes before the first handover, at most: the simulated queue fills, and the first waits are known."""
 _TEST: Seconds = 21 * _DAY
 """For how long episodes begin, at most."""
 _SETTLED: Seconds = _DAY
-"""How long a successor waits at most for its handover to count: the end of later ones is not known yet."""
+"""The longest wait of a successor that counts: how later handovers end is not known yet."""
 _GRID: Seconds = 1_800
-"""Instants are multiples of it."""
+"""All times are multiples of it."""
 
 TESTED: Seconds = 7 * _DAY
-"""A shorter test proves nothing: its handovers meet the same queue."""
+"""The shortest test that counts: handovers of fewer days all meet the same queue."""
 FEWEST = 20
-"""Handovers of each size without which nothing is proven."""
+"""The least number of handovers of each size."""
 BETTER = 0.9
-"""The cost beside that of ``quantile``: a smaller difference may be chance."""
+"""The cost divided by that of ``quantile``: a smaller difference may be chance."""
 USUAL = "quantile"
-"""What every model is measured against: needs no training, and answers where nothing else is known."""
+"""What every model is measured against: it needs no training."""
 NAIVE = "reactive"
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Which handovers teach, choose and test; instants and seconds."""
+    """Which handovers are for training, validation and test; seconds since the epoch, and seconds."""
 
     train_from: Seconds
     validate_from: Seconds
@@ -60,8 +60,8 @@ class Spans:
 def spans_of(first: Seconds, last: Seconds, limit: Seconds) -> Spans | None:
     """For jobs known from ``first`` to ``last`` and links of ``limit`` seconds; ``None``: too short a past.
 
-    A third tests, at most three weeks of it, and of the rest the last quarter chooses. A handover takes a link and
-    its successor's wait, so the last one begins that long before the end of a span.
+    The last third is for the test, three weeks at most; the last quarter of the rest for validation. A handover
+    takes a link and its successor's wait, so the last one begins that long before the end of a span.
     """
     whole, course = last - first, limit + _SETTLED
     begin = _on_grid(first + max(_DAY, min(_WARM_UP, whole // 6)) + _GRID)

@@ -1,4 +1,4 @@
-"""Models trained anew now and then on what the daemon has seen, and tested on weeks that they have not."""
+"""Trains models periodically on the jobs that the daemon knows, and tests them on later weeks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Curriculum:
     every: Seconds
     predictors: tuple[str, ...]
     nodes: tuple[int, ...]
-    """Sizes of the links, for partitions that have so many nodes."""
+    """Sizes of the links; at most the partition's number of nodes."""
     limit: Seconds
     """Of the links, or the partition's where that is less."""
     span: Seconds

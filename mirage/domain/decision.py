@@ -211,7 +211,7 @@ class Hold:
 
     reason: str
     until: Seconds = NEVER
-    """When the same forecast of the wait would submit, if somebody asked for that."""
+    """When the same forecast of the wait would submit; ``NEVER`` where that was not computed."""
 
 
 Decision = Submit | Hold

@@ -1,4 +1,4 @@
-"""Whether a job would start at once because nobody waits and nodes are idle: no history is needed for that."""
+"""Predicts an immediate start where no job waits and nodes are idle: no history is needed for that."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _LEVELS = (0.1, 0.5, 0.9)
 
 
-def nobody_waits(snapshot: Snapshot, partition: str) -> bool:
-    """Whether no job in the queue wants nodes of the partition now; ``False`` also where that is not known.
+def no_job_waits(snapshot: Snapshot, partition: str) -> bool:
+    """Whether no job in the queue can start in the partition now; ``False`` also where that is not known.
 
     Jobs that depend on others or are held do not, nor links that are bound to their predecessors' nodes.
     """
@@ -30,17 +30,17 @@ def nobody_waits(snapshot: Snapshot, partition: str) -> bool:
 
 
 def idle_start(observation: Observation) -> WaitForecast | None:
-    """A start now, where the successor's nodes are idle and nobody waits for them; else ``None``.
+    """A start now, where enough nodes are idle and no other job waits for them; else ``None``.
 
     Only of plain nodes: which idle nodes have which GRES or features is not known here.
     """
     snapshot, request = observation.snapshot, observation.successor
     partition = request.partition or (observation.predecessor.partition if observation.predecessor else "")
-    if _is_special(request) or not nobody_waits(snapshot, partition):
+    if _is_special(request) or not no_job_waits(snapshot, partition):
         return None
     if (idle := _idle(snapshot, partition) or 0) < request.nodes:
         return None
-    basis = f"nobody waits in partition {partition}, {idle} of its nodes are idle"
+    basis = f"no job waits in partition {partition}, {idle} of its nodes are idle"
     return WaitForecast(_LEVELS, (observation.time,) * len(_LEVELS), basis)
 
 

@@ -84,7 +84,7 @@ def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) 
 
 
 def submission_due(observation: Observation, prediction: Prediction, rule: DecisionRule) -> Seconds:
-    """The first instant from which ``prediction`` would submit, its wait being as long then.
+    """The first time at which ``prediction`` would submit, its wait being as long then.
 
     Asked after ``weigh`` held; the predecessor's end at the latest, and ``NEVER`` where no start is predicted.
     """

@@ -56,14 +56,14 @@ def held_by_slurm(job: Job) -> bool:
 
 
 def resting(reason: str, because: str, job: Job | None) -> str:
-    """What is told of a link that waits and is not Mirage's to hold: a hold comes before all else."""
+    """The sentence about a waiting link that Mirage does not hold; a hold by its owner is the only reason then."""
     if job is not None and job.reason == _HELD_BY_OWNER:
         return f"{reason}: held by its owner; `scontrol release {job.job_id}` lets it start"
     return with_reason(f"{reason}: {because}" if because else reason, job)
 
 
 def suspended(job: Job | None) -> str:
-    """What is told of a running link that Slurm has suspended; empty where it has not."""
+    """The sentence about a running link that Slurm has suspended; empty where it has not."""
     if job is None or job.state is not JobState.SUSPENDED:
         return ""
     return f"job {job.job_id} is suspended: nothing runs until `scontrol resume {job.job_id}`"

@@ -153,7 +153,7 @@ def test_a_replay_asks_nobody() -> None:
     assert not teller.asked
 
 
-def test_where_nobody_waits_nothing_was_saved_whatever_the_predictor_says() -> None:
+def test_where_no_job_waits_nothing_was_saved_whatever_the_predictor_says() -> None:
     """The predecessor's nodes are free as it ends, and a job submitted then has them."""
     teller = Teller()
     service = pinned(teller)

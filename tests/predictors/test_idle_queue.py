@@ -1,4 +1,4 @@
-"""A start at once is predicted where nobody waits and nodes are idle, and only there."""
+"""An immediate start is predicted where no job waits and nodes are idle, and only there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirage.domain.job import NEVER, Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Weights
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.predictors.auto import Auto, Candidates
-from mirage.predictors.idlequeue import idle_start, nobody_waits
+from mirage.predictors.idlequeue import idle_start, no_job_waits
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
@@ -53,23 +53,23 @@ BUSY = [queue(("cpu", 0)), queue(("gpu", 0), ("cpu", NOW)), queue(("cpu", 0), li
 
 
 @pytest.mark.parametrize("snapshot", IDLE, ids=["empty", "another partition", "depends", "bound to nodes"])
-def test_nobody_waits(snapshot: Snapshot) -> None:
-    assert nobody_waits(snapshot, "cpu")
+def test_no_job_waits(snapshot: Snapshot) -> None:
+    assert no_job_waits(snapshot, "cpu")
     forecast = idle_start(observed(snapshot))
     assert forecast is not None
     assert set(forecast.starts) == {NOW}
 
 
 @pytest.mark.parametrize("snapshot", BUSY, ids=["one waits", "since now", "a link waits"])
-def test_somebody_waits(snapshot: Snapshot) -> None:
-    assert not nobody_waits(snapshot, "cpu")
+def test_another_job_waits(snapshot: Snapshot) -> None:
+    assert not no_job_waits(snapshot, "cpu")
     assert idle_start(observed(snapshot)) is None
 
 
 def test_what_is_not_known_is_not_taken_for_idle() -> None:
-    assert not nobody_waits(queue(), "other")
-    assert not nobody_waits(replace(queue(), stale_since=NOW - 9), "cpu")
-    assert not nobody_waits(Snapshot.unseen(NOW), "cpu")
+    assert not no_job_waits(queue(), "other")
+    assert not no_job_waits(replace(queue(), stale_since=NOW - 9), "cpu")
+    assert not no_job_waits(Snapshot.unseen(NOW), "cpu")
     assert idle_start(observed(queue(idle=1), nodes=2)) is None
     assert idle_start(observed(queue(), gres_per_node=(("gpu:a100", 1),))) is None
     assert idle_start(observed(queue(), features=("fast",))) is None

@@ -45,7 +45,7 @@ class LinkDocument(Described):
     end: str | None
     """Running: when its limit ends it."""
     exit_code: int | None
-    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or nobody saw how."""
+    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
     retired: str | None
     """When it was told to make way."""
     reason: str
