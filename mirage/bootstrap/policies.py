@@ -52,7 +52,17 @@ def build_policy(config: Config, rate: float) -> Policy:
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
     appraise = max(_APPRAISED, 2 * round(max(loop.interval, loop.longest_interval)))
     plans = PlanBudget()
-    return Policy(rule, limits, quotas_of(config), settle, decision_seconds, plans, slack, True, appraise)
+    return Policy(
+        rule,
+        limits,
+        quotas_of(config),
+        settle,
+        decision_seconds,
+        plans,
+        slack,
+        between_polls=True,
+        appraise=appraise,
+    )
 
 
 def quotas_of(config: Config) -> Quotas:
@@ -107,13 +117,22 @@ def _watched(config: Config, lore: Lore | None, guard: Callable[[str], Guard]) -
     if lore is None:
         return []
     found = []
-    try:
-        for name, folder in Shelf(Path(config.service.state) / MODELS).watched().items():
-            if (named := f"{name}:{folder.name}") not in (config.loop.predictor, *config.loop.shadows):
-                found.append(guard(named))
-    except (ConfigError, PluginNotFound, ClusterUnavailable, ArtifactMismatch) as error:
-        _LOG.warning("event=model_not_watched error=%r", str(error))
+    for name in _in_shadow(Path(config.service.state) / MODELS):
+        if name in (config.loop.predictor, *config.loop.shadows):
+            continue
+        try:
+            found.append(guard(name))
+        except (ConfigError, PluginNotFound, ClusterUnavailable) as error:
+            _LOG.warning("event=model_not_watched predictor=%s error=%r", name, str(error))
     return found
+
+
+def _in_shadow(models: Path) -> list[str]:
+    try:
+        return [f"{name}:{folder.name}" for name, folder in Shelf(models).watched().items()]
+    except ArtifactMismatch as error:
+        _LOG.warning("event=model_not_watched error=%r", str(error))
+        return []
 
 
 def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:
