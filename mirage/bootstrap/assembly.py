@@ -19,7 +19,7 @@ from mirage.bootstrap.interface import Views, build_feed, build_interface
 from mirage.bootstrap.journals import LoggedChains, LoggedJournal
 from mirage.bootstrap.leadership import writing_condition
 from mirage.bootstrap.observability import Observability, build_channels
-from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.policies import build_guards, build_pacing, build_policy, models_in_shadow
 from mirage.bootstrap.readiness import Readiness
 from mirage.bootstrap.replays import build_replays
 from mirage.bootstrap.succession import PuttingAway
@@ -68,7 +68,8 @@ def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
 def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Tenure = SOLE) -> Service:
     """The service that ``config`` describes, on a cluster that is there already."""
     watching, channels = Observability(), tuple(build_channels(config.notifications))
-    guards = build_guards(config, world.lore, watching.meters.predicted)
+    in_shadow = models_in_shadow(config)
+    guards = build_guards(config, world.lore, watching.meters.predicted, in_shadow=in_shadow)
     watching.know(guards)
     policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
@@ -104,6 +105,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
         tenure=tenure,
         restored=restored,
         holders=holders,
+        in_shadow=in_shadow,
     )
     putting_away.serve(service)
     service.prepare_named(guards, _PREPARING)

@@ -55,11 +55,11 @@ class ModelDesk:
         check_cluster(package.manifest.cluster, read_cluster_name(self._service.config.store.url))
         try_files(package.files, package.manifest, artifact)
         found = Shelf(self._folder).put_in_use(package)
-        self._service.reload()
+        self._service.models_changed()
         return found
 
     def rollback(self, name: str) -> Version:
         """Put the version in use again that was before. Raises ``ConfigError`` where there is none."""
         found = Shelf(self._folder).rollback(name)
-        self._service.reload()
+        self._service.models_changed()
         return found

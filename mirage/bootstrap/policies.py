@@ -23,7 +23,7 @@ from mirage.provisioner.limits import Limits
 from mirage.provisioner.quotas import Quotas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mirage.bootstrap.world import Lore
     from mirage.config.model import Config
@@ -78,12 +78,17 @@ def build_pacing(config: Config) -> Pacing:
 
 
 def build_guards(
-    config: Config, lore: Lore | None = None, took: Took = unheard, threads: PredictorThreads | None = None
+    config: Config,
+    lore: Lore | None = None,
+    took: Took = unheard,
+    threads: PredictorThreads | None = None,
+    in_shadow: Sequence[str] = (),
 ) -> Guards:
     """The daemon's predictor, those in shadow, and those that chains name.
 
     Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
-    that names the key. ``took`` hears how long each of them took; ``threads`` are those of the guards before.
+    that names the key. ``took`` hears how long each of them took; ``threads`` are those of the guards before;
+    ``in_shadow``: see ``models_in_shadow``.
     """
     budget, reactive = config.loop.budget, build_predictor("reactive")
     threads = threads or PredictorThreads()
@@ -107,17 +112,15 @@ def build_guards(
         for one in (*built, fallback):
             one.close()
         raise
-    built += _watched(config, lore, guard)
+    built += _watched(config, in_shadow, guard)
     named = NamedGuards(lambda name: chosen_predictor(name, config, lore), fallback, budget, took, threads)
     return Guards(built[0], named, tuple(built[1:]))
 
 
-def _watched(config: Config, lore: Lore | None, guard: Callable[[str], Guard]) -> list[Guard]:
+def _watched(config: Config, in_shadow: Sequence[str], guard: Callable[[str], Guard]) -> list[Guard]:
     """Those of the models in shadow; one that cannot be loaded is left out."""
-    if lore is None:
-        return []
     found = []
-    for name in _in_shadow(Path(config.service.state) / MODELS):
+    for name in in_shadow:
         if name in (config.loop.predictor, *config.loop.shadows):
             continue
         try:
@@ -127,12 +130,14 @@ def _watched(config: Config, lore: Lore | None, guard: Callable[[str], Guard]) -
     return found
 
 
-def _in_shadow(models: Path) -> list[str]:
+def models_in_shadow(config: Config) -> tuple[str, ...]:
+    """The names of the models that the daemon itself has put in shadow. Reads files: not for the loop's thread."""
     try:
-        return [f"{name}:{folder.name}" for name, folder in Shelf(models).watched().items()]
+        watched = Shelf(Path(config.service.state) / MODELS).watched()
     except ArtifactMismatch as error:
         _LOG.warning("event=model_not_watched error=%r", str(error))
-        return []
+        return ()
+    return tuple(f"{name}:{directory.name}" for name, directory in watched.items())
 
 
 def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:

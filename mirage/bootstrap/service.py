@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.observability import Observability
-from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
+from mirage.bootstrap.policies import build_guards, build_pacing, build_policy, models_in_shadow
 from mirage.bootstrap.windows import refill
 from mirage.control.campaign import SOLE
 from mirage.control.guard import Asker
@@ -73,6 +73,8 @@ class Service:
     """Metrics, and messages to people."""
     interface: ApiServer | None = None
     """Not started; ``None``: not wanted."""
+    in_shadow: tuple[str, ...] = ()
+    """See ``models_in_shadow``; as of the start or the last change."""
     reload: Callable[[], None] = _nothing
     """Reads the configuration again before the next cycle. Any thread."""
     origin: Callable[[tuple[str, ...]], str] = _unknown
@@ -123,7 +125,8 @@ class Service:
         Only what ``mirage.bootstrap.policies`` builds is changed. Raises ``ConfigError``; all is then as it
         was.
         """
-        guards = build_guards(config, self.lore, self.watching.meters.predicted, self.guards.threads)
+        took, threads = self.watching.meters.predicted, self.guards.threads
+        guards = build_guards(config, self.lore, took, threads, self.in_shadow)
         self.watching.know(guards)
         self.prepare_named(guards, config.loop.budget)
         if guards.wants.window and not self.guards.wants.window:
@@ -132,6 +135,11 @@ class Service:
         self.guards.close()
         self.pace.pacing = build_pacing(config)
         self.guards, self.config = guards, config
+
+    def models_changed(self) -> None:
+        """Another model is in use, or in shadow: the next cycle decides by it. Not for the loop's thread."""
+        self.in_shadow = models_in_shadow(self.config)
+        self.reload()
 
     def stand_by(self, sentence: str) -> None:
         """Show what the leader has stored until now; for one that does not lead. Raises ``StoreUnavailable``."""

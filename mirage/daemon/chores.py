@@ -82,7 +82,9 @@ def _training_chores(service: Service, often: float, stopped: Event) -> Iterator
     config, state = service.config, Path(service.config.service.state)
     shelf, promote = Shelf(state / MODELS), config.training.promote
     measured = Measurements(service.store, service.clock, lambda: weights_of(service.config))
-    yield Chore("models", often, often, ModelTrial(shelf, measured.comparison, service.reload, promote).run)
+    yield Chore(
+        "models", often, often, ModelTrial(shelf, measured.comparison, service.models_changed, promote).run
+    )
     if not config.training.every or not (predictors := _trained(config, service.lore)):
         return
     curriculum = Curriculum(
@@ -104,7 +106,7 @@ def _training_chores(service: Service, often: float, stopped: Event) -> Iterator
         service.clock,
         state / "training",
         shelf,
-        service.reload,
+        service.models_changed,
         stopped,
     )
     yield Chore("training", often, often, retraining.run)

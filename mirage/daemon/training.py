@@ -87,13 +87,13 @@ class Retraining:
         work = self.folder / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        write_table(jobs, work / "jobs.parquet")
         cluster = self.cluster(work)
         nodes, limit = self._links(cluster)
         spans = spans_of(int(jobs.submit[0]), min(now, int(jobs.submit[-1])), limit)
         if spans is None:
             self._forget()
             return ""  # links of this length need a longer past
+        write_table(jobs, work / "jobs.parquet")
         in_use = {
             name: folder for name, folder in self.shelf.in_use().items() if name in self.curriculum.predictors
         }

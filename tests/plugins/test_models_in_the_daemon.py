@@ -10,7 +10,7 @@ import pytest
 from learnable import USUAL, learnable, learnt, with_vectors
 from typer.testing import CliRunner
 
-from mirage.bootstrap.policies import build_guards
+from mirage.bootstrap.policies import build_guards, models_in_shadow
 from mirage.bootstrap.world import Lore
 from mirage.cli import shadows
 from mirage.cli.main import app
@@ -157,11 +157,12 @@ def test_a_watched_model_is_asked_in_shadow_and_one_that_is_damaged_stops_nothin
     shelf = Shelf(tmp_path / "state/models")
     shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
     folder = tmp_path / "state/models/made-up" / kept.version
-    guards = build_guards(config(tmp_path, 'predictor = "average"'), Lore())
+    told = config(tmp_path, 'predictor = "average"')
+    guards = build_guards(told, Lore(), in_shadow=models_in_shadow(told))
     assert [shadow.predictor.name for shadow in guards.shadows] == [f"made-up:{folder}"]
     guards.close()
     (folder / "model.onnx").write_bytes(b"no model")
-    guards = build_guards(config(tmp_path, 'predictor = "average"'), Lore())
+    guards = build_guards(told, Lore(), in_shadow=models_in_shadow(told))
     assert guards.shadows == ()
     guards.close()
     assert "event=model_not_watched" in caplog.text

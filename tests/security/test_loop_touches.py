@@ -212,9 +212,6 @@ class Judge:
         configured = (self.site.folder / "conf.d", *(state / "models" / name for name in CONFIGURED))
         if file in own or any(file.is_relative_to(each) for each in (*SYSTEM, self.site.slurm.path, *configured)):
             return ""
-        models = state / "models"  # at a reload: which models are in shadow, as the daemon itself wrote it
-        if file == models or (file.name == "watched" and file.parent.parent == models):
-            return ""
         if file.parent == state and file.name.startswith((".heartbeat.", "mirage.db-")):
             return ""
         return f"{event} {path}"

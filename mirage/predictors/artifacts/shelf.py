@@ -127,7 +127,7 @@ class Shelf:
         if not kept.current:
             folder = self._root / kept.name
             _list(folder / CURRENT, [*_history(folder), kept.version])
-        if self.watched().get(kept.name) == self._root / kept.name / kept.version:
+        if _listed(self._root / kept.name / WATCHED) == [kept.version]:
             self.drop(kept.name)
         return Version(kept.name, kept.version, True, kept.manifest)
 
