@@ -395,6 +395,6 @@ COMMANDS: dict[str, Callable[[FakeSlurm, Call], Answer]] = {
     "scancel": scancel,
     "scontrol": scontrol,
     "sacct": sacct,
-    "sshare": told,
-    "sacctmgr": told,
+    **dict.fromkeys(("sshare", "sacctmgr"), told),
+    "sdiag": lambda *_: Answer("", "slurm_get_statistics: Access/permission denied\n", 1),
 }

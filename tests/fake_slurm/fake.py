@@ -328,6 +328,7 @@ def unreachable(command: str) -> Answer:
         "scontrol": "Unexpected message received for job 1",
         "sshare": "sshare: error: Problem talking to the database: Connection refused",
         "sacctmgr": "sacctmgr: error: Problem talking to the database: Connection refused",
+        "sdiag": f"slurm_get_statistics: {reason}",
         "sacct": "sacct: error: Problem talking to the database: Connection refused",
     }
     return Answer("", said[command] + "\n", 1)

@@ -28,6 +28,8 @@ from mirage.domain.chain import ChainRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirage.client import Client
+
 RECORDER = Path(__file__).with_name("touch_recorder.py")
 MARKER = "namedbyauser"
 """Is part of every path that a user names here."""
@@ -129,7 +131,7 @@ class World:
     def play(self, daemon: subprocess.Popen[bytes]) -> None:
         """Whatever a user can ask of a daemon."""
         client = self.site.client
-        wait_until(self.site.socket.exists, "the socket")
+        wait_until(lambda: answers(client), "the daemon's answer")
         more: list[dict[str, Any]] = [
             {},
             {"steering": "pin"},
@@ -154,6 +156,14 @@ class World:
         wait_until(lambda: client.chain("c0").over and client.chain("stored0").over, "the end of the chains")
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(120) == 0
+
+
+def answers(client: Client) -> bool:
+    """The socket is there a moment before the daemon listens at it."""
+    with suppress(ClientError):
+        client.chains()
+        return True
+    return False
 
 
 def touched(folder: Path, *, spoilt: bool) -> tuple[Site, list[list[Any]]]:
