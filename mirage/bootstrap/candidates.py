@@ -9,7 +9,6 @@ from mirage.domain.errors import MirageError
 from mirage.predictors.artifacts.shelf import Shelf
 from mirage.predictors.auto import Auto, Candidates
 from mirage.predictors.naming import LOOKAHEAD
-from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[
     lost: dict[str, str] = {}
     try:
         if describe().priority.shares_outweigh_age:
-            return Candidates(instead=Reactive("fair share outweighs age here: no forecast does better"))
+            return Candidates.none_helps()
     except MirageError as error:
         lost[LOOKAHEAD] = str(error)
     if LOOKAHEAD not in lost:

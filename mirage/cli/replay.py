@@ -29,12 +29,27 @@ if TYPE_CHECKING:
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 
-_REJECTED = {"PartitionInvalid": "--partition", "PartitionNodeLimit": "--nodes", "PartitionTimeLimit": "--limit"}
+_REJECTED = {
+    "PartitionInvalid": "--partition",
+    "PartitionNodeLimit": "--nodes",
+    "PartitionTimeLimit": "--limit",
+    "BadConstraints": "--cpus",
+}
 """Options of which the simulated cluster rejects the value, by its reason."""
 
 Predictors = Annotated[
     str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
 ]
+Cpus = Annotated[
+    int,
+    typer.Option(
+        min=0, max=HIGHEST_COUNT, help="CPUs of each link on each node, which others share; 0: whole nodes."
+    ),
+]
+User = Annotated[
+    str, typer.Option(help="Whose links: a user of the trace, whose usage and limits count; empty: a new user.")
+]
+OneWriter = Annotated[bool, typer.Option("--one-writer", help="No two links run together, as of a training.")]
 Nodes = Annotated[int, typer.Option(min=1, max=MOST_NODES, help="Nodes of each link.")]
 Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
 End = Annotated[str, typer.Option(help="No episode starts after this.")]
@@ -65,11 +80,14 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     end: End,
     predictor: Predictors = POLICIES,
     nodes: Nodes = 1,
+    cpus: Cpus = 0,
     limit: Limit = "48h",
     every: Every = "4h",
     links: Links = 2,
     tick: Tick = "10m",
     partition: PartitionName = "",
+    user: User = "",
+    one_writer: OneWriter = False,
     overlap_price: OverlapPrice = 1.0,
     as_json: AsJson = False,
     output: DocumentOut = "",
@@ -90,11 +108,12 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     from mirage.domain.objective import Weights
     from mirage.replay.episodes import policy_predictor
     from mirage.replay.metrics import measure
-    from mirage.replay.plan import ReplayPlan
+    from mirage.replay.plan import SERVICE_USER, ReplayPlan
 
     plan = ReplayPlan(
         policies=pieces(predictor),
         nodes=nodes,
+        cpus=cpus,
         limit=limit_of("--limit", limit),
         start=parse_instant(start, "--start"),
         end=parse_instant(end, "--end"),
@@ -102,6 +121,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
         tick=duration_of("--tick", tick),
         links=links,
         partition=partition,
+        user=user or SERVICE_USER,
+        one_writer=one_writer,
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )

@@ -17,6 +17,7 @@ from mirage.domain.decision import ActionScores, Wants, checked
 from mirage.domain.job import ABSENT
 from mirage.predictors.idlequeue import idle_start
 from mirage.predictors.members import AUTO, Members, members_of
+from mirage.predictors.reactive import Reactive
 from mirage.predictors.vote import majority, would_submit
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class Candidates:
     """Why one that may be there later is not among them, for the reader; empty: all are."""
     instead: Predictor | None = None
     """Answers in place of the usual one where none of ``informed`` does."""
+
+    @classmethod
+    def none_helps(cls) -> Candidates:
+        """Where fair share outweighs age: a forecast reads the waits of others, and each does worse than none."""
+        return cls(instead=Reactive("fair share outweighs age here: no forecast does better"))
 
 
 class Auto:

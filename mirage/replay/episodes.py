@@ -14,7 +14,9 @@ from mirage.control.outside import Outside, Policy
 from mirage.control.ticks import SimulatedTicks
 from mirage.domain.chain import ChainRecord
 from mirage.domain.journal import EntryKind
+from mirage.predictors.auto import Auto, Candidates
 from mirage.predictors.lookahead import Lookahead
+from mirage.predictors.members import AUTO
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import NONE, build_predictor
 from mirage.provisioner.decide import DecisionRule
@@ -123,7 +125,18 @@ def policy_predictor(
         return Lookahead(cluster, plan.seed, plan.weights) if cluster is not None else Reactive()
 
     names = {Oracle.name: oracle, Lookahead.name: lookahead, **extra}
+    if policy == AUTO and cluster is not None:
+        return _best_at_hand(cluster, plan)
     return build_predictor(split_policy(policy)[0], names, plan.weights)
+
+
+def _best_at_hand(cluster: ClusterConfig, plan: ReplayPlan) -> Predictor:
+    """What a daemon that knows its cluster, and has no trained model, chooses as ``auto``."""
+    if cluster.priority.shares_outweigh_age:
+        found = Candidates.none_helps()
+    else:
+        found = Candidates((Lookahead(cluster, plan.seed, plan.weights),))
+    return Auto(found, build_predictor("quantile"), plan.weights)
 
 
 def _handed_over(store: MemoryStore) -> int:

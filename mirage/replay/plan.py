@@ -10,6 +10,7 @@ from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
+from mirage.predictors.members import AUTO
 from mirage.slurm.duration import parse_human
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ class ReplayPlan:
     tick: Seconds = 10 * MINUTE
     links: int = 2
     partition: str = ""
+    cpus: int = 0
+    """Of each link on each of its nodes, which it shares with other jobs; 0: whole nodes."""
+    user: str = SERVICE_USER
+    """Whose links they are; a user of the trace has the usage and the limits of their jobs there."""
+    one_writer: bool = False
+    """Whether no two links may run together, as of a training that writes checkpoints."""
     weights: Weights = field(default_factory=Weights)
     seed: int = 0
 
@@ -59,6 +66,8 @@ class ReplayPlan:
             raise ConfigError("--every", f"more than {MOST_EPISODES} episodes between --start and --end")
         if not len(trace):
             raise ConfigError(trace.source or "trace", "has no jobs")
+        if self.user != SERVICE_USER and self.user not in trace.user.vocabulary:
+            raise ConfigError("--user", f"{self.user!r} has no jobs in the trace")
         first, last = int(trace.submit[0]), int(trace.submit[-1])
         if not first < self.start <= last:
             raise ConfigError(
@@ -73,11 +82,19 @@ class ReplayPlan:
 
     def chain(self, steering: Steering = Steering.OFF, lead: Seconds = 0) -> Chain:
         """The service: links that run to their limit."""
-        request = JobRequest("service", SERVICE_USER, self.limit, self.nodes, self.partition, exclusive=True)
+        request = JobRequest(
+            "service",
+            self.user,
+            self.limit,
+            self.nodes,
+            self.partition,
+            cpus_per_node=self.cpus,
+            exclusive=not self.cpus,
+        )
         done = DoneCondition(exit_code=None, links=self.links)
-        both = Handover(HandoverPolicy.OVERLAP)
+        handover = Handover(HandoverPolicy.NONE if self.one_writer else HandoverPolicy.OVERLAP)
         return Chain(
-            ChainId("replay"), "service", SERVICE_USER, request, done, handover=both, steering=steering, lead=lead
+            ChainId("replay"), "service", self.user, request, done, handover=handover, steering=steering, lead=lead
         )
 
 
@@ -85,11 +102,11 @@ def split_policy(policy: str) -> tuple[str, Steering, Seconds]:
     """The predictor that a policy names, and the steering with its lead: ``hold:10m``, ``pin``, ``nice:1h``.
 
     A steered successor is submitted as its predecessor starts, whatever a predictor would say. With ``auto`` the
-    predictor is the daemon's default, for handovers that are not steered. Raises ``ConfigError``.
+    predictor of that name decides where a successor cannot be steered. Raises ``ConfigError``.
     """
     name, _, lead = policy.partition(":")
     if policy == Steering.AUTO:
-        return "quantile", Steering.AUTO, 0
+        return AUTO, Steering.AUTO, 0
     if name not in (Steering.NICE, Steering.HOLD, Steering.PIN):
         return policy, Steering.OFF, 0
     try:

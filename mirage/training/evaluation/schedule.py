@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
 from mirage import __version__
+from mirage.domain.chain import Steering
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.ownprocess import spawning
 from mirage.predictors.lookahead import Lookahead
@@ -91,7 +92,7 @@ class Evaluation:
             setting.cluster_nodes: _resized(cluster, setting.cluster_nodes) for setting in plan.settings
         }
         for method in plan.methods:
-            if split_policy(method.name)[0] != method.name:
+            if split_policy(method.name)[1] is not Steering.OFF:
                 raise ConfigError(
                     "--methods", f"{method.name!r} is a way of steering: mirage replay compares these"
                 )
