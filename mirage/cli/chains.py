@@ -25,6 +25,7 @@ from mirage.cli.asking import (
     whole,
 )
 from mirage.cli.chainlogs import logs_command
+from mirage.cli.chainupdate import update_command
 from mirage.cli.chainwait import wait_command
 from mirage.cli.completing import complete_chain
 from mirage.cli.connection import connect, exit_code, exit_codes
@@ -44,6 +45,7 @@ chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_hel
 
 chain_app.command("logs")(logs_command)
 chain_app.command("wait")(wait_command)
+chain_app.command("update")(update_command)
 
 Ids = Annotated[
     list[str],

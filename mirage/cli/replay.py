@@ -102,12 +102,8 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     The trace is simulated once. Every so often an episode begins: a service submits its first link, and each
     policy decides, on its own copy of the cluster, when to submit the next.
     """
-    from rich.console import Console
-
     from mirage.cli.arguments import load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
-    from mirage.replay.episodes import policy_predictor
-    from mirage.replay.metrics import measure
     from mirage.replay.plan import SERVICE_USER, ReplayPlan
 
     plan = ReplayPlan(
@@ -130,14 +126,17 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     report.check()
     check_writable("--progress", progress)
     told = _kept_in(progress) if progress else lambda done, total: None
+    _check_policies(plan)
+    _tell(_replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told), report)
+
+
+def _check_policies(plan: ReplayPlan) -> None:
+    """Raises ``UsageError``."""
+    from mirage.replay.episodes import policy_predictor
+
     with value_of("--predictor"):
         for policy in plan.policies:
             policy_predictor(policy, plan, None)
-    result = _replay(load_trace(trace, strict=strict), cluster, plan, workers or os.cpu_count() or 1, told)
-    metrics = measure(result)
-    _write(report, result, metrics)
-    if not report.takes_stdout:
-        _show(Console(), result, metrics)
 
 
 def _replay(
@@ -168,6 +167,17 @@ def _kept_in(name: str) -> Callable[[int, int], None]:
     from mirage.wholefile import write_anew
 
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
+
+
+def _tell(result: ReplayResult, report: Report) -> None:
+    from rich.console import Console
+
+    from mirage.replay.metrics import measure
+
+    metrics = measure(result)
+    _write(report, result, metrics)
+    if not report.takes_stdout:
+        _show(Console(), result, metrics)
 
 
 def _write(report: Report, result: ReplayResult, metrics: ReplayMetrics) -> None:

@@ -169,6 +169,10 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self.transport.ask("POST", path, document, headers=headers)
 
+    def patch(self, path: str, document: object) -> Any:
+        """Change something at any address below ``/api/v1``."""
+        return self.transport.ask("PATCH", path, document)
+
     def pages(self, path: str, **query: object) -> Iterator[Any]:
         """The documents at an address that answers page by page; each begins where the one before says."""
         cursor: object = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirage.control.faults import Fault
 from mirage.control.hands import told
-from mirage.domain.command import AddChain, LiftProtection, PutAway
+from mirage.domain.command import AddChain, LiftProtection, PutAway, UpdateChain
 from mirage.domain.errors import MirageError
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
@@ -84,6 +84,8 @@ class CommandApplier:
             return text
         if isinstance(command, AddChain):
             self.guards.check(command.chain.predictor)
+        if isinstance(command, UpdateChain):
+            self.guards.check(command.after.predictor)
         record = requests.obey(self.chains.tally, command, now, self.quotas)
         self.chains.save(record, told(record, now, EntryKind.COMMAND, text))
         return text

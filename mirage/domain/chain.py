@@ -106,7 +106,7 @@ class Steering(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A service as its owner described it; never changes."""
+    """A service as its owner described it, and changes only by their word."""
 
     chain_id: ChainId
     """Its own, never given twice."""

@@ -44,6 +44,21 @@ class CancelChain:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateChain:
+    """Go on by other settings; rejected where they are no longer ``before``."""
+
+    before: Chain
+    """As the one who asks knew it."""
+    after: Chain
+    by: str
+
+    @property
+    def chain_id(self) -> ChainId:
+        """Of both."""
+        return self.before.chain_id
+
+
+@dataclass(frozen=True, slots=True)
 class LiftProtection:
     """End protected mode: all chains may try again at once."""
 
@@ -60,7 +75,7 @@ class PutAway:
     by: str = "mirage"
 
 
-ChainCommand = AddChain | PauseChain | ResumeChain | CancelChain
+ChainCommand = AddChain | PauseChain | ResumeChain | CancelChain | UpdateChain
 """Concerns one chain."""
 Command = ChainCommand | LiftProtection | PutAway
 

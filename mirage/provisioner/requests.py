@@ -15,12 +15,14 @@ from mirage.domain.command import (
     PauseChain,
     PutAway,
     ResumeChain,
+    UpdateChain,
 )
 from mirage.domain.errors import ChainOver, ConfigError, UnknownChain
 from mirage.domain.job import ABSENT
 from mirage.provisioner import machine
 from mirage.provisioner.events import CancelAsked, PauseAsked, RefusalsForgiven, ResumeAsked
 from mirage.provisioner.quotas import NO_QUOTAS, Quotas, check_quota
+from mirage.provisioner.updating import changes, updated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +49,8 @@ def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_
             return machine.apply(record, ResumeAsked(), now)
         case CancelChain():
             return machine.apply(record, CancelAsked(), now)
+        case UpdateChain():
+            return updated(record, command)
 
 
 def forgiven(records: Iterable[ChainRecord], now: Seconds) -> tuple[ChainRecord, ...]:
@@ -81,6 +85,8 @@ def sentence(command: Command) -> str:
             return f"chain {chain_id} resumed by {by}"
         case CancelChain(chain_id, by):
             return f"chain {chain_id} cancelled by {by}"
+        case UpdateChain(before, after, by):
+            return f"chain {before.chain_id} updated by {by}: {changes(before, after)}"
         case LiftProtection(by):
             return f"protected mode lifted by {by}: all chains may try again"
         case PutAway(name, uid):

@@ -86,7 +86,7 @@ def test_what_is_referred_to_is_there(described: dict[str, Any]) -> None:
 
 def test_the_guide_names_every_address(described: dict[str, Any]) -> None:
     guide = (COMMITTED.parent / "rest.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^` ]*)`", guide))
+    named = set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)`", guide))
     there = {where for where, _ in operations(described)}
     assert there <= named, "docs/rest.md lacks some"
     assert named <= there | {"GET /metrics"}, "docs/rest.md names what is not there"

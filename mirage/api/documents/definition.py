@@ -49,14 +49,15 @@ def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chai
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadDocument("expected an object that describes a chain")
-    below = _merged(_told_by_file(document), _merged(_BUILT_IN, defaults))
-    chain = _validated(_merged(below, {"owner": caller.name} | document))
+    below = merged(_told_by_file(document), merged(_BUILT_IN, defaults))
+    chain = validated(merged(below, {"owner": caller.name} | document))
     _check(chain, caller)
     chain_id = owned_id(chain.chain_id, chain.owner)
     return replace(chain, chain_id=chain_id, request=replace(chain.request, user=chain.owner, tag=""))
 
 
-def _validated(document: Document) -> Chain:
+def validated(document: Document) -> Chain:
+    """The chain of a document. Raises ``BadDocument`` naming the first field that is wrong or unknown."""
     request = document.get("request")
     if isinstance(request, dict):
         document = document | {"request": {"user": ""} | request}
@@ -83,11 +84,12 @@ def _unknown(document: Mapping[str, Any], known: Mapping[str, Any], place: str) 
     return ""
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
+    """``above``, and below it what it does not name, field by field."""
     both = dict(below)
     for name, value in above.items():
         under = both.get(name)
-        both[name] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        both[name] = merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return both
 
 
@@ -98,8 +100,6 @@ def _told_by_file(document: Document) -> Document:
 
 
 def _check(chain: Chain, caller: Caller) -> None:
-    if problem := CHAIN.problem(chain):
-        raise BadDocument(problem)
     if not caller.is_known:
         raise NotPermitted(f"{caller.name} has no name on this machine, so no job can be submitted for it")
     if chain.owner != caller.name and not caller.is_root:
@@ -115,11 +115,20 @@ def _check(chain: Chain, caller: Caller) -> None:
         check_directives(chain.request.batch.text, "script")
     except BadSpelling as error:
         raise BadDocument(f"request.batch.text: {error}") from None
-    for name, path in (
-        ("request.batch.directory", chain.request.batch.directory),
-        ("done.file", chain.done.file or "/"),
-        ("tasks_state", chain.tasks_state or "/"),
-    ):
+    if problem := path_problem(chain.request.batch.directory):
+        raise BadDocument(f"request.batch.directory: {problem}")
+    check_settings(chain)
+    for variable, _ in chain.request.batch.environment:
+        if not variable or "=" in variable:
+            raise BadDocument(f"request.batch.environment: {variable[:80]!r} is no name of a variable")
+    _check_options(chain.request.batch.options)
+
+
+def check_settings(chain: Chain) -> None:
+    """Raise ``BadDocument`` for what its owner may set beside the script, and that is beyond its bounds."""
+    if problem := CHAIN.problem(chain):
+        raise BadDocument(problem)
+    for name, path in (("done.file", chain.done.file or "/"), ("tasks_state", chain.tasks_state or "/")):
         if problem := path_problem(path):
             raise BadDocument(f"{name}: {problem}")
     _check_predictor(chain.predictor)
@@ -127,10 +136,6 @@ def _check(chain: Chain, caller: Caller) -> None:
     _check_lead(chain)
     if problem := problem_of(chain.aim):
         raise BadDocument(f"aim.value: {problem}")
-    for variable, _ in chain.request.batch.environment:
-        if not variable or "=" in variable:
-            raise BadDocument(f"request.batch.environment: {variable[:80]!r} is no name of a variable")
-    _check_options(chain.request.batch.options)
 
 
 def _check_warning(chain: Chain) -> None:

@@ -28,12 +28,13 @@ from mirage.api.documents.chains import (
     chain_list,
     entry_document,
 )
+from mirage.api.documents.changes import read_changes
 from mirage.api.documents.definition import read_chain
 from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
 from mirage.api.routes.selection import Wanted, page_of
 from mirage.control.guard import Asker
-from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
+from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain, UpdateChain
 from mirage.domain.errors import NotPermitted, SubmissionRejected, UnknownChain
 from mirage.provisioner.watched import first_files
 
@@ -53,6 +54,7 @@ _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] =
     "cancel": CancelChain,
 }
 
+_LARGEST_CHANGES = 65_536
 
 _ABOUT = {
     True: ("done.file", "--done-exit-code, --links or --total-time"),
@@ -124,6 +126,25 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             return answer
         text = f"{chain.owner} has no `mirage agent` on this machine: no link is submitted until one runs"
         return answer.model_copy(update={"warning": text})
+
+    @routes.patch("/{chain_id}")
+    async def update_chain(caller: Operator, request: Request, chain_id: ChainName) -> AnswerDocument:
+        """Other settings, for links to come; answered once it is stored.
+
+        The fields that are named, as in the document that creates a chain: `name`, `done`, `failures`, `steering`,
+        `lead`, `predictor`, `aim`, `request.limit`, `handover.max_overlap` and `handover.signal.lead`.
+        """
+        before = own_chain(chain_id, caller, service).chain
+        with active_request().leavable():
+            after = read_changes(await read_body(request, _LARGEST_CHANGES), before)
+            if after.request.limit != before.request.limit and service.releases_links:
+                raise BadDocument("request.limit: the links were submitted in advance, and keep theirs")
+            if after.predictor != before.predictor and after.predictor and service.inquiries is not None:
+                await run_in_thread(caller.name, service.inquiries.named, after.predictor, Asker(after.owner))
+            note(request.scope, f"update chain of {after.owner}", after.chain_id)
+            if after.done.file != before.done.file:
+                await run_in_thread(caller.name, _check_files, after, service)
+        return await petitioner.ask(UpdateChain(before, after, caller.name), after.chain_id)
 
     @routes.post("/{chain_id}/{command}")
     async def command_chain(

@@ -1,0 +1,47 @@
+"""``mirage chain update`` as people type it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from test_chains import mirage, running, world  # noqa: F401 (fixtures)
+
+if TYPE_CHECKING:
+    from api_world import World
+
+
+def test_settings_are_changed_in_the_words_of_submit(running: World) -> None:  # noqa: F811
+    options = ("--links", "20", "--total-time", "9d", "-t", "1:30", "--on-failure", "retry", "--retries", "4")
+    done = mirage(running, "chain", "update", "train-k3q9", *options)
+    assert done.returncode == 0, done.stderr
+    after = running.loop.records[0].chain
+    assert (after.done.links, after.done.total_time, after.request.limit) == (20, 9 * 86_400, 120)
+    assert after.failures.exit.retries == 4
+    assert "done.links 20" in done.stdout
+    mirage(running, "chain", "update", "train-k3q9", "--links", "none", "--total-time", "none")
+    assert (running.loop.records[0].chain.done.links, running.loop.records[0].chain.done.total_time) == (0, 0)
+
+
+def test_a_predictor_is_named_and_left_to_the_daemon_again(running: World) -> None:  # noqa: F811
+    answer = mirage(running, "chain", "update", "train-k3q9", "--predictor", "quantile:0.9", "--json").stdout
+    assert json.loads(answer)["chain"]["predictor"] == "quantile:0.9"
+    mirage(running, "chain", "update", "train-k3q9", "--predictor", "none")
+    assert running.loop.records[0].chain.predictor == ""
+
+
+def test_a_done_file_is_below_the_directory_of_the_caller(running: World) -> None:  # noqa: F811
+    mirage(running, "chain", "update", "train-k3q9", "--done-file", "finished")
+    assert running.loop.records[0].chain.done.file.endswith("/finished")
+    assert running.loop.records[0].chain.done.file.startswith("/")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--links", "0"), ("--links", "x"), ("--time", "soon"), ("--retries", "-1"), ("--steering", "up")],
+)
+def test_what_cannot_be_meant_is_a_mistake_of_usage(running: World, options: tuple[str, ...]) -> None:  # noqa: F811
+    before = running.loop.records
+    assert mirage(running, "chain", "update", "train-k3q9", *options).returncode == 2
+    assert running.loop.records == before

@@ -1,0 +1,189 @@
+"""Settings changed while a chain runs: what follows for its links, and what is rejected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fakes import HOUR, FakeCluster, Fate, chain
+from loops import Service, waiting
+
+from mirage.domain.chain import Chain, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.command import UpdateChain
+from mirage.domain.errors import ChainOver, ConfigError, PluginNotFound
+from mirage.domain.job import JobState, WarnSignal
+from mirage.domain.journal import EntryKind
+from mirage.store.opening import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mirage.domain.errors import MirageError
+    from mirage.domain.job import JobRequest
+
+PINNED: dict[str, Any] = {"steering": Steering.AUTO}
+
+
+def service(**more: Any) -> Service:
+    return Service(waiting(0), chain_=chain(done=DoneCondition(exit_code=None, links=2), **more))
+
+
+def update(of: Service, after: Chain, before: Chain | None = None) -> MirageError | None:
+    """Ask, let a cycle pass, and return why not."""
+    answer = of.commands.put(UpdateChain(before or of.record.chain, after, "alice"))
+    of.cycle()
+    error = answer.exception(0)
+    assert error is None or isinstance(error, (ConfigError, ChainOver, PluginNotFound))
+    return error
+
+
+def with_links(before: Chain, links: int) -> Chain:
+    return replace(before, done=replace(before.done, links=links))
+
+
+def test_more_links_are_asked_for_while_the_last_one_runs() -> None:
+    both = service()
+    both.run(60 * HOUR)
+    assert len(both.record.links) == 2
+    assert update(both, with_links(both.record.chain, 4)) is None
+    both.run(400 * HOUR)
+    assert [link.state for link in both.record.links] == [LinkState.ENDED] * 4
+    assert both.record.status is ChainStatus.DONE
+
+
+def test_fewer_links_end_the_chain_with_those_on_their_way() -> None:
+    few = service()
+    few.cycle()
+    assert update(few, with_links(few.record.chain, 1)) is None
+    few.run(400 * HOUR)
+    assert len(few.record.links) == 1
+    assert few.record.status is ChainStatus.DONE
+
+
+def test_no_fewer_links_than_have_been_submitted() -> None:
+    both = service()
+    both.run(60 * HOUR)
+    before = both.record
+    assert isinstance(update(both, with_links(before.chain, 1)), ConfigError)
+    assert both.record.chain == before.chain
+
+
+def test_a_longer_limit_is_that_of_links_to_come() -> None:
+    longer = service()
+    longer.run(HOUR)
+    chain_ = longer.record.chain
+    assert update(longer, replace(chain_, request=replace(chain_.request, limit=72 * HOUR))) is None
+    longer.run(400 * HOUR)
+    assert [request.limit for request in longer.cluster.submissions] == [48 * HOUR, 72 * HOUR]
+    assert [link.end - link.start for link in longer.record.links] == [48 * HOUR, 72 * HOUR]
+
+
+def test_a_limit_waits_until_slurm_has_shown_what_was_sent() -> None:
+    unseen = Service(FakeCluster(lambda request: Fate(wait=HOUR)), chain_=chain(done=DoneCondition(links=2)))
+    unseen.cycle()
+    record = unseen.record
+    unseen.store.save(record.with_link(replace(record.links[0], state=LinkState.PLANNED, limit=-1, job_id=0)))
+    unseen.cluster.down = True
+    chain_ = record.chain
+    problem = update(unseen, replace(chain_, request=replace(chain_.request, limit=HOUR)))
+    assert isinstance(problem, ConfigError)
+    assert problem.where == "request.limit"
+
+
+def test_a_link_that_waits_is_judged_by_the_limit_it_was_submitted_with() -> None:
+    """Of 48 h, though that of links to come is half an hour: ending by itself then is no warning."""
+
+    def fate(request: JobRequest) -> Fate:
+        first = request.tag.endswith(":1")
+        return Fate(state=JobState.TIMEOUT) if first else Fate(runtime=1_800, state=JobState.COMPLETED)
+
+    chain_ = chain(done=DoneCondition(exit_code=0), steering=Steering.AUTO)
+    warned = replace(chain_, request=replace(chain_.request, warn=WarnSignal("USR1", 60)))
+    pinned = Service(FakeCluster(fate), chain_=warned)
+    pinned.run(10 * HOUR)
+    before = pinned.record.chain
+    assert update(pinned, replace(before, request=replace(before.request, limit=1_800))) is None
+    pinned.run(120 * HOUR)
+    assert pinned.record.status is ChainStatus.DONE
+    assert pinned.record.ended_by == 2
+
+
+def test_of_two_that_knew_the_same_chain_the_second_is_told() -> None:
+    both = service()
+    both.cycle()
+    before = both.record.chain
+    assert update(both, with_links(before, 5)) is None
+    assert isinstance(update(both, replace(before, name="other"), before), ConfigError)
+    assert both.record.chain.done.links == 5
+    assert both.record.chain.name == "svc"
+
+
+def test_what_a_waiting_link_is_bound_by_stays_until_it_runs() -> None:
+    pinned = service(**PINNED)
+    pinned.run(10 * HOUR)
+    waits = pinned.record.waiting
+    assert waits is not None
+    assert waits.index == 2
+    chain_ = pinned.record.chain
+    assert isinstance(update(pinned, replace(chain_, predictor="reactive")), ConfigError)
+    assert pinned.record.chain.predictor == ""
+    pinned.run(60 * HOUR)
+    assert update(pinned, with_links(replace(pinned.record.chain, predictor="reactive"), 3)) is None
+    assert pinned.record.chain.method is Steering.OFF
+
+
+def test_an_update_between_any_two_cycles_leaves_one_writer_alone() -> None:
+    """No two links ever run together, whenever and whatever is changed."""
+    for hour in (1, 20, 40, 47, 49, 60, 90):
+        for changed in ("links", "limit", "lead", "total_time"):
+            one = service(**PINNED)
+            one.run(hour * HOUR)
+            if one.record.over:
+                continue
+            before = one.record.chain
+            after = {
+                "links": with_links(before, 3),
+                "limit": replace(before, request=replace(before.request, limit=24 * HOUR)),
+                "lead": replace(before, lead=5 * HOUR),
+                "total_time": replace(before, done=replace(before.done, total_time=60 * HOUR)),
+            }[changed]
+            update(one, after)
+            one.run(500 * HOUR)
+            assert one.record.over, (hour, changed)
+            assert all(outcome.overlap == 0 for outcome in one.record.outcomes()), (hour, changed)
+
+
+def test_nothing_to_change_no_such_predictor_and_a_chain_that_is_over_are_told() -> None:
+    both = service()
+    both.cycle()
+    before = both.record.chain
+    assert isinstance(update(both, before), ConfigError)
+    assert isinstance(update(both, replace(before, predictor="nosuch")), PluginNotFound)
+    both.run(400 * HOUR)
+    assert isinstance(update(both, with_links(before, 9), both.record.chain), ChainOver)
+
+
+def test_the_journal_says_what_was_changed_and_from_what() -> None:
+    both = service(handover=Handover(HandoverPolicy.OVERLAP))
+    both.cycle()
+    after = with_links(replace(both.record.chain, predictor="reactive"), 7)
+    assert update(both, after) is None
+    (entry,) = both.journal.texts(EntryKind.COMMAND)
+    for part in ("done.links 7 (was 2)", "predictor reactive (was none)", "by alice"):
+        assert part in entry
+
+
+def test_the_change_and_the_script_outlive_a_restart(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/mirage.db"
+    store = open_store(address)
+    stored = Service(waiting(0), chain_=chain(done=DoneCondition(exit_code=None, links=2)), store=store.chains)
+    stored.cycle()
+    assert update(stored, with_links(stored.record.chain, 3)) is None
+    store.close()
+    again = open_store(address)
+    (record,) = again.chains.load()
+    assert record.chain.done.links == 3
+    restored = again.chains.with_script(record.chain.request)
+    assert restored.batch is not None
+    assert restored.batch.text == "#!/bin/sh\nexec serve\n"
+    again.close()
