@@ -26,15 +26,17 @@ _WITHOUT: dict[str, dict[str, Any]] = {
 def update_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     chain_id: Id,
     *,
-    links: Annotated[str, typer.Option(metavar="N|none", help="Done after so many links.")] = "",
-    total_time: Annotated[str, typer.Option(metavar="TIME|none", help="Done after so much running time.")] = "",
+    links: Annotated[str, typer.Option(metavar="N|none", help="Done after N links.")] = "",
+    total_time: Annotated[
+        str, typer.Option(metavar="TIME|none", help="Done after this running time of all links.")
+    ] = "",
     done_file: Annotated[str, typer.Option(metavar="FILE|none", help="Done once this file exists.")] = "",
     done_exit_code: Annotated[str, typer.Option(metavar="N|none", help="Done when a link exits so.")] = "",
     time: Annotated[str, typer.Option("-t", "--time", metavar="TIME", help="Time limit of links to come.")] = "",
     predictor: Annotated[str, typer.Option(metavar="NAME|none", help="Decides when to submit.")] = "",
     aim: Annotated[str, typer.Option(metavar="AIM", help="As for mirage submit.")] = "",
     steering: Annotated[str, typer.Option(metavar="HOW", help="As for mirage submit.")] = "",
-    lead: Annotated[str, typer.Option(metavar="TIME", help="How early a successor is let go.")] = "",
+    lead: Annotated[str, typer.Option(metavar="TIME", help="How early a successor is released.")] = "",
     max_overlap: Annotated[str, typer.Option(metavar="TIME", help="Longest overlap; 0: no bound.")] = "",
     grace: Annotated[str, typer.Option(metavar="TIME", help="From the signal to the end, making way.")] = "",
     on_failure: Annotated[str, typer.Option(metavar="WHAT", help="As for mirage submit.")] = "",
@@ -45,8 +47,8 @@ def update_command(  # noqa: PLR0913 (one parameter for each option of the comma
 ) -> None:
     """Change the settings of a chain while it runs, as scontrol update does for a job.
 
-    Links that are on the cluster keep what they were submitted with. The script, what it asks of Slurm beside the
-    time limit, and the kind of handover stay: for another one, cancel the chain and submit it anew.
+    Links that are on the cluster keep what they were submitted with. The script, its options other than
+    the time limit, and the kind of handover stay: for others, cancel the chain and submit it again.
     """
     texts = {
         "links": links,

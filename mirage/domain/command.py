@@ -54,7 +54,7 @@ class UpdateChain:
 
     @property
     def chain_id(self) -> ChainId:
-        """Of both."""
+        """Which no update changes."""
         return self.before.chain_id
 
 
