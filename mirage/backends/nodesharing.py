@@ -1,4 +1,4 @@
-"""The port ``NodeSharing`` with Slurm's commands: ``scontrol show job`` and, if need be, ``show node``."""
+"""The port ``NodeSharing``: with ``scontrol show job`` and, if need be, ``show node``; or with slurmrestd."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ClusterUnavailable
 from mirage.slurm import nodesharing
+from mirage.slurm.rest.sharing import why_shared
 from mirage.slurm.wording import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.backends.execution import Commands
+    from mirage.backends.rest import Rest
     from mirage.domain.job import Job
 
 
@@ -35,3 +37,18 @@ class CliNodeSharing:
         if answer.status:
             raise ClusterUnavailable(f"{' '.join(argv)}: exit {answer.status}: {one_line(answer.said)}")
         return answer.out
+
+
+class RestNodeSharing:
+    """Asks one question for each job."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+
+    def why_shared(self, job: Job) -> str:
+        """See the port."""
+        path = f"job/{job.job_id}"
+        records = self._rest.records(path, "jobs")
+        if len(records) != 1:
+            self._rest.unavailable(f"GET {path}", f"{len(records)} jobs in the answer, expected one")
+        return why_shared(records[0])

@@ -86,6 +86,7 @@ def _rest(section: ClusterSection) -> World:
     from mirage.backends.acting.link_guard import LinkGuard
     from mirage.backends.clustername import rest_cluster_name
     from mirage.backends.controllertime import rest_controller_time
+    from mirage.backends.nodesharing import RestNodeSharing
     from mirage.backends.rest import Rest, RestCluster, RestVersion
     from mirage.backends.restactuator import OwnToken, RestActuator
     from mirage.backends.restclient import Address, Credentials, RestClient
@@ -102,7 +103,13 @@ def _rest(section: ClusterSection) -> World:
     guard = LinkGuard(cluster, actuator, actuator.identify)
     rest = Rest(client, version)
     check = ClockCheck(clock, partial(rest_controller_time, rest))
-    lore = Lore(history=cluster.past_jobs, links=cluster, name=partial(rest_cluster_name, rest), clock=check)
+    lore = Lore(
+        history=cluster.past_jobs,
+        links=cluster,
+        sharing=RestNodeSharing(rest),
+        name=partial(rest_cluster_name, rest),
+        clock=check,
+    )
     return World(guard, guard, cluster, clock, lore, credentials.user, check_request=actuator.check)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+MAY_BE_REQUEUED = "its predecessor may be requeued (Requeue=1)"
 _AMOUNT = re.compile(r"(cpu|gres/[^=,\s]+)=(\d+)")
 _OVER_SUBSCRIBE = re.compile(r"\bOverSubscribe=(\w+)")
+_EXCLUSIVE = re.compile(r"\bExclusive=(\w+)")
 _REQUEUE = re.compile(r"\bRequeue=(\d)")
 _ALLOCATED = re.compile(r"(?<!\S)(?:Alloc)?TRES=(\S+)")
 _CONFIGURED = re.compile(r"(?<!\S)CfgTRES=(\S+)")
@@ -25,12 +27,16 @@ def node_arguments(nodes: str) -> list[str]:
 def requeued(job: str) -> str:
     """Why the job may leave its nodes before it is over; empty: it does not."""
     found = _REQUEUE.search(job)
-    return "" if found and found[1] == "0" else "its predecessor may be requeued (Requeue=1)"
+    return "" if found and found[1] == "0" else MAY_BE_REQUEUED
 
 
 def has_whole_nodes(job: str) -> bool:
-    """Whether Slurm gives its nodes to no other job (``--exclusive``, or the partition's OverSubscribe)."""
-    return _over_subscribe(job) == "NO"
+    """Whether Slurm gives its nodes to no other job (``--exclusive``, or the partition's OverSubscribe).
+
+    Releases that show ``Exclusive`` (26.05) say ``OverSubscribe=NO`` of every job that shares no CPUs.
+    """
+    exclusive = _EXCLUSIVE.search(job)
+    return exclusive[1] == "NODE" if exclusive else _over_subscribe(job) == "NO"
 
 
 def why_shared(job: str, nodes: str) -> str:
@@ -38,12 +44,15 @@ def why_shared(job: str, nodes: str) -> str:
 
     ``job``, ``nodes``: the answers of ``scontrol --oneliner show``.
     """
-    if (told := _over_subscribe(job)) != "OK":
+    exclusive = _EXCLUSIVE.search(job)
+    if exclusive and exclusive[1] != "NO":
+        return f"jobs of its owner may share its nodes (Exclusive={exclusive[1]})"
+    if (told := _over_subscribe(job)) != ("NO" if exclusive else "OK"):
         return f"the nodes are oversubscribed (OverSubscribe={told})"
     used, there = _amounts(_ALLOCATED, job), _amounts(_CONFIGURED, nodes)
     if any(2 * used[name] > there[name] for name in used.keys() & there.keys()):
         return ""
-    return "its links do not need whole nodes (OverSubscribe=OK), so that two of them fit beside each other"
+    return f"its links do not need whole nodes (OverSubscribe={told}), so that two of them fit on the same ones"
 
 
 def _over_subscribe(job: str) -> str:

@@ -41,6 +41,24 @@ def test_exclusive_job_has_whole_nodes() -> None:
     assert has_whole_nodes(job("NO", "cpu=1"))
 
 
+@pytest.mark.parametrize(
+    ("exclusive", "over_subscribe", "cpus", "whole", "alone"),
+    [
+        ("NODE", "NO", 1, True, True),
+        ("NO", "NO", 1, False, False),
+        ("NO", "NO", 21, False, True),
+        ("NO", "YES", 21, False, False),
+        ("USER", "NO", 21, False, False),
+        ("MCS", "NO", 21, False, False),
+    ],
+)
+def test_releases_that_show_exclusive_say_it_there(exclusive, over_subscribe, cpus, whole, alone) -> None:
+    """Slurm 26.05: ``OverSubscribe=NO`` is what jobs on shared nodes have, too."""
+    shown = job(f"{over_subscribe} Exclusive={exclusive}", f"cpu={cpus},node=1")
+    assert has_whole_nodes(shown) is whole
+    assert (whole or why_shared(shown, GPUS) == "") is alone
+
+
 @pytest.mark.parametrize("shown", [job("NO", "cpu=1", requeue=1), "", "slurm_load_jobs error"])
 def test_job_that_may_be_requeued_is_told(shown: str) -> None:
     assert requeued(shown)

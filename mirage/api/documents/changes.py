@@ -55,9 +55,7 @@ def _check_fields(document: Mapping[str, Any], known: Mapping[str, Any], place: 
     for name, value in document.items():
         if name not in known:
             names = ", ".join(f"{place}{field}" for field in known)
-            raise BadDocument(
-                f"{place}{name}: cannot be changed, only {names}; for others submit the chain again"
-            )
+            raise BadDocument(f"{place}{name}: cannot be changed, only {names}; for others submit the chain again")
         if known[name] is not True:
             if not isinstance(value, dict):
                 raise BadDocument(f"{place}{name}: expected an object")
