@@ -126,6 +126,8 @@ def test_memory_counts_only_where_it_is_consumable(select: str, memory: int):
 def test_whole_nodes():
     shared = "PartitionName=x Nodes=n1 OverSubscribe=EXCLUSIVE\n"
     assert [p.exclusive for p in with_line(shared).partitions] == [False, True]
+    newer = "PartitionName=x Nodes=n1 Exclusive=NODE\nPartitionName=y Nodes=n1 Exclusive=NO\n"
+    assert [p.exclusive for p in with_line(newer).partitions] == [False, True, False]
     linear = MINIMAL.replace("cons_tres", "linear")
     assert [p.exclusive for p in config_of(linear).partitions] == [True]
 

@@ -199,6 +199,7 @@ def _partition(
 ) -> Partition:
     nodes, state, default, qos = (record.get(key) for key in ("nodes", "state", "default", "qos"))
     over, share = record.get("overtimelimit"), record.get("oversubscribe", "shared")
+    alone = record.get("exclusive")  # Slurm 26.05
     billing = record.get("tresbillingweights")
     max_time, default_time = partition_times(record)
     return Partition(
@@ -210,7 +211,9 @@ def _partition(
         min_nodes=_node_limit(record.get("minnodes")),
         priority_tier=_factor(record.get("prioritytier", "priority")),
         priority_job_factor=_factor(record.get("priorityjobfactor", "priority")),
-        exclusive=linear or (share is not None and share.value.lower() == "exclusive"),
+        exclusive=linear
+        or (share is not None and share.value.lower() == "exclusive")
+        or (alone is not None and alone.value.lower() == "node"),
         over_time_limit=over_time_limit(over, -1),
         qos=qos.value if qos else "",
         default=default.flag() if default else False,
