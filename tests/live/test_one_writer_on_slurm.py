@@ -206,6 +206,7 @@ def kept(
     tmp_path: Path,
     meanwhile: Callable[[Path], None] = lambda folder: None,
     started: Callable[[Popen[bytes]], None] = lambda daemon: None,
+    configure: Callable[[Path], None] = lambda config: None,
 ) -> dict[str, ChainRecord]:
     """The chains' records once a daemon has kept all of them to their end."""
     folder = tmp_path / "state"
@@ -214,7 +215,9 @@ def kept(
     for chain in chains:
         store.chains.save(ChainRecord(chain))
     store.close()
-    daemon = start(write_config(folder, testbed))
+    config = write_config(folder, testbed)
+    configure(config)
+    daemon = start(config)
     started(daemon)
     try:
         meanwhile(folder)
