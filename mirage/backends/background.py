@@ -1,4 +1,4 @@
-"""Work beside the daemon: a process of least priority, in a session of its own."""
+"""Work beside the daemon: a process of least priority, in a session of its own, that ends with the daemon."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mirage.backends.aside import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +35,7 @@ def run_aside(
     """
     with log.open("wb") as said:
         process = subprocess.Popen(  # noqa: S603 - a list of words, by this program; no shell reads them
-            ["/usr/bin/env", "nice", "-n", "19", *argv],
+            beside(list(argv)),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.daemon.proof import LEAST, NAIVE, USUAL, proofs_of, spans_of
 from mirage.documenttext import parse_json
 from mirage.domain.errors import MirageError
+from mirage.domain.job import ABSENT
 from mirage.ownprocess import own_python
-from mirage.wholefile import read_regular
+from mirage.wholefile import read_regular, write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
     from mirage.ports import Clock
     from mirage.predictors.artifacts.shelf import Shelf
 
+_LOG = logging.getLogger(__name__)
+
 _LARGEST_REPORT = 16 * 1024 * 1024
 _SEED = 0
+_TRIES = 3
+"""So often a training begins that ends with the daemon: it may be what ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,18 @@ class Curriculum:
     partition: str = ""
     promote: bool = True
     """Whether a model that has proven itself is put in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A training, as it is noted for a daemon to come."""
+
+    begun: Seconds
+    """Instant."""
+    tries: int = 1
+    """How often it has begun."""
+    over: bool = False
+    """Whether it has ended; else the daemon was killed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +88,22 @@ class Retraining:
     def run(self) -> str:
         """Train if it is due; says what came of it, nothing where nothing is due.
 
-        A training that fails is due again after the same span. Raises ``MirageError``.
+        One that fails is due again after the same span; one that was killed with the daemon, at once. Raises
+        ``MirageError``.
         """
-        now, plan = self.clock.now(), self.curriculum
-        if not self._due(now):
+        now, plan, last = self.clock.now(), self.curriculum, self._last()
+        if last.over and 0 <= now - last.begun < plan.every:
             return ""
         jobs = self.jobs(now - plan.span)
         if not len(jobs) or now - int(jobs.submit[0]) < LEAST:
             return ""
-        self._note(now)
-        return self._train(jobs, now)
+        begun = Begun(now, 1 if last.over else last.tries + 1)
+        self._note(begun)
+        try:
+            return self._train(jobs, now)
+        finally:
+            if self._marker.exists():
+                self._note(replace(begun, over=True))
 
     def _train(self, jobs: JobTable, now: Seconds) -> str:
         from mirage.trace.parquet import write_table
@@ -98,6 +122,9 @@ class Retraining:
             name: folder for name, folder in self.shelf.in_use().items() if name in self.curriculum.predictors
         }
         others = [f"{name}:{folder}" for name, folder in in_use.items()]
+        again = "" if self._last().tries < 2 else "again, as the daemon was killed meanwhile; "
+        names = ", ".join(self.curriculum.predictors)
+        _LOG.info("training of %s begins: %s%d jobs, links of %s nodes", names, again, len(jobs), nodes)
         argv = self._command(work, cluster, spans, nodes, limit, others)
         if not self.launcher.run(argv, work, self.stopped):
             self._forget()
@@ -169,17 +196,19 @@ class Retraining:
         self.shelf.put_in_use(read_package(model))
         return f"{told}: in use from now on"
 
-    def _due(self, now: Seconds) -> bool:
+    def _last(self) -> Begun:
+        """The last training that began here; without one it is long ago."""
         try:
-            last = int(parse_json(self._marker.read_text(encoding="utf-8"))["begun"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return True
-        return not 0 <= now - last < self.curriculum.every
+            noted = parse_json(self._marker.read_text(encoding="utf-8"))
+            begun, tries = int(noted["begun"]), int(noted.get("tries", 1))
+            return Begun(begun, tries, over=bool(noted.get("over", True)) or tries >= _TRIES)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return Begun(ABSENT, over=True)
 
-    def _note(self, now: Seconds) -> None:
+    def _note(self, begun: Begun) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._marker.write_text(json.dumps({"begun": now}), encoding="utf-8")
+            write_anew(self._marker, json.dumps(asdict(begun)).encode())
         except OSError as error:
             raise MirageError(f"{self._marker} cannot be written, so nothing is trained: {error}") from error
 

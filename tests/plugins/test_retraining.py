@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -216,6 +217,23 @@ def test_one_that_the_daemons_end_cut_short_begins_anew(setting: Setting) -> Non
     assert len(setting.shelf.versions()) == 1
 
 
+def test_one_that_was_killed_with_the_daemon_begins_again_at_once_and_not_for_ever(setting: Setting) -> None:
+    def killed() -> bool:
+        """What a daemon that is killed leaves of its note."""
+        notes.append((setting.folder / "training/last.json").read_text())
+        return True
+
+    notes: list[str] = []
+    setting.launcher.fails = killed
+    for _ in range(5):
+        setting.run()
+        (setting.folder / "training/last.json").write_text(notes[-1])
+    assert len(notes) == 3, "it may be what ends the daemon"
+    setting.time += EVERY
+    setting.run()
+    assert len(notes) == 4
+
+
 @pytest.mark.parametrize("lacking", ["quantile", "reactive", "made-up"])
 def test_a_report_that_lacks_a_method_is_an_error(setting: Setting, lacking: str) -> None:
     del setting.launcher.costs[lacking]
@@ -257,6 +275,26 @@ def test_a_local_training_ends_with_the_daemon(tmp_path: Path) -> None:
     assert answers == [False]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_local_training_is_killed_with_the_daemon(tmp_path: Path) -> None:
+    trained = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    daemon = (
+        "import pathlib, sys, threading; from mirage.daemon.launching import LocalLauncher\n"
+        f"place = pathlib.Path({str(tmp_path)!r})\n"
+        f"LocalLauncher().run([sys.executable, '-c', {trained!r}], place, threading.Event())"
+    )
+    process = subprocess.Popen(python(daemon))
+    deadline = time.monotonic() + PATIENCE
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    training = int((tmp_path / "pid").read_text())
+    while Path(f"/proc/{training}").exists() and "State:\tZ" not in Path(f"/proc/{training}/status").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_job_of_the_clusters_trains(tmp_path: Path) -> None:
