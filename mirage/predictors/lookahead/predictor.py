@@ -23,7 +23,7 @@ from mirage.simulator.resume import Resumption
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation, Prediction
-    from mirage.domain.job import JobId, Seconds
+    from mirage.domain.job import Job, JobId, Seconds
     from mirage.simulator.cluster import ClusterConfig
 
 Int64 = NDArray[np.int64]
@@ -61,6 +61,13 @@ PAUSE = 0.05
 
 LONGEST_PAUSE = HOUR // 2
 """Others who submit many jobs at once can use up twenty hours within one."""
+
+AT_ONCE = 6
+"""Predecessors that are looked at for one instant, and more only where a look cannot wait: each takes a tenth of a
+second, and after a start of the daemon all of its chains are due."""
+
+LONGEST_WAIT = 4 * HOUR
+"""A predecessor that ends within this time is always looked at."""
 
 REMEMBERED = 256
 """Predecessors whose last look is remembered."""
@@ -112,6 +119,10 @@ class Lookahead:
         self._weights = weights or Weights()
         self._budget = budget or Budget()
         self._looks: dict[JobId, _Look] = {}
+        self._instant: Seconds = ABSENT
+        """For which ``_looked`` counts."""
+        self._looked = 0
+        self._begun: Seconds = ABSENT
 
     @property
     def wants(self) -> Wants:
@@ -132,6 +143,8 @@ class Lookahead:
         look = self._looks.get(predecessor.job_id)
         if look is not None and look.made <= now < look.until:
             return _later(look.forecast, now - look.made)
+        if self._others_come_first(now) and (answer := self._without_look(look, now, predecessor)) is not None:
+            return answer
         outlook = self.outlook(observation, predecessor.end + BEYOND)
         screened = outlook.starts(np.arange(self._budget.screen), np.array([now]))[:, 0]
         early = predecessor.end - float(np.quantile(screened, TOO_EARLY))
@@ -143,6 +156,28 @@ class Lookahead:
         """The futures themselves, up to an instant. Raises as ``predict`` does."""
         long = len(observation.snapshot.pending) >= LONG_QUEUE
         return Outlook(observation, self._rough if long else self._resumption, self._seed, until)
+
+    def _others_come_first(self, now: Seconds) -> bool:
+        if self._begun == ABSENT:
+            self._begun = now
+        if now != self._instant:
+            self._instant, self._looked = now, 0
+        self._looked += 1
+        return self._looked > AT_ONCE
+
+    def _without_look(self, look: _Look | None, now: Seconds, predecessor: Job) -> Prediction | None:
+        """The answer until there is time for a look; ``None``: it cannot wait.
+
+        A look is good for as long again. A link that has just started needs none yet, and as the daemon has just
+        started only those need one that end soon.
+        """
+        if look is not None:
+            good = look.made <= now < 2 * look.until - look.made
+            return _later(look.forecast, now - look.made) if good else None
+        began = max(predecessor.start, self._begun)
+        if predecessor.end - now < LONGEST_WAIT or not began <= now < began + LONGEST_PAUSE:
+            return None
+        return ActionScores(-1.0, 0.0, basis="other chains are looked at first")
 
     def _pause(self, number: JobId, now: Seconds, early: float, forecast: WaitForecast) -> WaitForecast:
         pause = int(min(PAUSE * early, LONGEST_PAUSE))
