@@ -292,7 +292,7 @@ class ControlLoop:
             text = pending.with_reason(f"job {job.job_id} waits until it is released", job)
             return self._explain(record, now, text, deciding=True)
         is_back = steering.held_back(job, record.chain)
-        back = steering.wanted_back(job, record.chain, predecessor, now)
+        back = steering.wanted_back(job, record, predecessor, now)
         if back is not is_back:
             act = self._hands.steer(record, job, predecessor, now, back=back)
             return Cycle(act.text, next_due(record, now, self._policy.settle), deciding=True)

@@ -31,15 +31,23 @@ def was_warned(record: ChainRecord, link: Link) -> bool:
 
 
 def as_expected(record: ChainRecord, job: Job | None, now: Seconds) -> Job | None:
-    """The running predecessor with the end that is to be expected: earlier where its script ends when warned.
-
-    By the last links: as long before the limit as the one that ended closest to its limit.
-    """
+    """The running predecessor with the end that is to be expected: earlier where its script ends when warned."""
     if job is None or job.state is not JobState.RUNNING or job.end == ABSENT or job.end <= now:
         return job
-    ended = [link for link in record.links if link.started and link.final and not link.is_retired][-_RECENT:]
-    early = min((_early(record, link) for link in ended), default=0)
+    early = ends_early(record)
     return replace(job, end=max(job.end - early, now + 1)) if early else job
+
+
+def ends_early(record: ChainRecord) -> Seconds:
+    """How long before its limit a running link is expected to end by itself.
+
+    By the last links: as long as the one that ended closest to its limit. Where none has ended so, as in a service
+    whose links make way, Slurm's warning counts: the successor is to be there before it.
+    """
+    ended = [link for link in record.links if link.started and link.final and not link.is_retired][-_RECENT:]
+    if not ended and record.chain.handover.makes_way:
+        return record.chain.request.warn.lead if record.chain.request.warn else 0
+    return min((_early(record, link) for link in ended), default=0)
 
 
 def _early(record: ChainRecord, link: Link) -> Seconds:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import NO_JOB, LinkState, Steering
 from mirage.domain.job import ABSENT, JobChange, JobState
+from mirage.provisioner.limitwarnings import ends_early
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,8 +60,8 @@ def held_back(job: Job, chain: Chain) -> bool:
     return False
 
 
-def wanted_back(job: Job, chain: Chain, predecessor: Job | None, now: Seconds) -> bool:
-    """Whether the successor ``job`` is to be held back at ``now``.
+def wanted_back(job: Job, record: ChainRecord, predecessor: Job | None, now: Seconds) -> bool:
+    """Whether the successor ``job`` is to be held back at ``now``, until the lead before the end to be expected.
 
     A pinned one without lead, or of one writer, stays where it is for as long as its predecessor runs: it cannot
     start before the nodes are free, and then it does. Nothing else keeps a link of one writer back, so that its
@@ -68,6 +69,7 @@ def wanted_back(job: Job, chain: Chain, predecessor: Job | None, now: Seconds) -
     """
     if predecessor is None:
         return False
+    chain = record.chain
     over = predecessor.state.finished and not predecessor.completing
     if chain.method is Steering.PIN and chain.one_writer:
         return predecessor.state is JobState.RUNNING or (not over and held_back(job, chain))
@@ -75,7 +77,7 @@ def wanted_back(job: Job, chain: Chain, predecessor: Job | None, now: Seconds) -
         return False
     if chain.method is Steering.PIN and not chain.release_lead:
         return True
-    return now < predecessor.end - chain.release_lead
+    return now < predecessor.end - ends_early(record) - chain.release_lead
 
 
 def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:

@@ -84,7 +84,9 @@ def a_limit_of_jobs_counts_as_permanent(patch: Patch) -> None:
 
 
 def a_pinned_link_waits_for_its_node_for_good(patch: Patch) -> None:
-    patch.setattr(steering, "wanted_back", lambda job, chain, predecessor, now: steering.held_back(job, chain))
+    patch.setattr(
+        steering, "wanted_back", lambda job, record, predecessor, now: steering.held_back(job, record.chain)
+    )
 
 
 def it_goes_on_without_its_store(patch: Patch) -> None:

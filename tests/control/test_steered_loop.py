@@ -240,3 +240,39 @@ def test_auto_lets_short_links_go_a_tenth_of_their_limit_before_the_end() -> Non
     assert replace(short, handover=Handover(HandoverPolicy.OVERLAP)).release_lead == 0
     assert replace(short, handover=Handover()).release_lead == 0
     assert replace(short, steering=Steering.PIN).release_lead == short.lead
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START])
+@pytest.mark.parametrize("warned", [15 * MIN, 10 * MIN, 2 * MIN])
+def test_a_service_that_leaves_at_slurms_warning_has_its_successor_before(
+    policy: HandoverPolicy, warned: int
+) -> None:
+    """Nothing is lost though its warning comes before the lead begins."""
+    limit = 2 * HOUR
+    asked = chain(
+        limit,
+        DoneCondition(exit_code=None, links=4),
+        handover=Handover(policy),
+        steering=Steering.AUTO,
+        lead=10 * MIN,
+    )
+    asked = replace(asked, request=replace(asked.request, warn=WarnSignal("TERM", warned, batch_only=True)))
+    cluster = FakeCluster(lambda request: Fate(runtime=limit - warned, state=JobState.COMPLETED))
+    record = Service(cluster, chain_=asked).run(30 * HOUR, tick=MIN)
+    assert record.status is ChainStatus.DONE
+    assert [outcome.interruption for outcome in record.outcomes()] == [0, 0, 0]
+    least = 8 * MIN if policy is HandoverPolicy.WHEN_READY else MIN
+    assert all(least <= outcome.overlap <= 10 * MIN for outcome in record.outcomes())
+
+
+def test_what_its_links_have_done_counts_more_than_slurms_warning() -> None:
+    """They save when they are warned, and run on to their limit."""
+    asked = chain(2 * HOUR, DoneCondition(exit_code=None, links=4), steering=Steering.PIN, lead=10 * MIN)
+    asked = replace(
+        asked,
+        handover=Handover(HandoverPolicy.OVERLAP),
+        request=replace(asked.request, warn=WarnSignal("USR1", 30 * MIN)),
+    )
+    record = Service(FakeCluster(lambda request: Fate()), chain_=asked).run(30 * HOUR, tick=MIN)
+    assert [outcome.interruption for outcome in record.outcomes()] == [0, 0, 0]
+    assert all(8 * MIN <= outcome.overlap <= 11 * MIN for outcome in record.outcomes())
