@@ -12,7 +12,7 @@ from mirage.api.taskstate.watch import TaskWatch
 from mirage.domain.files import NOT_CHECKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
     from concurrent.futures import Future
 
     from mirage.api.feed import Feed
@@ -49,8 +49,9 @@ class Inquiries:
     measured: Callable[[JobRequest | str | None], Sequence[Measured]]
     """How good their forecasts have been, at all hand-overs, at those in a partition, or at those of such jobs.
     May take seconds; raises ``StoreUnavailable``."""
-    compared: Callable[[], Sequence[Measured]] = tuple
-    """The same with what hand-overs of their own would have been. May take longer."""
+    compared: Callable[[Seconds], Sequence[Measured]] = lambda span: ()
+    """The same on the handovers of the last so many seconds, with estimates of the predictors' own handovers. May
+    take longer."""
 
 
 def _nothing_measured(accept: str) -> tuple[bytes, str]:
@@ -91,6 +92,12 @@ class Models(Protocol):
 
     def versions(self) -> tuple[Version, ...]:
         """Every trained model that is kept. Raises ``ArtifactMismatch``."""
+
+    def in_shadow(self) -> Container[str]:
+        """Versions that the daemon itself compares with the predictor in charge, as ``NAME:VERSION``."""
+
+    def damage(self, version: Version) -> str:
+        """Why a version cannot be used, empty if it can. Takes seconds where its files were not read before."""
 
     def promote(self, name: str, version: str, *, force: bool) -> Version:
         """Put a version in use. Raises ``ConfigError`` where it has done worse in shadow, unless ``force``."""

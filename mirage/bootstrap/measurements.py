@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING
 from mirage.domain.job import JobRequest
 from mirage.features.waitclass import class_of
 from mirage.replay.shadows import compared
-from mirage.replay.watched import compared_by_partition, judged_handovers
+from mirage.replay.watched import SPAN, compared_by_partition, judged_handovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mirage.domain.job import Seconds
     from mirage.domain.objective import Weights
     from mirage.ports import Clock
     from mirage.replay.shadows import Measured
     from mirage.replay.watched import JudgedHandover
     from mirage.store.opening import Store
 
-SPAN = 30 * 86_400
-"""How far back hand-overs count."""
 LATEST = 300
-"""Of these, so many: each is thousands of lines of the journal where all of them have to be read."""
+"""Handovers within ``SPAN``: each is thousands of lines of the journal where all of them have to be read."""
 _LAST_LINES = 40
 """Of each link, for its forecasts as it was submitted: there is one line a predictor and cycle."""
 _HOLDS = 60.0
@@ -56,7 +55,7 @@ class Measurements:
     """For every thread but the loop's: measuring may take seconds. All raise ``StoreUnavailable``."""
 
     def __init__(self, store: Store, clock: Clock, weights: Callable[[], Weights]) -> None:
-        self._weights = weights
+        self._weights, self._clock = weights, clock
 
         def since() -> int:
             return clock.now() - SPAN
@@ -74,9 +73,12 @@ class Measurements:
             judged = tuple(each for each in judged if _class(each) == class_of(of))
         return compared((each.judged for each in judged), self._weights())
 
-    def comparison(self) -> tuple[Measured, ...]:
-        """Every predictor in all respects, by partition."""
-        return compared_by_partition(self._whole.latest(), self._weights())
+    def comparison(self, span: Seconds = SPAN) -> tuple[Measured, ...]:
+        """Every predictor in all respects, by partition, on the handovers of the last ``span`` seconds."""
+        since = self._clock.now() - span
+        return compared_by_partition(
+            [each for each in self._whole.latest() if each.start >= since], self._weights()
+        )
 
 
 def _class(handover: JudgedHandover) -> tuple[str, int, int]:

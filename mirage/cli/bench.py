@@ -118,7 +118,7 @@ def _measure(  # noqa: PLR0911 (one for each)
             return measure_lookahead(Path(traces), _say)
         case "predictors":
             from mirage.bench.predictors import measure_predictors
-            from mirage.cli.models import models_folder
+            from mirage.cli.modelfiles import models_folder
 
             return measure_predictors(Path(traces), models_folder(models), _say)
         case "train":

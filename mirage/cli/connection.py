@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mirage.cli.printing import show_error
 from mirage.client.address import SOCKET_VARIABLES, URL_VARIABLE, Address
 from mirage.client.client import Client
-from mirage.client.errors import ClientError, DaemonUnreachable, Refusal
+from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,10 +44,14 @@ def exit_code(error: ClientError) -> int:
 
 
 @contextmanager
-def exit_codes() -> Iterator[None]:
-    """Errors inside become one line on stderr and the exit code of their kind."""
+def exit_codes(without_daemon: str = "") -> Iterator[None]:
+    """Errors inside become one line on stderr and the exit code of their kind.
+
+    ``without_daemon``: what to do where no daemon answers, shown then.
+    """
     try:
         yield
     except ClientError as error:
-        show_error(error)
+        absent = isinstance(error, DaemonUnreachable) and not isinstance(error, Unanswered)
+        show_error(ClientError(f"{error}; {without_daemon}") if absent and without_daemon else error)
         raise SystemExit(exit_code(error)) from None

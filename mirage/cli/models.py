@@ -3,159 +3,182 @@
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import become_owner, become_owner_of_files, load
-from mirage.cli.printing import table_console
-from mirage.cli.shadows import objection, shadow_command
+from mirage.cli.asking import AsJson, Socket
+from mirage.cli.connection import connect, exit_codes
+from mirage.cli.modelfiles import kept_version, list_files, models_folder, promote_files, rollback_files
+from mirage.cli.printing import show, show_error, table_console
+from mirage.cli.shadows import FilesOf, objection, shadow_command
+from mirage.cli.usage import UsageError
+from mirage.client.client import predictor_path
+from mirage.client.predictors import ModelAnswer, ModelVersion, Predictors
+from mirage.client.reading import read, read_all
+from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from rich.table import Table
 
     from mirage.config.loading import Loaded
-    from mirage.predictors.artifacts.shelf import Version
+    from mirage.predictors.artifacts.manifest import Manifest
 
 models_app = typer.Typer(help="Trained models: list them, put one in use, go back to the one before.")
 
 Models = Annotated[
     str,
-    typer.Option("--models", metavar="DIR", help="Folder of the models; by default in the daemon's state folder."),
+    typer.Option("--models", metavar="DIR", help="Directory of the models, read without asking the daemon."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also where it did worse in shadow.")]
+Force = Annotated[bool, typer.Option("--force", help="Also if it did worse in shadow.")]
 
 
 models_app.command("shadow")(shadow_command)
 
 
 @models_app.command("list")
-def list_command(*, models: Models = "", config: ConfigFile = "", as_json: AsJson = False) -> None:
-    """Every version that is kept, and what it was trained on."""
-    from mirage.predictors.artifacts.shelf import Shelf
+def list_command(
+    *, socket: Socket = "", models: Models = "", config: FilesOf = "", as_json: AsJson = False
+) -> None:
+    """List the versions of trained models that the daemon keeps, and what each was trained on.
 
-    folder = models_folder(models, load(config) if config else None)
-    shelf = Shelf(folder)
-    watched = {path.name for path in shelf.watched().values()}
-    checked = [(version, shelf.damage(version)) for version in shelf.versions()]
-    if as_json:
-        listed = [
-            _document(version) | {"shadow": version.version in watched, "damage": found}
-            for version, found in checked
-        ]
-        typer.echo(json.dumps({"models": listed}, indent=1))
-    elif checked:
-        table_console().print(_table(checked, watched))
+    With --config or --models no daemon is asked.
+    """
+    if _offline(socket, models, config):
+        found = list_files(models, config)
     else:
-        typer.echo(f"no models in {folder}; mirage train makes one, mirage models promote keeps it")
+        with exit_codes(_without_daemon()):
+            document = connect(socket).get("/predictors")
+            read(Predictors, document)
+        found = document.get("models", [])
+    if as_json:
+        typer.echo(json.dumps({"models": found}, indent=1))
+    elif found:
+        table_console().print(_table(read_all(ModelVersion, found)))
+    else:
+        show("no models; mirage train makes one, mirage models promote keeps it")
 
 
 @models_app.command("promote")
 def promote_command(
-    artifact: Annotated[Path, typer.Argument(metavar="ARTIFACT", help="Folder that mirage train has made.")],
+    artifact: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|NAME:VERSION", help="Directory that mirage train has made, or a version that is kept."
+        ),
+    ],
     *,
+    socket: Socket = "",
     models: Models = "",
-    config: ConfigFile = "",
+    config: FilesOf = "",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a trained model and put it in use: daemons that name its folder take it when they start.
+    """Put a trained model in use.
 
-    Rejected (exit 1) where it was trained on another cluster, and (exit 4) where the daemon has measured in shadow
-    that it costs more than the predictor in charge.
+    A version that is kept, as mirage models list shows it: the daemon uses it from its next cycle on; for
+    administrators.
+
+    A directory: it is copied to the models of the daemon (--config or --models name another place than the default
+    one), which uses it when it starts.
+
+    Rejected (exit 4) if the model costs more in shadow than the predictor in charge, unless --force is given. Also
+    rejected (4 by the daemon, 1 for a directory) if it was trained on another cluster.
     """
-    from mirage.predictors.artifacts.home import check_cluster
-    from mirage.predictors.artifacts.shelf import Shelf, read_package
-    from mirage.predictors.artifacts.trial import try_files
-    from mirage.store.clustername import read_cluster_name
+    name, version = kept_version(artifact)
+    offline = _offline(socket, models, config)
+    if name and not offline:
+        wish = {"version": version, "force": force}
+        _tell_answer(_post(socket, f"{predictor_path(name)}/promote", wish), as_json=as_json)
+        return
+    if socket:
+        problem = "a directory is not sent to a daemon; give --config FILE, or promote a version that is kept"
+        raise UsageError("--socket", problem)
 
-    # The artifact and the configuration may be such as only root reads.
-    package, loaded = read_package(artifact), load(config) if config or not force else None
-    folder = models_folder(models, loaded if config else None)
-    _become_owner(folder, loaded)
-    if loaded:
-        check_cluster(package.manifest.cluster, read_cluster_name(loaded.config.store.url))
-    if not force and loaded and (problem := objection(package.manifest, loaded.config)):
-        typer.echo(f"mirage: {artifact}: {problem}; --force puts it in use all the same", err=True)
-        raise typer.Exit(4)
-    try_files(package.files, package.manifest, artifact)
-    _tell(Shelf(folder).put_in_use(package), folder, as_json=as_json)
+    def refuse(manifest: Manifest, loaded: Loaded) -> None:
+        if problem := objection(manifest, loaded.config):
+            show_error(ConfigError(artifact, f"{problem}; --force puts it in use all the same"))
+            raise typer.Exit(4)
+
+    _tell_files(*promote_files(artifact, models, config, None if force else refuse), models, as_json=as_json)
 
 
 @models_app.command("rollback")
 def rollback_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The predictor, such as xgboost.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Predictor, such as xgboost.")],
     *,
+    socket: Socket = "",
     models: Models = "",
-    config: ConfigFile = "",
+    config: FilesOf = "",
     as_json: AsJson = False,
 ) -> None:
-    """Put the version in use again that was before."""
-    from mirage.predictors.artifacts.shelf import Shelf
+    """Put the version in use again that was before; for administrators.
 
-    loaded = load(config) if config else None
-    folder = models_folder(models, loaded)
-    _become_owner(folder, loaded)
-    _tell(Shelf(folder).rollback(name), folder, as_json=as_json)
-
-
-def models_folder(models: str, loaded: Loaded | None = None) -> Path:
-    """The folder so named; by default that in the daemon's state folder, as the configuration names it."""
-    from mirage.bootstrap.predictors import MODELS
-    from mirage.config.places import default_places
-
-    if models:
-        return Path(models)
-    if loaded is not None:
-        return Path(loaded.config.service.state) / MODELS
-    return default_places(os.environ, os.getuid()).state / MODELS
+    The daemon uses it from its next cycle on. With --config or --models no daemon is asked.
+    """
+    if _offline(socket, models, config):
+        _tell_files(*rollback_files(name, models, config), models, as_json=as_json)
+    else:
+        _tell_answer(_post(socket, f"{predictor_path(name)}/rollback"), as_json=as_json)
 
 
-def _become_owner(folder: Path, loaded: Loaded | None) -> None:
-    if loaded is not None:
-        become_owner_of_files(loaded)
-    become_owner(folder)
+def _offline(socket: str, models: str, config: str) -> bool:
+    """Whether files are read in place of asking a daemon. Raises ``UsageError`` where both are wanted."""
+    if socket and (models or config):
+        raise UsageError("--socket", "not with --config or --models: they read files and ask no daemon")
+    return bool(models or config)
 
 
-def _tell(version: Version, models: Path, *, as_json: bool) -> None:
+def _without_daemon() -> str:
+    return f"without a daemon: --config FILE, or --models {models_folder('')}"
+
+
+def _post(socket: str, path: str, document: object = None) -> dict[str, Any]:
+    with exit_codes(_without_daemon()):
+        answer: dict[str, Any] = connect(socket).post(path, document)
+        read(ModelAnswer, answer)
+    return answer
+
+
+def _tell_answer(answer: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(_document(version), indent=1))
+        typer.echo(json.dumps(answer["model"], indent=1))
+    else:
+        show(answer["sentence"])
+
+
+def _tell_files(model: dict[str, Any], folder: Path, models: str, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(model, indent=1))
         return
-    typer.echo(f"{version.name} {version.version} is in use: {version.name}:{models / version.name}")
+    name, version = model["name"], model["version"]
+    show(f"{name} {version} is in use: {name}:{folder / name}")
+    if not models:
+        show(f"A daemon uses it when it starts. One that runs: mirage models promote {name}:{version}", err=True)
 
 
-def _document(version: Version) -> dict[str, Any]:
-    told = {"name": version.name, "version": version.version, "current": version.current}
-    return told | {"manifest": asdict(version.manifest)}
-
-
-def _table(checked: Sequence[tuple[Version, str]], watched: Container[str]) -> Table:
-    """``checked``: each version, and why it cannot be used; ``watched``: versions in shadow."""
+def _table(versions: Sequence[ModelVersion]) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
-    from mirage.domain.instants import spell_instant
-    from mirage.domain.texts import printable
-
-    table = Table("model", "version", "in use", "cluster", "trained on", "hand-overs", "|x| in validation, h")
-    for version, damaged in checked:
-        manifest = version.manifest
-        span = f"{spell_instant(manifest.training.first)[:10]} to {spell_instant(manifest.training.known)[:10]}"
-        gap = manifest.metrics.get("absolute_x")
+    table = Table("model", "version", "in use", "cluster", "trained on", "handovers", "|x| in validation, h")
+    for each in versions:
+        gap = each.metrics.get("absolute_x")
+        use = "yes" if each.current else "in shadow" if each.shadow else ""
         table.add_row(
-            version.name,
-            version.version,
-            ("yes" if version.current else "in shadow" if version.version in watched else "")
-            + (" (damaged)" if damaged else ""),
-            Text(printable(manifest.cluster.name)),
-            span,
-            str(manifest.training.handovers),
+            *map(_cell, (each.name, each.version, use + (" (damaged)" if each.damage else ""), each.cluster)),
+            f"{each.first:%Y-%m-%d} to {each.last:%Y-%m-%d}" if each.first and each.last else "",
+            str(each.handovers),
             f"{gap:.2f}" if gap is not None else "",
         )
     return table
+
+
+def _cell(text: str) -> Any:
+    from rich.text import Text
+
+    from mirage.domain.texts import printable
+
+    return Text(printable(text))

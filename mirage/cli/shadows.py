@@ -1,47 +1,86 @@
-"""``mirage models shadow``: what predictors in shadow would have made of the hand-overs; promotions' gate."""
+"""``mirage models shadow``: what predictors in shadow would have made of the handovers; promotions' gate."""
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, ConfigFile
+from mirage.cli.asking import AsJson, Socket
+from mirage.cli.connection import connect, exit_codes
 from mirage.cli.daemonaccount import configured
 from mirage.cli.printing import table_console
-from mirage.cli.usage import duration_of
+from mirage.cli.usage import UsageError, duration_of
+from mirage.client.predictors import ShadowResult, ShadowResults
+from mirage.client.reading import read, read_all
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from mirage.config.model import Config
     from mirage.predictors.artifacts.manifest import Manifest
     from mirage.replay.shadows import Measured
 
-Since = Annotated[str, typer.Option(help="How far back hand-overs count, such as 30d.")]
+FilesOf = Annotated[
+    str,
+    typer.Option(
+        "--config", metavar="FILE", help="Configuration of a daemon; its files are read without asking it."
+    ),
+]
+Since = Annotated[str, typer.Option(metavar="TIME", help="How far back handovers count, such as 7d.")]
 
 _SPAN = "30d"
 _EXPLAINED = (
-    "Errors: forecasts as links were really submitted, against their real starts. Would-be hand-overs: from when "
+    "Errors: forecasts as links were really submitted, against their real starts. Would-be handovers: from when "
     "each first said submit, started after the median wait of jobs of the same class submitted nearest to that; "
     "gain: by how much they cost less than those of the predictor in charge by the same estimate."
 )
 
 
-def shadow_command(*, config: ConfigFile = "", since: Since = _SPAN, as_json: AsJson = False) -> None:
-    """Compare the predictors in shadow with the one in charge, on the daemon's own hand-overs."""
-    found = measurements(configured(config), since)
+def shadow_command(
+    *, socket: Socket = "", config: FilesOf = "", since: Since = _SPAN, as_json: AsJson = False
+) -> None:
+    """Compare the predictors in shadow with the one in charge, on the daemon's own handovers.
+
+    With --config no daemon is asked, and its database is read instead.
+    """
+    if socket and config:
+        raise UsageError("--socket", "not with --config, which asks no daemon")
+    found = _measured(config, since) if config else _asked(socket, since)
     if as_json:
-        typer.echo(json.dumps({"predictors": [_document(each) for each in found]}, indent=1))
+        typer.echo(json.dumps({"predictors": found}, indent=1))
     elif found:
-        table_console().print(_table(found))
+        table_console().print(_table(read_all(ShadowResult, found)))
         typer.echo(_EXPLAINED)
     else:
-        typer.echo(f"no hand-over of the last {since} was foreseen; loop.shadows names predictors to compare")
+        typer.echo(f"no predictions for handovers of the last {since}; loop.shadows names predictors to compare")
+
+
+def _asked(socket: str, since: str) -> list[dict[str, Any]]:
+    """As the daemon has measured. Raises ``UsageError`` for a span that it does not offer."""
+    from mirage.replay.watched import SPAN
+
+    span = duration_of("--since", since)
+    if span > SPAN:
+        problem = f"a daemon compares the last {_SPAN} at most; --config FILE looks further back"
+        raise UsageError("--since", problem)
+    with exit_codes("without a daemon: --config FILE"):
+        document = connect(socket).get("/predictors/shadow", span=span)
+        read(ShadowResults, document)
+    found: list[dict[str, Any]] = document["predictors"]
+    return found
+
+
+def _measured(config: str, since: str) -> list[dict[str, Any]]:
+    """The same of the database of a daemon."""
+    from mirage.api.documents.predictors import shadow_result
+
+    found = measurements(configured(config), since)
+    return [shadow_result(each).model_dump(mode="json") for each in found]
 
 
 def objection(manifest: Manifest, config: Config) -> str:
@@ -52,7 +91,7 @@ def objection(manifest: Manifest, config: Config) -> str:
 
 
 def measurements(config: Config, since: str) -> tuple[Measured, ...]:
-    """Every predictor on the hand-overs of the daemon so configured; none where it has no store yet."""
+    """Every predictor on the handovers of the daemon so configured; none where it has no store yet."""
     from mirage.control.wallclock import WallClock, read_clock
     from mirage.domain.objective import Weights
     from mirage.replay.watched import shadow_results
@@ -70,29 +109,24 @@ def measurements(config: Config, since: str) -> tuple[Measured, ...]:
         store.database.close()
 
 
-def _document(each: Measured) -> dict[str, object]:
-    """Numbers that are not known are null."""
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in asdict(each).items()
-    }
-
-
-def _table(found: tuple[Measured, ...]) -> Table:
+def _table(found: Sequence[ShadowResult]) -> Table:
     from rich.table import Table
+    from rich.text import Text
+
+    from mirage.domain.texts import printable
 
     table = Table(title="hours; * in charge", padding=(0, 0))
     table.add_column("predictor", overflow="fold", min_width=16)
     table.add_column("partition", overflow="fold")
-    for heading in ("foreseen", "|error|", "pinball", "P10-P90", "would-be", "gap", "overlap", "gain"):
+    for heading in ("forecasts", "|error|", "pinball", "P10-P90", "would-be", "gap", "overlap", "gain"):
         table.add_column(heading, justify="right")
     for each in found:
         table.add_row(
-            f"{each.predictor} *" if each.in_charge else each.predictor,
-            each.partition,
+            Text(printable(f"{each.predictor} *" if each.in_charge else each.predictor)),
+            Text(printable(each.partition)),
             str(each.forecasts),
             *(_number(value) for value in (each.absolute_error, each.pinball)),
-            "" if math.isnan(each.coverage) else f"{each.coverage:.0%}",
+            "" if each.coverage is None else f"{each.coverage:.0%}",
             str(each.handovers),
             *(_number(value) for value in (each.interruption, each.overlap)),
             _number(each.gain, each.gain_error),
@@ -100,7 +134,7 @@ def _table(found: tuple[Measured, ...]) -> Table:
     return table
 
 
-def _number(value: float, error: float = math.nan) -> str:
-    if math.isnan(value):
+def _number(value: float | None, error: float | None = None) -> str:
+    if value is None:
         return ""
-    return f"{value:.2f}" if math.isnan(error) else f"{value:.2f} +-{error:.2f}"
+    return f"{value:.2f}" if error is None else f"{value:.2f} +-{error:.2f}"

@@ -14,7 +14,6 @@ from mirage.client.documents import (
     ChainPage,
     Explanation,
     Predictions,
-    Predictors,
     QueuedJob,
     QueuePage,
     Replay,
@@ -22,6 +21,7 @@ from mirage.client.documents import (
 )
 from mirage.client.errors import Refusal
 from mirage.client.events import read_events
+from mirage.client.predictors import ModelAnswer, Predictors, ShadowResults
 from mirage.client.reading import read, read_all
 from mirage.client.records import Records
 from mirage.client.transport import Transport
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mirage.client.documents import Event
+    from mirage.client.predictors import ShadowResult
 
 _QUIET = 60.0
 """Seconds without even a heartbeat after which a stream of events counts as cut."""
@@ -126,6 +127,19 @@ class Client:
         """Which predictors there are, which are at work and how good they have been, and the models kept."""
         return read(Predictors, self.get("/predictors"))
 
+    def shadow_results(self, span: int | None = None) -> Records[ShadowResult]:
+        """Predictors compared on real handovers, by partition; ``span``: how far back, in seconds (30 days)."""
+        return read(ShadowResults, self.get("/predictors/shadow", span=span)).predictors
+
+    def promote(self, name: str, version: str, *, force: bool = False) -> ModelAnswer:
+        """Put a kept version of a model in use; for administrators. ``force``: also if it did worse in shadow."""
+        wish = {"version": version, "force": force}
+        return read(ModelAnswer, self.post(f"{predictor_path(name)}/promote", wish))
+
+    def roll_back(self, name: str) -> ModelAnswer:
+        """Put the version of a model in use again that was before; for administrators."""
+        return read(ModelAnswer, self.post(f"{predictor_path(name)}/rollback"))
+
     def replays(self) -> Records[Replay]:
         """Replays that the daemon keeps, newest first, and how far they are."""
         return Records(read_all(Replay, self.get("/replays")["replays"]))
@@ -194,6 +208,11 @@ class Client:
 def chain_path(chain: str) -> str:
     """Of one chain, by id or name. Raises ``Refusal`` for what can be no part of a path."""
     return _below("/chains", chain)
+
+
+def predictor_path(name: str) -> str:
+    """Of one predictor. Raises ``Refusal`` for what can be no part of a path."""
+    return _below("/predictors", name)
 
 
 def _below(path: str, name: str) -> str:

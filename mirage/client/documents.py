@@ -341,46 +341,6 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorUse:
-    """One predictor that decides, watches or could be asked."""
-
-    name: str
-    in_charge: bool = False
-    shadow: bool = False
-    fallback: bool = False
-    """It answers where another cannot."""
-    chains: int = 0
-    """Chains, not over, whose links it times."""
-    past: PastError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelVersion:
-    """One version of a trained model that the daemon keeps."""
-
-    name: str
-    version: str
-    current: bool = False
-    cluster: str = ""
-    first: datetime | None = None
-    """The first hand-over that it has learnt from."""
-    last: datetime | None = None
-    handovers: int = 0
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Predictors:
-    """All of them."""
-
-    installed: tuple[str, ...]
-    """Every name that a configuration, a chain or a question may use."""
-    predictors: Records[PredictorUse]
-    """Those at work."""
-    models: Records[ModelVersion] = field(default_factory=Records)
-
-
-@dataclass(frozen=True, slots=True)
 class Replay:
     """A replay that somebody asked the daemon for."""
 

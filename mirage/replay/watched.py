@@ -26,6 +26,8 @@ _PAGE = 1_000
 _WAITS = 200_000
 """Waits looked at, the latest."""
 _EVERY = sys.maxsize
+SPAN: Seconds = 30 * 86_400
+"""How far back a daemon compares predictors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class JudgedHandover:
     nodes: int
     limit: Seconds
     judged: tuple[Judged, ...]
+    start: Seconds = 0
+    """Of the successor."""
 
 
 def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Measured, ...]:
@@ -70,7 +74,8 @@ def judged_handovers(
             where = watched.partition
             if where not in waits:
                 waits[where] = store.waits.recent_waits(_WAITS, where)
-            yield JudgedHandover(where, watched.nodes, watched.limit, judge(watched, waits[where]))
+            judged, start = judge(watched, waits[where]), handover.outcome.successor_start
+            yield JudgedHandover(where, watched.nodes, watched.limit, judged, start)
 
 
 def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: int) -> Watched | None:

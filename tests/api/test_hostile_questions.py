@@ -51,7 +51,7 @@ def app(world: World, tmp_path: Path) -> Iterator[FastAPI]:
             world.service,
             status=lambda: Status(NOW, "", SNAPSHOT, cycles=1),
             journal=store.journal,
-            inquiries=Inquiries(desk.ask, desk.named, desk.measured, tuple),
+            inquiries=Inquiries(desk.ask, desk.named, desk.measured),
             models=Models(),
             replays=runs,
         )

@@ -92,7 +92,7 @@ QUEUE = snapshot(
 @pytest.fixture
 def predicting(world: World, desk: Desk) -> Iterator[World]:
     status = Status(NOW, "", QUEUE, cycles=1)
-    inquiries = Inquiries(desk.ask, desk.named, desk.measured, tuple)
+    inquiries = Inquiries(desk.ask, desk.named, desk.measured)
     with serving(world, status=lambda: status, inquiries=inquiries, now=lambda: NOW + 45) as served:
         yield served
 
@@ -134,7 +134,7 @@ def test_every_predictor_with_its_past_error_beside_it(predicting: World, desk: 
 
 
 def test_waits_of_one_account_are_not_told_where_slurm_hides_jobs(world: World, desk: Desk) -> None:
-    status, inquiries = Status(NOW, "", QUEUE, cycles=1), Inquiries(desk.ask, desk.named, desk.measured, tuple)
+    status, inquiries = Status(NOW, "", QUEUE, cycles=1), Inquiries(desk.ask, desk.named, desk.measured)
     seen = {"status": lambda: status, "inquiries": inquiries, "now": lambda: NOW}
     for hidden, user, account in ((True, "nobody", ""), (True, "", "research"), (False, "nobody", "research")):
         with serving(world, hides_jobs=lambda hidden=hidden: hidden, **seen) as served:
@@ -150,7 +150,7 @@ def test_errors_in_another_partition_are_not_told(predicting: World) -> None:
 
 def test_a_class_of_few_says_nothing(predicting: World, desk: Desk) -> None:
     desk.measured = lambda alike: (measured("quantile", 4, math.nan),)  # type: ignore[method-assign]
-    inquiries = Inquiries(desk.ask, desk.named, desk.measured, tuple)
+    inquiries = Inquiries(desk.ask, desk.named, desk.measured)
     with serving(replace(predicting, service=replace(predicting.service, inquiries=inquiries))) as served:
         (charge, _) = served.call("GET", f"{PATH}?limit=3600")[1]["predictions"]
     assert charge["past"]["forecasts"] == 4
@@ -197,7 +197,7 @@ def test_what_the_loop_cannot_answer_is_a_problem(predicting: World, desk: Desk)
         (busy, 503),
         (lambda question: Future(), 504),
     ]:
-        inquiries = Inquiries(ask, desk.named, desk.measured, tuple)
+        inquiries = Inquiries(ask, desk.named, desk.measured)
         service = replace(predicting.service, inquiries=inquiries, patience=0.05)
         with serving(replace(predicting, service=service)) as served:
             assert served.call("GET", f"{PATH}?limit=48h")[0] == expected

@@ -42,6 +42,7 @@ CALIBRATION = [
     {"level": 0.1, "share": 0.25, "forecasts": 12},
     {"level": 0.9, "share": 0.75, "forecasts": 12},
 ]
+DAY = 86_400
 OLD, NEW = "0123456789ab", "ba9876543210"
 
 
@@ -60,6 +61,12 @@ class Desk:
 
     def versions(self) -> tuple[Version, ...]:
         return tuple(Version("xgboost", each, each == self.in_use, MANIFEST) for each in (OLD, NEW))
+
+    def in_shadow(self) -> tuple[str, ...]:
+        return (f"xgboost:{NEW}",)
+
+    def damage(self, version: Version) -> str:
+        return "model.onnx: cannot be read" if version.version == NEW else ""
 
     def promote(self, name: str, version: str, *, force: bool) -> Version:
         if not force:
@@ -80,7 +87,9 @@ def measured(name: str, in_charge: bool) -> Measured:
 @pytest.fixture
 def modelled(world: World) -> Iterator[World]:
     past = (measured("xgboost:/state/models/xgboost", True), measured("average", False))
-    inquiries = Inquiries(lambda question: Future(), lambda name: None, lambda alike: past, lambda: past)
+    inquiries = Inquiries(
+        lambda question: Future(), lambda name: None, lambda alike: past, lambda span: past if span > DAY else ()
+    )
     settings = [Setting("loop.interval", 60, "default"), Setting("api.admins", ("bin",), "/etc/m.toml:3")]
     with serving(world, models=Desk(), inquiries=inquiries, configuration=lambda: settings) as served:
         yield served
@@ -102,6 +111,10 @@ def test_what_is_installed_at_work_and_kept(modelled: World) -> None:
     assert found["predictors"][0]["calibration"] == CALIBRATION
     assert [each["calibration"] for each in found["predictors"][1:]] == [[], []]
     assert [(model["version"], model["current"]) for model in found["models"]] == [(OLD, True), (NEW, False)]
+    assert [(model["shadow"], model["damage"]) for model in found["models"]] == [
+        (False, ""),
+        (True, "model.onnx: cannot be read"),
+    ]
     assert found["models"][0]["first"] == "2020-09-13T12:26:40Z"
     assert found["models"][0]["manifest"]["cluster"]["nodes"] == [4, 8]
 
@@ -114,6 +127,23 @@ def test_shadows_are_compared(modelled: World) -> None:
         (False, 1.0, None),
     ]
     assert [each["calibration"] for each in found["predictors"]] == [CALIBRATION, []]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "found"),
+    [
+        (f"span={DAY}", 200, 0),
+        (f"span={30 * DAY}", 200, 2),
+        (f"span={30 * DAY + 1}", 422, 0),
+        ("span=-1", 422, 0),
+        ("span=1d", 422, 0),
+        (f"span={'9' * 5_000}", 422, 0),
+    ],
+)
+def test_shadows_are_compared_over_a_bounded_span(modelled: World, query: str, expected: int, found: int) -> None:
+    status, document = modelled.call("GET", f"{PATH}/shadow?{query}")
+    assert status == expected, document
+    assert len(document.get("predictors", ())) == found
 
 
 def test_a_model_is_promoted_by_force_only_and_rolled_back(modelled: World) -> None:

@@ -153,6 +153,35 @@ def test_models_are_promoted_and_rolled_back_and_the_daemon_reloads(service: Ser
     assert desk.at_work() == ("auto", ("fixed:6h",), "quantile")
 
 
+def test_damage_of_a_kept_model_is_found_and_whole_files_are_read_once(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, read = Shelf(tmp_path / "models"), []
+    kept = shelf.keep(artifact(tmp_path / "made"))
+    desk = ModelDesk(service, Measurements(service.store, service.clock, Weights))
+    damage = Shelf.damage
+    monkeypatch.setattr(Shelf, "damage", lambda *given: read.append(given) or damage(*given))
+    assert [desk.damage(kept) for _ in range(3)] == [""] * 3
+    assert len(read) == 1
+    graph = tmp_path / "models" / kept.name / kept.version / "model.onnx"
+    whole = graph.read_bytes()
+    graph.write_bytes(whole[:100])
+    assert "model.onnx" in desk.damage(kept)
+    graph.write_bytes(whole)
+    assert desk.damage(kept) == ""
+
+
+def test_model_in_shadow_is_told_as_such_until_it_is_promoted(service: Service, tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "models")
+    kept = shelf.keep(artifact(tmp_path / "made"))
+    desk = ModelDesk(service, Measurements(service.store, service.clock, Weights))
+    shelf.watch(kept)
+    service.models_changed()
+    assert f"xgboost:{kept.version}" in desk.in_shadow()
+    desk.promote("xgboost", kept.version, force=True)
+    assert f"xgboost:{kept.version}" not in desk.in_shadow()
+
+
 def test_model_of_another_cluster_is_not_put_in_use(service: Service, tmp_path: Path) -> None:
     """The daemon would not start with it."""
     service.store.cluster.settle("elsewhere")

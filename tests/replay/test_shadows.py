@@ -185,7 +185,7 @@ def test_the_command_prints_what_was_measured(tmp_path: Path, monkeypatch: pytes
     document = json.loads(runner.invoke(app, ["models", "shadow", "--config", str(file), "--json"]).stdout)
     assert [one["predictor"] for one in document["predictors"]] == ["fixed:1h", "fixed:3h", "fixed:6h"]
     none = runner.invoke(app, ["models", "shadow", "--config", str(file), "--since", "1s"])
-    assert "no hand-over of the last 1s was foreseen" in none.output
+    assert "no predictions for handovers of the last 1s" in none.output
 
 
 def test_errors_of_forecasts_need_the_last_lines_only(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ class SeededLoop:
             about_cluster=lambda: ("cli", "25.11.2"),
             cycle_seconds=lambda: 0.42,
             tasks=TaskWatch(lambda owner: Viewer(owner, os.getuid(), own=True)),
-            inquiries=Inquiries(foreseen, lambda name: None, measured, lambda: measured(None)),
+            inquiries=Inquiries(foreseen, lambda name: None, measured, lambda span: measured(None)),
         )
 
     def cycle(self) -> None:

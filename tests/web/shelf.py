@@ -62,6 +62,12 @@ class Shelf:
     def versions(self) -> tuple[Version, ...]:
         return tuple(replace(each, current=each.version == self.in_use) for each in self.kept)
 
+    def in_shadow(self) -> tuple[str, ...]:
+        return ()
+
+    def damage(self, version: Version) -> str:
+        return ""
+
     def promote(self, name: str, version: str, *, force: bool) -> Version:
         self.in_use = version
         return next(each for each in self.versions() if each.version == version)

@@ -14,7 +14,7 @@ from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PastError, past_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from mirage.predictors.artifacts.shelf import Version
     from mirage.replay.shadows import Calibrated, Measured
@@ -62,6 +62,10 @@ class ModelVersion(Described):
     """Names it among those of the same predictor."""
     current: bool
     """Whether it is the one in use where the predictor is named without a version."""
+    shadow: bool
+    """Whether the daemon itself has put it in shadow, to compare it with the predictor in charge."""
+    damage: str
+    """Why it cannot be used; empty: it can."""
     cluster: str
     """On which it was trained."""
     first: str | None
@@ -88,7 +92,7 @@ class PredictorList(Described):
 
 
 class ShadowResult(Described):
-    """One predictor over a partition's hand-overs of 30 days, in hours, as ``mirage models shadow`` tells them."""
+    """One predictor over a partition's handovers, in hours, as ``mirage models shadow`` tells them."""
 
     predictor: str
     """As the configuration or a chain names it."""
@@ -174,13 +178,15 @@ def calibration_point(kept: Calibrated) -> CalibrationPoint:
     return CalibrationPoint(level=kept.level, share=kept.share, forecasts=kept.forecasts)
 
 
-def model_version(version: Version) -> ModelVersion:
-    """One version on the shelf."""
+def model_version(version: Version, in_shadow: Container[str], damage: str) -> ModelVersion:
+    """One version that is kept; ``in_shadow``: those that the daemon itself compares, as ``NAME:VERSION``."""
     manifest = version.manifest
     return ModelVersion(
         name=version.name,
         version=version.version,
         current=version.current,
+        shadow=f"{version.name}:{version.version}" in in_shadow,
+        damage=damage,
         cluster=manifest.cluster.name,
         first=instant(manifest.training.first),
         last=instant(manifest.training.known),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
@@ -13,6 +13,7 @@ from mirage.api.access.dependencies import Admin, Reader
 from mirage.api.conventions.threads import QueryRoute
 from mirage.api.documents.predictors import (
     ModelAnswer,
+    ModelVersion,
     PredictorList,
     Promotion,
     ShadowResults,
@@ -22,12 +23,14 @@ from mirage.api.documents.predictors import (
 )
 from mirage.api.routes.inquirer import inquiries_of
 from mirage.domain.errors import StoreUnavailable
+from mirage.replay.watched import SPAN
 
 if TYPE_CHECKING:
     from mirage.api.port import ApiService, Models
     from mirage.predictors.artifacts.shelf import Version
 
 Name = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")]
+Span = Annotated[int, Query(ge=0, le=SPAN, description="How far back handovers count, in seconds.")]
 
 
 def predictor_routes(service: ApiService) -> APIRouter:
@@ -44,14 +47,17 @@ def predictor_routes(service: ApiService) -> APIRouter:
         return PredictorList(
             installed=list(models.installed()),
             predictors=predictor_documents(models.at_work(), lasting, past),
-            models=[model_version(version) for version in models.versions()],
+            models=[_document(models, version) for version in models.versions()],
         )
 
     @routes.get("/shadow", summary="Predictors compared on real hand-overs")
-    def list_shadow_results(caller: Reader) -> ShadowResults:
-        """Every predictor in charge or in shadow over the hand-overs of the last 30 days."""
+    def list_shadow_results(caller: Reader, span: Span = SPAN) -> ShadowResults:
+        """Every predictor in charge or in shadow over the handovers of the last 30 days, or of fewer (`span`).
+
+        At most the last 300 handovers count.
+        """
         del caller
-        return ShadowResults(predictors=[shadow_result(each) for each in inquiries_of(service).compared()])
+        return ShadowResults(predictors=[shadow_result(each) for each in inquiries_of(service).compared(span)])
 
     @routes.post("/{name}/promote", summary="Put a trained model in use")
     def promote_model(caller: Admin, request: Request, name: Name, promotion: Promotion) -> ModelAnswer:
@@ -96,5 +102,9 @@ def _answer(models: Models, version: Version) -> ModelAnswer:
     named = [role for role, names in (("decides", (charge,)), ("watches", shadows)) if version.name in names]
     effect = f"it {named[0]} from the next cycle on" if named else "the configuration names another predictor"
     return ModelAnswer(
-        sentence=f"{version.name} {version.version} is in use; {effect}", model=model_version(version)
+        sentence=f"{version.name} {version.version} is in use; {effect}", model=_document(models, version)
     )
+
+
+def _document(models: Models, version: Version) -> ModelVersion:
+    return model_version(version, models.in_shadow(), models.damage(version))
