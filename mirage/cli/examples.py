@@ -28,6 +28,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mirage demo --rate 60 --port 8000", "an hour of the cluster in a minute, on port 8000"),
         ("mirage demo --report", "ten days replayed, and a report in demo-out"),
     ),
+    "models": (
+        ("mirage models list", "what the daemon keeps, what is in use, what is in shadow"),
+        ("mirage models promote xgboost-0", "a model of mirage train, in use when the daemon starts"),
+        ("mirage models promote xgboost:0123456789ab", "a version that is kept, in use from the next cycle on"),
+        ("mirage models list --config mirage.toml", "what a daemon that does not run would use"),
+    ),
     "doctor": (
         ("mirage doctor", "what this machine, Slurm and the configuration mean for chains"),
         ("mirage doctor --config mirage.toml --json", "the same of a file that is not in place yet, for programs"),

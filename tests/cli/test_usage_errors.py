@@ -127,6 +127,11 @@ demo --rate x
 demo --out
 models promote
 models shadow --since nope
+models shadow --since 31d
+models shadow --socket x --config y
+models list --socket x --models y
+models rollback xgboost --socket x --config y
+models promote DIR --socket x
 db back-up
 agent --nope
 nope
@@ -183,7 +188,7 @@ def test_file_behind_json_names_the_option_for_files(
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("line", ["chains", "predict -t 1h", "chain show x", "queue"])
+@pytest.mark.parametrize("line", ["chains", "predict -t 1h", "chain show x", "queue", "models list"])
 def test_missing_daemon_is_no_usage_error(place: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     assert ends(monkeypatch, line) == 5
     assert list(place.iterdir()) == []

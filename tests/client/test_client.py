@@ -5,13 +5,17 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from api.serving import serving
 from api_world import START, definition
+from kept_models import NEW, OLD, ModelDesk, measured
 
+from mirage.api.port import Inquiries
 from mirage.client import Client, ClientError, DaemonUnreachable, Refusal
 from mirage.domain.chainid import owned_id
 
@@ -57,6 +61,27 @@ def test_a_page_tells_the_state_of_the_loop(client: Client) -> None:
     page = client.chain_page()
     assert page.time == datetime.fromtimestamp(START, UTC)
     assert page.chains == ()
+
+
+def test_models_are_compared_promoted_and_rolled_back(world: World) -> None:
+    past = (measured("xgboost", True),)
+    inquiries = Inquiries(lambda question: Future(), lambda name: None, lambda alike: past, lambda span: past)
+    with serving(world, models=ModelDesk(), inquiries=inquiries) as served:
+        client = Client(str(served.socket))
+        assert [(each.version, each.shadow, bool(each.damage)) for each in client.predictors().models] == [
+            (OLD, False, False),
+            (NEW, True, True),
+        ]
+        (result,) = client.shadow_results(86_400)
+        assert (result.predictor, result.in_charge, result.coverage, result.gain) == ("xgboost", True, 0.8, None)
+        with pytest.raises(Refusal) as refused:
+            client.promote("xgboost", NEW)
+        assert refused.value.status == 409
+        assert client.promote("xgboost", NEW, force=True).model.version == NEW
+        assert client.roll_back("xgboost").model.version == OLD
+        with pytest.raises(Refusal) as unknown:
+            client.roll_back("../chains")
+        assert unknown.value.status == 404
 
 
 def test_a_name_with_a_slash_stays_within_its_place(client: Client) -> None:

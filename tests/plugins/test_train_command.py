@@ -65,7 +65,8 @@ def test_finished_tables_are_used_again(place, trained) -> None:
 
 def test_models_are_promoted_and_rolled_back(place, trained) -> None:
     folder, mirage = place
-    assert mirage("models", "list")[1].startswith("no models in")
+    kept = ("--models", str(folder / "state/models"))
+    assert mirage("models", "list", *kept)[1].startswith("no models")
     first = json.loads(mirage("models", "promote", str(trained), "--json")[1])["version"]
     other = folder / "other"
     other.mkdir()
@@ -74,15 +75,15 @@ def test_models_are_promoted_and_rolled_back(place, trained) -> None:
     manifest = json.loads((other / "manifest.json").read_text())
     (other / "manifest.json").write_text(json.dumps(manifest | {"seeds": [9]}))
     second = json.loads(mirage("models", "promote", str(other), "--json")[1])["version"]
-    listed = json.loads(mirage("models", "list", "--json")[1])["models"]
+    listed = json.loads(mirage("models", "list", "--json", *kept)[1])["models"]
     assert {(one["version"], one["current"]) for one in listed} == {(first, False), (second, True)}
-    table = mirage("models", "list")[1]
+    table = mirage("models", "list", *kept)[1]
     assert first in table, "not cut where the output is no terminal"
     assert second in table
-    code, out, _ = mirage("models", "rollback", "xgboost")
+    code, out, _ = mirage("models", "rollback", "xgboost", *kept)
     assert code == 0
     assert first in out
-    code, _, err = mirage("models", "rollback", "xgboost")
+    code, _, err = mirage("models", "rollback", "xgboost", *kept)
     assert code == 1
     assert "no earlier version" in err
 

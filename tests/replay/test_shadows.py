@@ -188,6 +188,22 @@ def test_the_command_prints_what_was_measured(tmp_path: Path, monkeypatch: pytes
     assert "no predictions for handovers of the last 1s" in none.output
 
 
+def test_daemon_compares_handovers_of_a_shorter_span_too(tmp_path: Path) -> None:
+    from mirage.bootstrap.measurements import Measurements
+    from mirage.replay.watched import judged_handovers
+    from mirage.store.opening import open_store
+
+    store = open_store(load_config(played(tmp_path)).config.store.url)
+    starts = [each.start for each in judged_handovers(store, 0)]
+    clock = FakeCluster()
+    clock.time = starts[-1]
+    measurements = Measurements(store, clock, Weights)  # type: ignore[arg-type]
+    (charge, *_), (last, *_) = (measurements.comparison(), measurements.comparison(0))
+    store.close()
+    assert (charge.handovers, last.handovers) == (len(starts), 1)
+    assert last.in_charge
+
+
 def test_errors_of_forecasts_need_the_last_lines_only(tmp_path: Path) -> None:
     from mirage.replay.watched import judged_handovers
     from mirage.store.opening import open_store
@@ -198,6 +214,7 @@ def test_errors_of_forecasts_need_the_last_lines_only(tmp_path: Path) -> None:
     store.close()
     assert len(whole) > 1
     assert last == whole[-1]
+    assert [each.start for each in whole] == sorted({each.start for each in whole})
     assert last.limit == 12 * HOUR
     for full, light in zip(whole, short, strict=True):
         for one, other in zip(full.judged, light.judged, strict=True):
