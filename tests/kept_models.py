@@ -1,4 +1,4 @@
-"""Trained models as a daemon keeps them, made by hand; and measurements of predictors."""
+"""Trained models as a daemon keeps them, made up; and measurements of predictors."""
 
 from __future__ import annotations
 

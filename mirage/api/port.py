@@ -50,7 +50,7 @@ class Inquiries:
     """How good their forecasts have been, at all hand-overs, at those in a partition, or at those of such jobs.
     May take seconds; raises ``StoreUnavailable``."""
     compared: Callable[[Seconds], Sequence[Measured]] = lambda span: ()
-    """The same on the handovers of the last so many seconds, with estimates of the predictors' own handovers. May
+    """The same on the handovers of the last N seconds, with estimates of the predictors' own handovers. May
     take longer."""
 
 
@@ -94,7 +94,7 @@ class Models(Protocol):
         """Every trained model that is kept. Raises ``ArtifactMismatch``."""
 
     def in_shadow(self) -> Container[str]:
-        """Versions that the daemon itself compares with the predictor in charge, as ``NAME:VERSION``."""
+        """Versions that the daemon itself compares with the active predictor, as ``NAME:VERSION``."""
 
     def damage(self, version: Version) -> str:
         """Why a version cannot be used, empty if it can. Takes seconds where its files were not read before."""

@@ -55,7 +55,7 @@ class ModelDesk:
         return Shelf(self._folder).versions()
 
     def in_shadow(self) -> Container[str]:
-        """Versions that the daemon itself compares with the predictor in charge, as ``NAME:VERSION``."""
+        """Versions that the daemon itself compares with the active predictor, as ``NAME:VERSION``."""
         return self._service.in_shadow
 
     def damage(self, version: Version) -> str:

@@ -85,7 +85,7 @@ def promote_command(
     A directory: it is copied to the models of the daemon (--config or --models name another place than the default
     one), which uses it when it starts.
 
-    Rejected (exit 4) if the model costs more in shadow than the predictor in charge, unless --force is given. Also
+    Rejected (exit 4) if the model costs more in shadow than the active predictor, unless --force is given. Also
     rejected (4 by the daemon, 1 for a directory) if it was trained on another cluster.
     """
     name, version = kept_version(artifact)
@@ -126,7 +126,7 @@ def rollback_command(
 
 
 def _offline(socket: str, models: str, config: str) -> bool:
-    """Whether files are read in place of asking a daemon. Raises ``UsageError`` where both are wanted."""
+    """Whether files are read in place of asking a daemon. Raises ``UsageError`` where both are given."""
     if socket and (models or config):
         raise UsageError("--socket", "not with --config or --models: they read files and ask no daemon")
     return bool(models or config)

@@ -44,7 +44,7 @@ _EXPLAINED = (
 def shadow_command(
     *, socket: Socket = "", config: FilesOf = "", since: Since = _SPAN, as_json: AsJson = False
 ) -> None:
-    """Compare the predictors in shadow with the one in charge, on the daemon's own handovers.
+    """Compare the predictors in shadow with the active one, on the daemon's own handovers.
 
     With --config no daemon is asked, and its database is read instead.
     """

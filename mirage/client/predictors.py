@@ -1,6 +1,6 @@
-"""What the daemon tells of predictors and trained models, as dataclasses.
+"""Predictors and trained models of a daemon, as dataclasses.
 
-Instants are aware ``datetime``s, ``None`` is not known.
+Times are aware ``datetime``s, ``None`` is not known.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ModelVersion:
     current: bool = False
     cluster: str = ""
     first: datetime | None = None
-    """The first hand-over that it has learnt from."""
+    """The first handover that it was trained on."""
     last: datetime | None = None
     handovers: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     shadow: bool = False
-    """Whether the daemon compares it with the predictor in charge before it decides anything."""
+    """Whether the daemon compares it with the active predictor, and it decides nothing."""
     damage: str = ""
     """Why it cannot be used; empty: it can."""
 
@@ -51,15 +51,15 @@ class Predictors:
     """All predictors of a daemon, and the trained models that it keeps."""
 
     installed: tuple[str, ...]
-    """Every name that a configuration, a chain or a question may use."""
+    """Every name that a configuration, a chain or a prediction may name."""
     predictors: Records[PredictorUse]
-    """Those at work."""
+    """Active, in shadow, for fallback, or named by chains."""
     models: Records[ModelVersion] = field(default_factory=Records)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What came of a promotion or a rollback."""
+    """Result of a promotion or a rollback."""
 
     sentence: str
     model: ModelVersion
@@ -86,22 +86,22 @@ class ShadowResult:
     coverage: float | None = None
     """Share of real starts within P10 to P90; 0.8 is right."""
     handovers: int = 0
-    """Those of which its own handover can be estimated."""
+    """Those for which its handover can be estimated."""
     interruption: float | None = None
-    """Estimated mean of its own handovers."""
+    """Estimated mean of its handovers."""
     overlap: float | None = None
-    """Estimated mean of its own handovers."""
+    """Estimated mean of its handovers."""
     cost: float | None = None
     """Estimated, in weighted hours per handover."""
     gain: float | None = None
-    """By how much that is less than of the predictor in charge, on the same handovers."""
+    """By how much that is less than of the active predictor, on the same handovers."""
     gain_error: float | None = None
     """Standard error of the gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowResults:
-    """Predictors in charge and in shadow, compared in each partition."""
+    """Active predictors and those in shadow, compared in each partition."""
 
     predictors: Records[ShadowResult]
-    """By partition; there those in charge first, then by gain."""
+    """By partition; there active ones first, then by gain."""

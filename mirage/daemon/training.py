@@ -192,7 +192,8 @@ class Retraining:
         told, fault = f"{kept.name}:{kept.version}: {proof}", proof.fault(spans.tested, before)
         if fault or not self.curriculum.promote:
             self.shelf.watch(kept)
-            return f"{told}: in shadow ({fault or '`mirage models promote` puts it in use'})"
+            why = fault or f"`mirage models promote {kept.name}:{kept.version}` puts it in use"
+            return f"{told}: in shadow ({why})"
         self.shelf.put_in_use(read_package(model))
         return f"{told}: in use from now on"
 

@@ -63,7 +63,7 @@ class ModelVersion(Described):
     current: bool
     """Whether it is the one in use where the predictor is named without a version."""
     shadow: bool
-    """Whether the daemon itself has put it in shadow, to compare it with the predictor in charge."""
+    """Whether the daemon itself has put it in shadow, to compare it with the active predictor."""
     damage: str
     """Why it cannot be used; empty: it can."""
     cluster: str
@@ -92,7 +92,7 @@ class PredictorList(Described):
 
 
 class ShadowResult(Described):
-    """One predictor over a partition's handovers, in hours, as ``mirage models shadow`` tells them."""
+    """One predictor over a partition's handovers, in hours, as ``mirage models shadow`` shows them."""
 
     predictor: str
     """As the configuration or a chain names it."""

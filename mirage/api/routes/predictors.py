@@ -52,7 +52,7 @@ def predictor_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/shadow", summary="Predictors compared on real hand-overs")
     def list_shadow_results(caller: Reader, span: Span = SPAN) -> ShadowResults:
-        """Every predictor in charge or in shadow over the handovers of the last 30 days, or of fewer (`span`).
+        """Every predictor, active or in shadow, over the handovers of the last 30 days, or of fewer (`span`).
 
         At most the last 300 handovers count.
         """
