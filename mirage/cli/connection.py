@@ -12,7 +12,7 @@ from mirage.client.client import Client
 from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _EXIT = {401: 4, 403: 4, 404: 3, 409: 4}
 """Of the daemon's refusals; any other is an error like others."""
@@ -44,7 +44,7 @@ def exit_code(error: ClientError) -> int:
 
 
 @contextmanager
-def exit_codes(without_daemon: str = "") -> Iterator[None]:
+def exit_codes(without_daemon: Callable[[], str] | None = None) -> Iterator[None]:
     """Errors inside become one line on stderr and the exit code of their kind.
 
     ``without_daemon``: what to do where no daemon answers, shown then.
@@ -53,5 +53,5 @@ def exit_codes(without_daemon: str = "") -> Iterator[None]:
         yield
     except ClientError as error:
         absent = isinstance(error, DaemonUnreachable) and not isinstance(error, Unanswered)
-        show_error(ClientError(f"{error}; {without_daemon}") if absent and without_daemon else error)
+        show_error(ClientError(f"{error}; {without_daemon()}") if absent and without_daemon else error)
         raise SystemExit(exit_code(error)) from None

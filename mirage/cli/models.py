@@ -50,7 +50,7 @@ def list_command(
     if _offline(socket, models, config):
         found = list_files(models, config)
     else:
-        with exit_codes(_without_daemon()):
+        with exit_codes(_without_daemon):
             document = connect(socket).get("/predictors")
             read(Predictors, document)
         found = document.get("models", [])
@@ -137,7 +137,7 @@ def _without_daemon() -> str:
 
 
 def _post(socket: str, path: str, document: object = None) -> dict[str, Any]:
-    with exit_codes(_without_daemon()):
+    with exit_codes(_without_daemon):
         answer: dict[str, Any] = connect(socket).post(path, document)
         read(ModelAnswer, answer)
     return answer

@@ -68,7 +68,7 @@ def _asked(socket: str, since: str) -> list[dict[str, Any]]:
     if span > SPAN:
         problem = f"a daemon compares the last {_SPAN} at most; --config FILE looks further back"
         raise UsageError("--since", problem)
-    with exit_codes("without a daemon: --config FILE"):
+    with exit_codes(lambda: "without a daemon: --config FILE"):
         document = connect(socket).get("/predictors/shadow", span=span)
         read(ShadowResults, document)
     found: list[dict[str, Any]] = document["predictors"]
