@@ -10,7 +10,7 @@ import typer
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.modelfiles import kept_version, list_files, models_folder, promote_files, rollback_files
-from mirage.cli.printing import show, show_error, table_console
+from mirage.cli.printing import show, show_error, show_table
 from mirage.cli.shadows import FilesOf, objection, shadow_command
 from mirage.cli.usage import UsageError
 from mirage.client.client import predictor_path
@@ -57,7 +57,7 @@ def list_command(
     if as_json:
         typer.echo(json.dumps({"models": found}, indent=1))
     elif found:
-        table_console().print(_table(read_all(ModelVersion, found)))
+        show_table(_table(read_all(ModelVersion, found)))
     else:
         show("no models; mirage train makes one, mirage models promote keeps it")
 

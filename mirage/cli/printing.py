@@ -11,7 +11,7 @@ import typer
 from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.table import Table
 
 _WIDE = 400
 
@@ -36,12 +36,15 @@ def show(text: object, *, err: bool = False) -> None:
     typer.echo(printable(str(text)), err=err)
 
 
-def table_console() -> Console:
-    """A console for tables: no column is cut if the output is not a terminal, so that scripts find whole names."""
+def show_table(table: Table) -> None:
+    """Print a table; no column is cut if the output is not a terminal, so that scripts find whole names.
+
+    Its cells with texts of others must be ``printable``.
+    """
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
+    (console if console.is_terminal else Console(width=_WIDE)).print(table)
 
 
 def show_error(error: Exception, program: str = "mirage") -> None:

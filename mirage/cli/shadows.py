@@ -11,7 +11,7 @@ import typer
 from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.daemonaccount import configured
-from mirage.cli.printing import table_console
+from mirage.cli.printing import show, show_table
 from mirage.cli.usage import UsageError, duration_of
 from mirage.client.predictors import ShadowResult, ShadowResults
 from mirage.client.reading import read, read_all
@@ -54,10 +54,10 @@ def shadow_command(
     if as_json:
         typer.echo(json.dumps({"predictors": found}, indent=1))
     elif found:
-        table_console().print(_table(read_all(ShadowResult, found)))
-        typer.echo(_EXPLAINED)
+        show_table(_table(read_all(ShadowResult, found)))
+        show(_EXPLAINED)
     else:
-        typer.echo(f"no predictions for handovers of the last {since}; loop.shadows names predictors to compare")
+        show(f"no predictions for handovers of the last {since}; loop.shadows names predictors to compare")
 
 
 def _asked(socket: str, since: str) -> list[dict[str, Any]]:

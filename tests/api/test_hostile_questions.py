@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from kept_models import ModelDesk
 from shown_queues import NOW, columns, snapshot
 from test_predictions_api import Desk
-from test_predictors_api import Desk as Models
 
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import caller_of
@@ -52,7 +52,7 @@ def app(world: World, tmp_path: Path) -> Iterator[FastAPI]:
             status=lambda: Status(NOW, "", SNAPSHOT, cycles=1),
             journal=store.journal,
             inquiries=Inquiries(desk.ask, desk.named, desk.measured),
-            models=Models(),
+            models=ModelDesk(),
             replays=runs,
         )
     )
