@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from mirage.api.feed import Feed
+    from mirage.backends.acting.links_only import Identity
     from mirage.backends.acting.orderdesk import OrderDesk
     from mirage.control.guard import Asker, Guard
     from mirage.control.questions import Foresight, Question
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainId
     from mirage.domain.command import Command
     from mirage.domain.files import FileState, WatchedFile
-    from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.job import JobId, JobRequest, Seconds
     from mirage.domain.journal import Entry
     from mirage.predictors.artifacts.shelf import Version
     from mirage.replay.runs import ReplayRuns
@@ -134,6 +135,9 @@ class ApiService:
     """Whether the daemon releases links that their owners have submitted held, and submits none."""
     check_request: Callable[[JobRequest], None] = lambda _: None
     """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
+    identify: Callable[[JobId, str], Identity] | None = None
+    """Asks Slurm about a job of an owner; may take seconds, raises ``UnknownJob``, ``NotPermitted`` and
+    ``ClusterUnavailable``. ``None``: there are no jobs but the daemon's."""
     patience: float = 60.0
     """Seconds that a command may wait for the loop."""
     journal: SqlJournal | None = None

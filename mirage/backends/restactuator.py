@@ -18,11 +18,11 @@ from mirage.domain.errors import (
     UnknownJob,
     UnsupportedSlurm,
 )
-from mirage.domain.job import JobId, JobState, SignalReach, is_job_id, job_id_of
+from mirage.domain.job import ABSENT, JobId, JobState, SignalReach, is_job_id, job_id_of
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.fields import instant, text
+from mirage.slurm.rest.fields import instant, number, text
 from mirage.slurm.rest.lifting import Kind, lift
 from mirage.slurm.rest.lowering import lower_change, lower_submission
 from mirage.slurm.rest.queue import job_state
@@ -172,7 +172,7 @@ class RestActuator:
             raise _fault(rest, f"signal job {job_id}", errors)
 
     def identify(self, job_id: JobId, owner: str) -> Identity:
-        """Whose a job is, which comment it carries and when it was submitted, asked as ``owner``.
+        """Whose a job is, which comment it carries, when it was submitted and how it stands, asked as ``owner``.
 
         Raises ``UnknownJob``, ``NotPermitted`` and ``ClusterUnavailable``.
         """
@@ -182,7 +182,13 @@ class RestActuator:
             raise UnknownJob(f"job {job_id} is not known to Slurm")
         job = jobs[0]
         try:
-            return Identity(owner_of(job, user_name), text(job, "comment"), instant(job, "submit_time"))
+            return Identity(
+                owner_of(job, user_name),
+                text(job, "comment"),
+                instant(job, "submit_time"),
+                job_state(job),
+                alone=not (number(job, "array_task_id") != ABSENT or text(job, "array_task_string")),
+            )
         except BadSpelling as error:
             rest.unavailable("GET job", str(error))
 

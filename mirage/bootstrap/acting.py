@@ -114,4 +114,5 @@ def _by_tokens(config: Config, own: World) -> World:
     actuator = RestActuator(address, directory, own.clock, timeout=config.acting.timeout)
     guard = LinkGuard(own.cluster, actuator, actuator.identify)
     turns = InTurns(guard, f"slurmrestd at {address.text}")
-    return replace(_by_owners(own, turns), cluster=guard, check_request=actuator.check)
+    by_owners = _by_owners(own, turns)
+    return replace(by_owners, cluster=guard, check_request=actuator.check, identify=actuator.identify)

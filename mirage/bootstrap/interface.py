@@ -62,6 +62,7 @@ def build_interface(service: Service, world: World, views: Views) -> ApiServer:
         desk=world.desk,
         releases_links=config.acting.mode == "release",
         check_request=world.check_request,
+        identify=world.identify,
         check_files=lambda files: world.files.ask(files, _CHECK),
         chain_defaults=chain_defaults(config.chains),
         journal=store.journal,

@@ -14,11 +14,12 @@ from mirage.control.wallclock import CorrectedClock, WallClock, read_clock
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mirage.backends.acting.links_only import Identity
     from mirage.backends.acting.orderdesk import OrderDesk
     from mirage.config.model import ClusterSection
     from mirage.control.clockcheck import ClockCheck
     from mirage.control.wallclock import RealTimeClock
-    from mirage.domain.job import JobRequest, Seconds
+    from mirage.domain.job import JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.ports import Actuator, Cluster, JobHistory, LinkAccounting, NodeSharing, Standings, StartEstimator
     from mirage.simulator.cluster import ClusterConfig
@@ -60,6 +61,10 @@ class Lore:
 NOTHING_KNOWN = Lore()
 
 
+Identify = Callable[["JobId", str], "Identity"]
+"""Raises ``UnknownJob``, ``NotPermitted`` and ``ClusterUnavailable``. Any thread."""
+
+
 def takes_any(_request: JobRequest) -> None:
     """The check of a way to submit that carries every option."""
 
@@ -81,6 +86,8 @@ class World:
     """Files that users name, seen by whoever may see them."""
     check_request: Callable[[JobRequest], None] = takes_any
     """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
+    identify: Identify | None = None
+    """Asks Slurm about a job of an owner; may take seconds. ``None``: no job of a user's own can be there."""
 
 
 def slurm_clock(section: ClusterSection) -> CorrectedClock:

@@ -12,9 +12,11 @@ from mirage.control.clockcheck import ClockCheck
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mirage.backends.acting.links_only import Identity
     from mirage.backends.execution import Commands
     from mirage.config.model import ClusterSection, Config
     from mirage.control.wallclock import CorrectedClock
+    from mirage.domain.job import JobId
 
 
 def build_world(config: Config) -> World:
@@ -52,10 +54,13 @@ def _cli(section: ClusterSection) -> World:
 
     clock, commands = slurm_clock(section), Commands(command_environment(section), section.timeout)
     actuator = CliActuator(commands, own_user())
-    guard = LinkGuard(
-        CliCluster(commands, clock, own_user()), actuator, lambda job_id, _: identify(commands, job_id)
-    )
-    return World(guard, guard, actuator, clock, _lore(section, commands, clock), own_user())
+
+    def identify_job(job_id: JobId, _: str) -> Identity:
+        return identify(commands, job_id)
+
+    guard = LinkGuard(CliCluster(commands, clock, own_user()), actuator, identify_job)
+    lore = _lore(section, commands, clock)
+    return World(guard, guard, actuator, clock, lore, own_user(), identify=identify_job)
 
 
 def _lore(section: ClusterSection, commands: Commands, clock: CorrectedClock) -> Lore:
@@ -110,11 +115,21 @@ def _rest(section: ClusterSection) -> World:
         name=partial(rest_cluster_name, rest),
         clock=check,
     )
-    return World(guard, guard, cluster, clock, lore, credentials.user, check_request=actuator.check)
+    return World(
+        guard,
+        guard,
+        cluster,
+        clock,
+        lore,
+        credentials.user,
+        check_request=actuator.check,
+        identify=lambda job_id, _: actuator.identify(job_id, credentials.user),
+    )
 
 
 def _pyslurm(section: ClusterSection) -> World:
     from mirage.backends.acting.link_guard import LinkGuard
+    from mirage.backends.acting.own import identify
     from mirage.backends.cli_actuator import CliActuator
     from mirage.backends.execution import Commands
     from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
@@ -128,4 +143,12 @@ def _pyslurm(section: ClusterSection) -> World:
     lore = _lore(section, commands, clock)
     cluster = LibslurmCluster(libslurm, clock, user, CliVisibility(commands, user))
     guard = LinkGuard(cluster, actuator, actuator.identify)
-    return World(guard, guard, CliActuator(commands, user), clock, lore, user)
+    return World(
+        guard,
+        guard,
+        CliActuator(commands, user),
+        clock,
+        lore,
+        user,
+        identify=lambda job_id, _: identify(commands, job_id),  # of other users' jobs, too, which libslurm is not
+    )

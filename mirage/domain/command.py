@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainId
+    from mirage.domain.job import JobId, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedJob:
+    """A job that its owner has submitted, and that is to be the first link of a chain."""
+
+    job_id: JobId
+    submit: Seconds
+    """Slurm's submit time of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +27,8 @@ class AddChain:
     chain: Chain
     by: str
     """Who asks; whether they may is the border's affair."""
+    adopted: AdoptedJob | None = None
+    """Link 1: a job of the chain's owner that bears its tag, as the border has seen; ``None``: it is submitted."""
 
 
 @dataclass(frozen=True, slots=True)

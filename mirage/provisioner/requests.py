@@ -20,7 +20,7 @@ from mirage.domain.command import (
 from mirage.domain.errors import ChainOver, ConfigError, UnknownChain
 from mirage.domain.job import ABSENT
 from mirage.provisioner import machine
-from mirage.provisioner.events import CancelAsked, PauseAsked, RefusalsForgiven, ResumeAsked
+from mirage.provisioner.events import CancelAsked, LinkSubmitted, PauseAsked, RefusalsForgiven, ResumeAsked
 from mirage.provisioner.quotas import NO_QUOTAS, Quotas, check_quota
 from mirage.provisioner.updating import changes, updated
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mirage.domain.chain import ChainId
+    from mirage.domain.command import AdoptedJob
     from mirage.domain.job import Seconds
     from mirage.provisioner.tally import Tally
 
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
 def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_QUOTAS) -> ChainRecord:
     """The record that the command adds or changes.
 
-    Raises ``UnknownChain``, ``ConfigError`` for a chain whose id is taken, ``ChainOver``, and ``QuotaExceeded``.
+    Raises ``UnknownChain``, ``ConfigError`` for a chain whose id is taken or whose adopted job is another chain's
+    link, ``ChainOver``, and ``QuotaExceeded``.
     """
     if isinstance(command, AddChain):
-        return _added(tally, command, quotas)
+        return _added(tally, command, now, quotas)
     record = _found(tally, command.chain_id)
     if record.over and not (isinstance(command, CancelChain) and record.live):
         raise ChainOver(f"chain {command.chain_id} is over, {record.status}: {record.reason}; submit it anew")
@@ -77,8 +79,9 @@ def put_away(record: ChainRecord, command: PutAway, now: Seconds) -> ChainRecord
 def sentence(command: Command) -> str:
     """What was asked, for the journal and the one who asked."""
     match command:
-        case AddChain(chain, by):
-            return f"chain {chain.chain_id} added by {by}"
+        case AddChain(chain, by, adopted):
+            first = f"; job {adopted.job_id} is its link 1" if adopted is not None else ""
+            return f"chain {chain.chain_id} added by {by}{first}"
         case PauseChain(chain_id, by):
             return f"chain {chain_id} paused by {by}"
         case ResumeChain(chain_id, by):
@@ -93,12 +96,32 @@ def sentence(command: Command) -> str:
             return f"put away: the name {name} is no longer that of UID {uid}"
 
 
-def _added(tally: Tally, command: AddChain, quotas: Quotas) -> ChainRecord:
+def _added(tally: Tally, command: AddChain, now: Seconds, quotas: Quotas) -> ChainRecord:
     chain = command.chain
     if chain.chain_id in tally.shares:
         raise ConfigError("chain", f"there is a chain {chain.chain_id} already; give it another id")
     check_quota(tally, chain, quotas)
-    return ChainRecord(chain)
+    if command.adopted is None:
+        return ChainRecord(chain)
+    _check_free(tally, chain.owner, command.adopted)
+    return _adopting(ChainRecord(chain), command.adopted, f"adopted by {command.by}", now)
+
+
+def _check_free(tally: Tally, owner: str, job: AdoptedJob) -> None:
+    """Raise ``ConfigError`` where the job is a link of another chain: both would follow it."""
+    for share in tally.shares.values():
+        record = share.record
+        if share.live and record.chain.owner == owner and any(link.job_id == job.job_id for link in record.live):
+            raise ConfigError(f"job {job.job_id}", f"it is a link of chain {record.chain.chain_id} already")
+
+
+def _adopting(record: ChainRecord, job: AdoptedJob, reason: str, now: Seconds) -> ChainRecord:
+    """The record with the job as its first link, known by its ID from now on: whatever becomes of it is its end.
+
+    It is never held back or let go: how long it waits was its owner's affair before.
+    """
+    record = machine.apply(record, LinkSubmitted(1, job.job_id, job.submit), now)
+    return record.with_link(replace(record.links[0], reason=reason, unpinned=True, job_submit=job.submit))
 
 
 def _found(tally: Tally, chain_id: ChainId) -> ChainRecord:

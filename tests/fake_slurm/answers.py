@@ -100,7 +100,7 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
 
 def _formatted(row: dict[str, str], shape: str) -> str:
     letters = {"%T": "State", "%u": "UserName", "%Q": "PriorityLong", "%r": "Reason", "%k": "Comment"}
-    letters["%V"] = "SubmitTime"
+    letters |= {"%V": "SubmitTime", "%i": "JobArrayID"}
     return re.sub("%.", lambda letter: row[letters[letter[0]]], shape)
 
 

@@ -30,6 +30,7 @@ from mirage.api.documents.chains import (
 )
 from mirage.api.documents.changes import read_changes
 from mirage.api.documents.definition import read_chain
+from mirage.api.routes.adopting import AdoptedId, adopted_job, check_adopts
 from mirage.api.routes.ownership import own_chain
 from mirage.api.routes.petitioner import Petitioner
 from mirage.api.routes.selection import Wanted, page_of
@@ -109,8 +110,11 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             return await run_in_thread(caller.name, read_chain, body, caller, service.chain_defaults)
 
     @routes.post("", status_code=201)
-    async def create_chain(caller: Operator, request: Request, held_links: HeldLinks = 0) -> AnswerDocument:
-        """A new chain; answered once it is stored."""
+    async def create_chain(
+        caller: Operator, request: Request, held_links: HeldLinks = 0, adopt: AdoptedId = 0
+    ) -> AnswerDocument:
+        """A new chain; answered once it is stored. ``adopt``: its link 1 is a job that is there already."""
+        check_adopts(adopt, service)
         _check_held_links(held_links, released=service.releases_links)
         if not caller.is_root:  # root may name another owner
             service.check_room(caller.name)
@@ -118,10 +122,12 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             chain = await described(request, caller)
             if chain.predictor and service.inquiries is not None:  # built here, not by the loop
                 await run_in_thread(caller.name, service.inquiries.named, chain.predictor, Asker(chain.owner))
-            note(request.scope, f"create chain for {chain.owner}", chain.chain_id)
+            first = f" from job {adopt}" if adopt else ""
+            note(request.scope, f"create chain for {chain.owner}{first}", chain.chain_id)
             await run_in_thread(caller.name, _check_request, chain, service)
             await run_in_thread(caller.name, _check_files, chain, service)
-        answer = await petitioner.ask(AddChain(chain, caller.name), chain.chain_id)
+            job = await run_in_thread(caller.name, adopted_job, adopt, chain, service) if adopt else None
+        answer = await petitioner.ask(AddChain(chain, caller.name, job), chain.chain_id)
         if service.desk is None or service.desk.attached(chain.owner):
             return answer
         text = f"{chain.owner} has no `mirage agent` on this machine: no link is submitted until one runs"

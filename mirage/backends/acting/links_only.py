@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.domain.files import FileState
-    from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
+    from mirage.domain.job import JobChange, JobId, JobRequest, JobState, SignalReach
     from mirage.ports import Actuator
 
     Check = Callable[[tuple[str, ...]], tuple[FileState, ...]]
@@ -40,6 +40,10 @@ class Identity:
     """The job's comment; empty where it has none."""
     submit: Seconds = ABSENT
     """Slurm's submit time of the job."""
+    state: JobState | None = None
+    """``None``: Slurm's word for it is not known."""
+    alone: bool = True
+    """Whether it is no task of an array and no component of a heterogeneous job, as far as Slurm tells."""
 
 
 class LinksOnly:

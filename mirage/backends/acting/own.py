@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from mirage.backends.acting.links_only import Identity, LinksOnly
 from mirage.backends.backgroundfiles import CheckLimits, local_files
 from mirage.backends.cli_actuator import CliActuator
-from mirage.domain.errors import ClusterUnavailable, UnknownJob
+from mirage.domain.errors import BadSpelling, ClusterUnavailable, UnknownJob
 from mirage.domain.files import WatchedFile
 from mirage.domain.job import ABSENT
 from mirage.slurm import wording
+from mirage.slurm.state import parse_state
 
 if TYPE_CHECKING:
     from mirage.backends.execution import Commands
     from mirage.domain.files import FileState
-    from mirage.domain.job import JobId
+    from mirage.domain.job import JobId, JobState
 
 _EPOCH, _END = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}, "\x1e"
+_SHAPE = "%i %u %V %T %k"
 _TIMEOUT, _PATIENCE = 3.0, 4.0
 """Seconds; less than the next order waits for an agent that is busy."""
 
@@ -33,13 +35,13 @@ def own_links(commands: Commands, user: str) -> LinksOnly:
 
 
 def identify(commands: Commands, job_id: JobId) -> Identity:
-    """Whose a job is, which comment it carries and when it was submitted.
+    """Whose a job is, which comment it carries, when it was submitted and how it stands.
 
     Raises ``UnknownJob`` and ``ClusterUnavailable``.
     """
     what = f"squeue --jobs={job_id}"
     answer = commands.run(
-        ["squeue", "--noheader", "--all", "--states=all", f"--jobs={job_id}", f"--format=%u %V %k{_END}"],
+        ["squeue", "--noheader", "--all", "--states=all", f"--jobs={job_id}", f"--format={_SHAPE}{_END}"],
         environment=commands.environment | _EPOCH,
     )
     if answer.status:
@@ -49,5 +51,13 @@ def identify(commands: Commands, job_id: JobId) -> Identity:
         raise UnknownJob(f"{what}: no such job")
     if len(rows) > 1:
         raise ClusterUnavailable(f"{what}: expected one job, found {len(rows)}")
-    user, submit, *comment = rows[0].strip().split(" ", maxsplit=2)
-    return Identity(user, "".join(comment).strip(), int(submit) if submit.isdecimal() else ABSENT)
+    shown, user, submit, word, *comment = rows[0].strip().split(" ", maxsplit=4)
+    instant = int(submit) if submit.isdecimal() else ABSENT
+    return Identity(user, "".join(comment).strip(), instant, _state(word), alone=shown == str(job_id))
+
+
+def _state(word: str) -> JobState | None:
+    try:
+        return parse_state(word)
+    except BadSpelling:
+        return None

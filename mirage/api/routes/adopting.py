@@ -1,0 +1,73 @@
+"""A job that its owner has submitted, and that is to be link 1 of a new chain: what Slurm says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Query
+
+from mirage.api.conventions.problems import BadDocument
+from mirage.domain.command import AdoptedJob
+from mirage.domain.errors import ClusterUnavailable, UnknownJob
+from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, JobId
+from mirage.domain.linkidentity import is_nameless
+
+if TYPE_CHECKING:
+    from mirage.api.port import ApiService
+    from mirage.backends.acting.links_only import Identity
+    from mirage.domain.chain import Chain
+
+AdoptedId = Annotated[
+    int,
+    Query(
+        ge=0,
+        le=HIGHEST_JOB_ID,
+        description="ID of a pending or running job of the owner that becomes link 1. Its comment must be the tag "
+        "of that link, `mirage:CHAIN_ID:1`. 0: link 1 is submitted.",
+    ),
+]
+
+
+def check_adopts(job_id: int, service: ApiService) -> None:
+    """Raise ``BadDocument`` where this daemon adopts no jobs."""
+    if job_id and service.releases_links:
+        raise BadDocument(
+            "adopt: this daemon releases links that are submitted in advance, held, and submits none "
+            "(acting.mode release); a job that runs cannot be followed"
+        )
+    if job_id and service.identify is None:
+        raise BadDocument("adopt: the cluster of this daemon is simulated and has no jobs of users' own")
+
+
+def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | None:
+    """The job that is to be link 1 of ``chain``, as Slurm shows it now; ``None`` for 0. Takes seconds.
+
+    A comment is the owner's to set: that it is the link's tag shows that the owner means this job, and by it the
+    link is known from now on. Raises ``BadDocument`` for a job that cannot be that link, ``ClusterUnavailable``.
+    """
+    if not job_id or service.identify is None:
+        return None
+    try:
+        found = service.identify(JobId(job_id), chain.owner)
+    except UnknownJob:
+        found = None
+    if found is not None and is_nameless(found.user):
+        raise ClusterUnavailable(f"adopt: Slurm does not tell whose job {job_id} is; try again")
+    if found is None or found.user != chain.owner:  # one answer for both: others' jobs may be hidden
+        raise BadDocument(f"adopt: {chain.owner} has no job {job_id} that Slurm knows")
+    if problem := _problem(found, chain.tag(1)):
+        raise BadDocument(f"adopt: job {job_id} {problem}")
+    return AdoptedJob(JobId(job_id), found.submit)
+
+
+def _problem(job: Identity, tag: str) -> str:
+    """Why the job cannot be the link; empty: it can."""
+    if not job.alone:
+        return "belongs to a job array or a heterogeneous job; a link is one job"
+    if job.state is None or job.state.finished:
+        return "has ended" if job.state is not None else "is in a state that Mirage does not know"
+    if job.submit == ABSENT:
+        return "has no submit time"
+    if job.tag != tag:
+        return f"has another comment than the tag of link 1; set it first: scontrol update JobId=... Comment={tag}"
+    return ""
