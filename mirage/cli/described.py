@@ -80,9 +80,9 @@ def described_commands() -> Command:
 
 
 def _described(name: str, command: Any) -> Command:
-    from mirage.cli import predict, submit
+    from mirage.cli import adopt, predict, submit
 
-    usages = {"mirage submit": submit.USAGE, "mirage predict": predict.USAGE}
+    usages = {"mirage submit": submit.USAGE, "mirage adopt": adopt.USAGE, "mirage predict": predict.USAGE}
     below = getattr(command, "commands", {})
     return Command(
         name,

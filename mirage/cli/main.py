@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from mirage import __version__
+from mirage.cli.adopt import adopt_command
 from mirage.cli.agent import agent_command
 from mirage.cli.allocation import allocation_app
 from mirage.cli.bench import bench_command
@@ -98,6 +99,7 @@ def _register() -> None:
 
     users, site, research = "Your jobs", "Site", "Research"
     command("submit", users, submit_command, **_OF_SBATCH)
+    command("adopt", users, adopt_command, **_OF_SBATCH)
     command("chains", users, chains_command, **_AS_SQUEUE)
     group("chain", users, chain_app)
     command("explain", users, explain_command)

@@ -15,6 +15,7 @@ from mirage.slurm import batchscript
 from mirage.slurm.environment import capture
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, Word, given_by_environment, option_table
+from mirage.slurm.shownoptions import further_options
 from mirage.slurm.wrapper import wrap, wrap_command
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
+    from mirage.slurm.shownjob import ShownJob
 
 COMMAND_ONLY = (
     *option_table(Takes.NOTHING, "dry-run json no-check no-wait"),
@@ -97,6 +99,15 @@ class Plan:
         return str(self.document["chain_id"])
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A job that is link 1 already, and that further links follow."""
+
+    job: ShownJob
+    script: str
+    """As Slurm keeps it."""
+
+
 class BadRequest(BadSpelling):
     """Options, the script or the environment ask for more than a link may have."""
 
@@ -131,23 +142,35 @@ def read_job(line: CommandLine, outside: Outside) -> tuple[JobRequest, tuple[Giv
     return request, tuple(sources.effective().values())
 
 
-def make_plan(line: CommandLine, outside: Outside) -> Plan:
+def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = None) -> Plan:
     """The chain that the command line, its script and the environment describe.
 
-    Raises ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit``
-    raises.
+    ``followed``: the script is this job's, and so are the options that the command line leaves open. Raises
+    ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit`` raises.
     """
     chain_document(line.chain, outside.directory, None)  # wrong options are reported before a script is awaited,
-    text, name = _script(line, outside)
-    label = name if line.script or line.has("wrap") else "stdin"
+    if followed is None:
+        text, name = _script(line, outside)
+        label = name if line.script or line.has("wrap") else "stdin"
+    else:
+        text, name, label = (
+            followed.script,
+            followed.job.value("JobName"),
+            f"the script of job {followed.job.job_id}",
+        )
     batchscript.check_script(text, label)
-    sources = Sources(_sbatch_lines(text, label, line), given_by_environment(outside.environment), line.sbatch)
+    beside = given_by_environment(outside.environment) if followed is None else ()
+    sources = Sources(_sbatch_lines(text, label, line), beside, line.sbatch)
+    if followed is not None:
+        sources = _as_followed(sources, followed.job)
     around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
     options = _chain_lines(text, label) | line.chain
     held, chain = held_links(options), line.value("chain")
     added = _check_addition(line, chain, held) if chain is not None else ()
     chain_document(options, outside.directory, None)  # and before Slurm is asked for a time limit
     request, remarks = read_request(sources, around, text)
+    if followed is not None and request.begin:
+        request = replace(request, begin=outside.now)  # such an option was about its first link
     request = _as_submitted(request, line, options, outside)
     assert request.batch is not None
     if problem := REQUEST.problem(request):
@@ -160,6 +183,13 @@ def make_plan(line: CommandLine, outside: Outside) -> Plan:
     if group := outside.shell.other_group:
         remarks = (*remarks, f"links have your primary group, not {group}, which this shell has; see newgrp(1)")
     return Plan(document, request, held, remarks, chain or "")
+
+
+def _as_followed(sources: Sources, job: ShownJob) -> Sources:
+    """With what the job has beside its script. Options of the command line count more."""
+    given = [option.name for option in sources.command]
+    said = Sources(sources.script).effective()
+    return replace(sources, environment=further_options(job, said, given))
 
 
 def _check_addition(line: CommandLine, chain: str, held: int) -> tuple[str, ...]:

@@ -8,23 +8,28 @@ import os
 import pwd
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from mirage.cli.printing import open_streams
+from mirage.cli.sending import (
+    check_plan,
+    make_room,
+    post_chain,
+    show_plan,
+    slurm_commands,
+    tell_warnings,
+    warn_of_parts,
+)
 from mirage.cli.usage import exit_status
 from mirage.domain.bounds import LARGEST_SCRIPT
-from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
-from mirage.ownplaces import make_own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.backends.execution import Commands
     from mirage.cli.plan import CommandLine, Outside, Plan
     from mirage.client.client import Client
     from mirage.domain.job import JobId, Seconds
@@ -109,7 +114,7 @@ def submit(argv: Sequence[str]) -> None:
     from mirage.cli.connection import exit_codes
     from mirage.cli.plan import make_plan
 
-    line = _command_line([_text(os.fsencode(word)) for word in argv])
+    line = _command_line([text_of(os.fsencode(word)) for word in argv])
     if line.has("help", "usage"):
         typer.echo(USAGE, nl=False)
         return
@@ -126,7 +131,7 @@ def submit(argv: Sequence[str]) -> None:
         typer.echo(f"mirage: {remark}", err=True)
     with exit_codes():
         if line.has("dry-run"):
-            _show(plan, as_json=line.has("json"))
+            show_plan(plan, 1, as_json=line.has("json"))
         else:
             _send(plan, line)
 
@@ -152,7 +157,7 @@ def outside() -> Outside:
 
     return Outside(
         user=pwd.getpwuid(os.getuid()).pw_name,
-        environment={_text(name): _text(value) for name, value in os.environb.items()},
+        environment={text_of(name): text_of(value) for name, value in os.environb.items()},
         directory=_directory(),
         now=_slurm_time(),
         default_limit=default_limit,
@@ -180,7 +185,7 @@ def _other_group(group: int) -> str:
         return f"GID {group}"
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
     """Bytes as every part of Mirage spells them, whatever this process's locale."""
     return value.decode("utf-8", "surrogateescape")
 
@@ -200,7 +205,7 @@ def default_limit(partition: str) -> Seconds:
     from mirage.slurm.defaultlimit import read_default_limit
 
     try:
-        answer = _commands().run(["scontrol", "--oneliner", "show", "partition"])
+        answer = slurm_commands().run(["scontrol", "--oneliner", "show", "partition"])
         problem = answer.said if answer.status else ""
     except ClusterUnavailable as error:
         problem = str(error)
@@ -212,30 +217,21 @@ def default_limit(partition: str) -> Seconds:
         raise ConfigError("--partition", f"{partition!r}: {error.problem}") from None
 
 
-def _commands() -> Commands:
-    from mirage.backends.execution import Commands
-
-    return Commands(os.environ)
-
-
 def _send(plan: Plan, line: CommandLine) -> None:
     from mirage.cli.connection import connect
     from mirage.cli.heldlinks import add_held_links, held_links
 
     if plan.chain:
-        _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), _commands()), line)
+        _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), slurm_commands()), line)
         return
-    _warn_of_parts(plan)
+    warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
     if not line.has("no-check"):
-        _check(plan, daemon)
-    _make_room(plan)
-    with held_links(plan, _commands()) as held:
-        answer = _make(daemon, f"/chains?held_links={plan.held_links}" if held else "/chains", plan)
-    if (shown := answer.get("chain")) and shown["files_unknown"]:
-        typer.echo(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
-    if warning := answer.get("warning"):
-        typer.echo(f"mirage: warning: {warning}", err=True)
+        check_plan(plan, daemon)
+    make_room(plan)
+    with held_links(plan, slurm_commands()) as held:
+        answer = post_chain(daemon, f"/chains?held_links={plan.held_links}" if held else "/chains", plan)
+    tell_warnings(answer)
     if line.has("json"):
         typer.echo(json.dumps(answer | ({"held_jobs": held} if held else {})))
     elif line.has("parsable"):
@@ -263,17 +259,6 @@ def _tell_first_link(daemon: Client, plan: Plan, line: CommandLine) -> None:
         typer.echo(f"Link 1 is job {found.job_id}")
 
 
-def _make(daemon: Client, target: str, plan: Plan) -> Any:
-    """The daemon's answer. Raises ``Unanswered``, which names the chain that may have been made."""
-    from mirage.client.errors import Unanswered
-
-    try:
-        return daemon.post(target, plan.document)
-    except Unanswered as error:
-        may = f"chain {plan.chain_id} may have been made: see mirage chains before you submit it again"
-        raise Unanswered(f"{error}; {may}") from error
-
-
 def _tell_added(chain_id: str, held: Sequence[JobId], line: CommandLine) -> None:
     if line.has("json"):
         typer.echo(json.dumps({"id": chain_id, "held_jobs": list(held)}))
@@ -281,74 +266,3 @@ def _tell_added(chain_id: str, held: Sequence[JobId], line: CommandLine) -> None
         typer.echo(chain_id)
     elif not line.has("quiet"):
         typer.echo(f"Submitted {len(held)} held links of chain {chain_id}: jobs {', '.join(map(str, held))}")
-
-
-def _check(plan: Plan, daemon: Client) -> None:
-    """Raises ``ConfigError`` for a chain whose links could not run; held links are their own check."""
-    from mirage.cli.slurmcheck import check_directory, check_done_file, check_request
-
-    check_directory(plan.request)
-    check_done_file(plan.document.get("done", {}).get("file") or "")
-    if plan.held_links or daemon.get("/cluster")["backend"] == "simulated":
-        return
-    if remark := check_request(plan.request, _commands()):
-        typer.echo(f"mirage: {remark}", err=True)
-
-
-def _warn_of_parts(plan: Plan) -> None:
-    """Say that a pin may not keep links back; whether it does is known once the first of them runs."""
-    if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
-        typer.echo(
-            "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
-            "fits beside the first, links are not pinned, and do not age while they wait (see mirage explain)",
-            err=True,
-        )
-
-
-def _make_room(plan: Plan) -> None:
-    """The folder of the hand-over files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
-    if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
-        return
-    file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
-    try:
-        make_own_directory(file.parent)
-    except OSError as error:
-        problem = f"no place for the hand-over files: {error.strerror or error}"
-        raise ConfigError(str(file.parent), problem) from error
-
-
-def _show(plan: Plan, *, as_json: bool) -> None:
-    from mirage.slurm.sbatch import sbatch_arguments
-
-    request = plan.request
-    assert request.batch is not None
-    arguments = sbatch_arguments(replace(request, tag=f"mirage:{plan.chain_id}:1"))
-    variables = [name for name, _ in request.batch.environment]
-    chain = {name: value for name, value in plan.document.items() if name != "request"}
-    if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "chain": chain,
-                    "sbatch": arguments,
-                    "script": request.batch.text,
-                    "arguments": request.batch.arguments,
-                    "environment": variables,
-                },
-                indent=1,
-            )
-        )
-        return
-    typer.echo("Nothing is submitted. The chain, where it differs from the daemon's defaults:")
-    typer.echo(json.dumps(chain, indent=1))
-    typer.echo("Its first link, and each one after it with another comment:")
-    script = ["SCRIPT", *_quoted(request.batch.arguments)] if request.batch.arguments else []
-    typer.echo("sbatch " + " \\\n  ".join([*_quoted(arguments), *script]))
-    typer.echo(f"with {len(variables)} variables of your environment, MIRAGE_ variables, and the script:")
-    typer.echo(request.batch.text.encode("utf-8", "surrogateescape"), nl=False)
-
-
-def _quoted(arguments: Sequence[str]) -> list[str]:
-    import shlex
-
-    return [shlex.quote(argument) for argument in arguments]

@@ -1,0 +1,175 @@
+"""``mirage adopt``: a job that runs or waits already becomes the first link of a chain."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from mirage.cli.sending import (
+    check_plan,
+    make_room,
+    post_chain,
+    show_plan,
+    slurm_commands,
+    tell_warnings,
+    warn_of_parts,
+)
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import job_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirage.cli.plan import CommandLine, Plan
+    from mirage.domain.job import JobId
+    from mirage.slurm.shownjob import ShownJob
+
+USAGE = """\
+Usage: mirage adopt [OPTIONS] JOBID [OPTIONS] [-- ARGUMENTS]
+
+Makes a chain from a job of yours that runs or waits in Slurm: the job becomes link 1 and runs on as it is. The
+next links are submitted from its batch script in your name, each so that it starts as its predecessor ends. They
+have the #SBATCH and #MIRAGE lines of the script, the time limit, partition, account, QOS, directory, nodes, tasks,
+memory, GPUs and output files of the job, and the environment of this shell. Slurm does not show some options of a
+job, such as --signal and --mail-type: give those again that are not in the script.
+
+Options are those of mirage submit (mirage submit --help): about the chain, such as --links, --total-time,
+--done-file and --handover; and sbatch's, for the next links. ARGUMENTS are those of the script; not given: as Slurm
+shows them, which shows an argument with blanks as several.
+
+Of the job only the comment changes, to the mark of the link. Its exit code counts as that of every link: 0 says
+that the work is done, unless --done-exit-code or --done-file say otherwise. Its running time counts for
+--total-time, and mirage chain cancel ends it. It has no MIRAGE_ variables. With --handover none, the default, no
+link starts before the job has ended.
+
+  --dry-run             show what would be submitted, and change nothing
+  --no-check            adopt without asking Slurm first whether it would accept the next link
+  --json, --parsable    one JSON document on stdout; the chain's id alone
+  --socket FILE         the daemon's socket
+  -h, --help            this page
+
+Examples:
+  mirage adopt 4711                               until you cancel it, or a link exits with 0
+  mirage adopt 4711 --links 8 --handover none     the job, and seven links after it
+  mirage adopt 4711 --total-time 30d -t 1-00:00:00 --signal B:USR1@300
+  mirage adopt 4711 --dry-run                     show what would be submitted
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
+"""
+_DIGITS = 10
+_SHOWN = 80
+"""Characters of a comment that are shown."""
+_NOT_HERE = {
+    "wrap": "the script is the job's",
+    "hold": "it concerns a first link, which is there already",
+    "begin": "it concerns a first link, which is there already",
+    "held-links": "this makes a new chain, whose first link is not held",
+    "chain": "this makes a new chain",
+}
+
+
+def adopt_command(context: typer.Context) -> None:
+    """Make a chain from a job that already runs or waits."""
+    adopt(context.args)
+
+
+def adopt(argv: Sequence[str]) -> None:
+    """Do what the command line says."""
+    from mirage.cli.connection import exit_codes
+    from mirage.cli.submit import text_of
+
+    try:
+        line, word = _read([text_of(os.fsencode(word)) for word in argv])
+        if line.has("help", "usage"):
+            typer.echo(USAGE, nl=False)
+            return
+        job_id = _job_id(line, word)
+        plan, job = _plan(line, job_id)
+    except BadSpelling as error:
+        typer.echo(f"mirage: {error}\nTry mirage adopt --help", err=True)
+        raise SystemExit(2) from None
+    for remark in () if line.has("quiet") else (*plan.remarks, *_remarks(plan, job)):
+        typer.echo(f"mirage: {remark}", err=True)
+    with exit_codes():
+        if line.has("dry-run"):
+            show_plan(plan, 2, as_json=line.has("json"))
+        else:
+            _send(plan, line, job)
+
+
+def _read(argv: Sequence[str]) -> tuple[CommandLine, str]:
+    """The command line with the script's arguments, and the word for the job; options may follow that one."""
+    from mirage.cli.plan import CommandLine, read_command_line
+
+    first = read_command_line(argv)
+    rest = read_command_line(first.arguments)
+    arguments = (rest.script, *rest.arguments) if rest.script or rest.arguments else ()
+    if arguments and "--" not in argv:
+        raise BadSpelling(arguments[0], "expected one job ID; arguments of the script stand behind --")
+    return CommandLine((*first.sbatch, *rest.sbatch), first.chain | rest.chain, "", arguments), first.script
+
+
+def _job_id(line: CommandLine, word: str) -> JobId:
+    for name, why in _NOT_HERE.items():
+        if line.has(name):
+            raise BadSpelling(f"--{name}", f"cannot be given here: {why}")
+    if not word:
+        raise BadSpelling("JOBID", "is missing; squeue --me shows the IDs of your jobs")
+    if not (word.isascii() and word.isdigit() and len(word) <= _DIGITS):
+        raise BadSpelling(word, "expected the ID of a job, such as 4711; no task of an array can be a link")
+    return job_id_of(int(word))
+
+
+def _plan(line: CommandLine, job_id: JobId) -> tuple[Plan, ShownJob]:
+    from mirage.cli.adoptedjob import check_adoptable, read_job, read_script
+    from mirage.cli.plan import Followed, make_plan
+    from mirage.cli.submit import outside
+    from mirage.slurm.shownoptions import shown_arguments
+
+    commands = slurm_commands()
+    job = read_job(job_id, commands)
+    check_adoptable(job, os.getuid())
+    script = read_script(job_id, commands)
+    line = replace(line, arguments=line.arguments or shown_arguments(job))
+    return make_plan(line, outside(), Followed(job, script)), job
+
+
+def _remarks(plan: Plan, job: ShownJob) -> Iterator[str]:
+    """How the next links differ from the job, as far as it cannot be known or helped."""
+    assert plan.request.batch is not None
+    if arguments := plan.request.batch.arguments:
+        yield f"the script's arguments: {shlex.join(arguments)}; if they are others, give them behind --"
+    yield (
+        f"job {job.job_id} runs on as it is; the next links get this shell's environment, and options that Slurm "
+        "does not show of a job, such as --signal, from its script or this command line alone"
+    )
+    if comment := job.value("Comment"):
+        yield f"the comment {comment[:_SHOWN]!r} of job {job.job_id} gives way to the mark of the link"
+
+
+def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
+    """The mark first: without it the daemon takes no job, and by it the job is known whatever happens then."""
+    from mirage.cli.adoptedjob import marked
+    from mirage.cli.connection import connect
+
+    warn_of_parts(plan)
+    daemon = connect(line.value("socket") or "")
+    if line.has("no-check"):
+        daemon.get("/cluster")  # nothing is marked for a daemon that is not there
+    else:
+        check_plan(plan, daemon)
+    make_room(plan)
+    with marked(job, f"mirage:{plan.chain_id}:1", slurm_commands()):
+        answer = post_chain(daemon, f"/chains?adopt={job.job_id}", plan)
+    tell_warnings(answer)
+    if line.has("json"):
+        typer.echo(json.dumps(answer))
+    elif line.has("parsable"):
+        typer.echo(plan.chain_id)
+    elif not line.has("quiet"):
+        typer.echo(f"Job {job.job_id} is link 1 of chain {plan.chain_id}")

@@ -1,0 +1,120 @@
+"""What ``mirage submit`` and ``mirage adopt`` do with a chain that is planned: check it, show it, send it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
+from mirage.domain.errors import ConfigError
+from mirage.ownplaces import make_own_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirage.backends.execution import Commands
+    from mirage.cli.plan import Plan
+    from mirage.client.client import Client
+
+
+def slurm_commands() -> Commands:
+    """Of the user who types."""
+    from mirage.backends.execution import Commands
+
+    return Commands(os.environ)
+
+
+def post_chain(daemon: Client, target: str, plan: Plan) -> Any:
+    """The daemon's answer. Raises ``Unanswered``, which names the chain that may have been made."""
+    from mirage.client.errors import Unanswered
+
+    try:
+        return daemon.post(target, plan.document)
+    except Unanswered as error:
+        may = f"chain {plan.chain_id} may have been made: see mirage chains before you submit it again"
+        raise Unanswered(f"{error}; {may}") from error
+
+
+def tell_warnings(answer: Any) -> None:
+    """What the daemon says against a chain that it has made."""
+    if (shown := answer.get("chain")) and shown["files_unknown"]:
+        typer.echo(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
+    if warning := answer.get("warning"):
+        typer.echo(f"mirage: warning: {warning}", err=True)
+
+
+def check_plan(plan: Plan, daemon: Client) -> None:
+    """Raises ``ConfigError`` for a chain whose links could not run; held links are their own check."""
+    from mirage.cli.slurmcheck import check_directory, check_done_file, check_request
+
+    check_directory(plan.request)
+    check_done_file(plan.document.get("done", {}).get("file") or "")
+    if plan.held_links or daemon.get("/cluster")["backend"] == "simulated":
+        return
+    if remark := check_request(plan.request, slurm_commands()):
+        typer.echo(f"mirage: {remark}", err=True)
+
+
+def warn_of_parts(plan: Plan) -> None:
+    """Say that a pin may not keep links back; whether it does is known once the first of them runs."""
+    if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
+        typer.echo(
+            "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
+            "fits beside the first, links are not pinned, and do not age while they wait (see mirage explain)",
+            err=True,
+        )
+
+
+def make_room(plan: Plan) -> None:
+    """The folder of the hand-over files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
+    if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
+        return
+    file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
+    try:
+        make_own_directory(file.parent)
+    except OSError as error:
+        problem = f"no place for the hand-over files: {error.strerror or error}"
+        raise ConfigError(str(file.parent), problem) from error
+
+
+def show_plan(plan: Plan, link: int, *, as_json: bool) -> None:
+    """Print the chain and what is submitted for its ``link``, the first that Mirage submits."""
+    from mirage.slurm.sbatch import sbatch_arguments
+
+    request = plan.request
+    assert request.batch is not None
+    arguments = sbatch_arguments(replace(request, tag=f"mirage:{plan.chain_id}:{link}"))
+    variables = [name for name, _ in request.batch.environment]
+    chain = {name: value for name, value in plan.document.items() if name != "request"}
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {
+                    "chain": chain,
+                    "sbatch": arguments,
+                    "script": request.batch.text,
+                    "arguments": request.batch.arguments,
+                    "environment": variables,
+                },
+                indent=1,
+            )
+        )
+        return
+    typer.echo("Nothing is submitted. The chain, where it differs from the daemon's defaults:")
+    typer.echo(json.dumps(chain, indent=1))
+    typer.echo(f"Its {'first' if link == 1 else 'next'} link, and each one after it with another comment:")
+    script = ["SCRIPT", *_quoted(request.batch.arguments)] if request.batch.arguments else []
+    typer.echo("sbatch " + " \\\n  ".join([*_quoted(arguments), *script]))
+    typer.echo(f"with {len(variables)} variables of your environment, MIRAGE_ variables, and the script:")
+    typer.echo(request.batch.text.encode("utf-8", "surrogateescape"), nl=False)
+
+
+def _quoted(arguments: Sequence[str]) -> list[str]:
+    import shlex
+
+    return [shlex.quote(argument) for argument in arguments]

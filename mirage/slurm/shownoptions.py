@@ -1,0 +1,186 @@
+"""The options of ``sbatch`` that make further jobs like one that Slurm shows, where its script does not say them.
+
+A job may have more than its ``#SBATCH`` lines say: options of the command line and of the environment, defaults of
+the site, changes by ``scontrol update``. Slurm shows what came of them, not in which words they were given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirage.domain.errors import BadSpelling
+from mirage.slurm import tres
+from mirage.slurm.sbatchoptions import Given
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from mirage.slurm.shownjob import ShownJob
+
+_ALWAYS = {
+    "partition": "Partition",
+    "account": "Account",
+    "qos": "QOS",
+    "job-name": "JobName",
+    "chdir": "WorkDir",
+    "reservation": "Reservation",
+    "licenses": "Licenses",
+    "constraint": "Features",
+    "exclude": "ExcNodeList",
+    "nodelist": "ReqNodeList",
+}
+"""Options whose value Slurm shows as it was given, or in words that mean the same."""
+_FAMILIES = (
+    frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}),
+    frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),
+    frozenset({"exclusive", "oversubscribe"}),
+    frozenset({"requeue", "no-requeue"}),
+    frozenset({"nodes", "ntasks"}),
+)
+"""Options one of which, given for the further jobs, speaks for all."""
+_GPUS = {
+    "TresPerNode": "gres",
+    "TresPerJob": "gpus",
+    "TresPerTask": "gpus-per-task",
+    "TresPerSocket": "gpus-per-socket",
+}
+_SHARED = {"NO": ("exclusive", None), "USER": ("exclusive", "user"), "MCS": ("exclusive", "mcs")}
+_SHARED |= {"YES": ("oversubscribe", None)}
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+def further_options(job: ShownJob, said: Mapping[str, Given], given: Collection[str]) -> tuple[Given, ...]:
+    """Options beside those that the script has ``said``; ``given``: names of those that the owner says anew.
+
+    Raises ``BadSpelling`` for a job without a time limit: another one never follows it.
+    """
+    where = f"job {job.job_id}"
+    chosen = set(given).union(*(family for family in _FAMILIES if family & set(given)))
+    options = (*_plain(job), *_time(job), *_size(job, said), *_memory(job, said), *_gres(job, said))
+    options += (*_sharing(job, said), *_files(job, said))
+    return tuple(
+        Given(name, value, where)
+        for name, value in options
+        if name not in chosen and not _is_said(said, name, value)
+    )
+
+
+def _is_said(said: Mapping[str, Given], name: str, value: str | None) -> bool:
+    return name in said and said[name].value == value
+
+
+def _plain(job: ShownJob) -> Iterator[tuple[str, str | None]]:
+    for option, name in _ALWAYS.items():
+        if value := job.value(name):
+            yield option, value
+    if nice := job.number("Nice"):
+        yield "nice", str(nice)
+
+
+def _time(job: ShownJob) -> Iterator[tuple[str, str | None]]:
+    limit = job.value("TimeLimit")
+    if limit.upper() in ("UNLIMITED", "INFINITE"):
+        raise BadSpelling(
+            limit, f"job {job.job_id} has no time limit, so no link would ever follow it; give --time"
+        )
+    if limit and limit != "Partition_Limit":
+        yield "time", limit
+
+
+def _size(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    """Nodes and tasks. A number of nodes that Slurm chose for the tasks is no request for as many."""
+    nodes = _RANGE.fullmatch(job.value("NumNodes"))
+    count = int(nodes[1]) if nodes and nodes[2] in (None, nodes[1]) else 0
+    tasks, each = job.number("NumTasks"), job.number("CPUs/Task")
+    per_node = _first_number(job.value("NtasksPerN:B:S:C"))
+    by_tasks = "nodes" not in said and "ntasks" in said and said["ntasks"].value == str(tasks)
+    if count and not by_tasks and not _within(said, "nodes", count) and (count > 1 or "nodes" in said):
+        yield "nodes", str(count)
+    if per_node:
+        yield "ntasks-per-node", str(per_node)
+    elif tasks > 1 and tasks != count:
+        yield "ntasks", str(tasks)
+    if each > 1 or "cpus-per-task" in said:
+        yield "cpus-per-task", str(max(each, 1))
+
+
+def _first_number(text: str) -> int:
+    first = text.partition(":")[0]
+    return int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 0
+
+
+def _within(said: Mapping[str, Given], name: str, count: int) -> bool:
+    """Whether the script asks for so many, or for a range with so many."""
+    asked = _RANGE.fullmatch(said[name].value or "") if name in said else None
+    return asked is not None and int(asked[1]) <= count <= int(asked[2] or asked[1])
+
+
+def _memory(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    if "mem-per-gpu" in said:
+        return  # Slurm shows what came of it
+    for name, option in (("MinMemoryNode", "mem"), ("MinMemoryCPU", "mem-per-cpu")):
+        amount = _megabytes(job.value(name))
+        if amount is None or (option in said and _megabytes(said[option].value or "") == amount):
+            continue
+        if amount or said.keys() & {"mem", "mem-per-cpu"}:
+            yield option, f"{amount}M" if amount else "0"
+
+
+def _megabytes(text: str) -> int | None:
+    try:
+        return tres.memory_mb(text)
+    except BadSpelling:
+        return None
+
+
+def _gres(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    for name, option in _GPUS.items():
+        wanted = _generic(job.value(name))
+        if not wanted:
+            continue
+        if option == "gres" and "gpus-per-node" in said and _only_gpus(wanted):
+            option = "gpus-per-node"  # noqa: PLW2901 - sbatch would add up both
+        if option != "gres":
+            wanted = wanted.removeprefix("gpu:") if _only_gpus(wanted) else ""
+        if wanted and not (option in said and _generic(said[option].value or "") == wanted):
+            yield option, wanted
+
+
+def _generic(text: str) -> str:
+    """``gres:gpu:a100:2``, ``gres/gpu=2``: as ``--gres`` takes it; other resources are left out."""
+    items = (item for item in text.split(",") if not re.match(r"(?:cpu|mem|license|bb)\b", item))
+    return ",".join(re.sub(r"^gres[:/]", "", item).replace("=", ":") for item in items)
+
+
+def _only_gpus(text: str) -> bool:
+    return text.startswith("gpu:") and "," not in text
+
+
+def _sharing(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    shared = _SHARED.get(job.value("OverSubscribe"))
+    if shared is not None and not said.keys() & {"exclusive", "oversubscribe"}:
+        yield shared
+    if job.value("Requeue") == "0" and "no-requeue" not in said:
+        yield "no-requeue", None
+
+
+def _files(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    """Slurm shows the names of files with the job's ID in them: each link's own takes its place."""
+    out, error = _pattern(job, "StdOut"), _pattern(job, "StdErr")
+    if out and "output" not in said and out != f"{job.value('WorkDir')}/slurm-%j.out":
+        yield "output", out
+    if error and "error" not in said and job.value("StdErr") != job.value("StdOut"):
+        yield "error", error
+    if job.value("StdIn") not in ("", "/dev/null") and "input" not in said:
+        yield "input", _pattern(job, "StdIn")
+
+
+def _pattern(job: ShownJob, name: str) -> str:
+    plain = job.value(name).replace("%", "%%")
+    return re.sub(rf"(?<![0-9]){job.job_id}(?![0-9])", "%j", plain)
+
+
+def shown_arguments(job: ShownJob) -> tuple[str, ...]:
+    """The arguments of the script; of one with blanks, or behind a path with blanks, several words."""
+    return tuple(job.value("Command").split(" ")[1:])
