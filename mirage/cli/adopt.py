@@ -39,8 +39,8 @@ memory, GPUs and output files of the job, and the environment of this shell. Slu
 job, such as --signal and --mail-type: give those again that are not in the script.
 
 Options are those of mirage submit (mirage submit --help): about the chain, such as --links, --total-time,
---done-file and --handover; and sbatch's, for the next links. ARGUMENTS are those of the script; not given: as Slurm
-shows them, which shows an argument with blanks as several.
+--done-file and --handover; and sbatch's, for the next links. ARGUMENTS are those of the script; not given: as
+Slurm shows them, which shows an argument with blanks as several.
 
 Of the job only the comment changes, to the mark of the link. Its exit code counts as that of every link: 0 says
 that the work is done, unless --done-exit-code or --done-file say otherwise. Its running time counts for

@@ -45,7 +45,7 @@ def test_every_command_has_a_panel_and_submit_is_first() -> None:
         text.index(panel) for panel in PANELS
     )
     names = [line.split()[1] for line in text.splitlines() if line.startswith("│ ") and line[2] != " "]
-    assert names[names.index("submit") : names.index("submit") + 3] == ["submit", "chains", "chain"]
+    assert names[names.index("submit") : names.index("submit") + 3] == ["submit", "adopt", "chains"]
 
 
 @pytest.mark.parametrize("words", [words for words in ALL if words not in (("chains",), ("queue",))])

@@ -84,9 +84,9 @@ class Site:
     def socket(self) -> Path:
         return self.folder / "run" / "api.sock"
 
-    def mirage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def mirage(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """A command as a person types it."""
-        environment = os.environ | {"MIRAGE_SOCKET": str(self.socket)}
+        environment = os.environ | {"MIRAGE_SOCKET": str(self.socket)} | variables
         argv = [sys.executable, "-c", MAIN, *arguments]
         return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 

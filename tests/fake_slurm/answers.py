@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fake_slurm.options import BadOption, read_submission
+from fake_slurm.shown import shown_to_owner
 
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState
@@ -253,18 +254,8 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
 
 def told(fake: FakeSlurm, call: Call) -> Answer:
     """What the test has laid down for this subject; without it the cluster has no such thing."""
-    subjects = (
-        "--version",
-        "config",
-        "job",
-        "partition",
-        "reservation",
-        "assoc",
-        "qos",
-        "user",
-        "--parsable2",
-        "--format=%u|%a|%q",
-    )
+    subjects = ("--version", "config", "job", "partition", "reservation", "assoc", "qos", "user", "--parsable2")
+    subjects += ("--format=%u|%a|%q",)
     subject = next(word for word in subjects if word in call.arguments)
     answer = {("scontrol", "config"): "ClusterName = fake\n", **fake.told}.get((call.command, subject))
     if answer is None:
@@ -272,13 +263,20 @@ def told(fake: FakeSlurm, call: Call) -> Answer:
     return Answer(answer)
 
 
-def scontrol(fake: FakeSlurm, call: Call) -> Answer:
+def _shown(fake: FakeSlurm, call: Call) -> Answer:
     if call.arguments[:3] == ["--oneliner", "show", "job"] and hasattr(fake.simulation, "sharing"):
         job_id = JobId(int(call.arguments[3]))
         known = _known(fake, job_id)
         return Answer(fake.simulation.sharing(job_id)) if known else Answer("", f"{_INVALID_ID}\n", 1)
-    if "show" in call.arguments or "--version" in call.arguments:
+    if call.arguments[:2] not in (["show", "job"], ["write", "batch_script"]):
         return told(fake, call)
+    job_id = JobId(int(call.arguments[2]))
+    return Answer(*shown_to_owner(fake, call, _known(fake, job_id)))
+
+
+def scontrol(fake: FakeSlurm, call: Call) -> Answer:
+    if {"show", "--version", "batch_script"} & set(call.arguments):
+        return _shown(fake, call)
     verb, target, *settings = call.arguments
     job_id = JobId(int(target.removeprefix("JobId=")))
     found = _known(fake, job_id)
@@ -303,6 +301,8 @@ def scontrol(fake: FakeSlurm, call: Call) -> Answer:
             fake.simulation.set_node_list(job_id, value)
         elif name == "StartTime":
             fake.simulation.set_begin(job_id, 0 if value == "now" else int(value.removeprefix("uts")))
+        elif name == "Comment":
+            fake.set_comment(job_id, value)
         else:
             return Answer("", f"Update of this parameter is not supported: {setting}\n", 1)
     return Answer("")

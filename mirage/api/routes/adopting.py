@@ -9,7 +9,7 @@ from fastapi import Query
 from mirage.api.conventions.problems import BadDocument
 from mirage.domain.command import AdoptedJob
 from mirage.domain.errors import ClusterUnavailable, UnknownJob
-from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, JobId
+from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, job_id_of
 from mirage.domain.linkidentity import is_nameless
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | 
     if not job_id or service.identify is None:
         return None
     try:
-        found = service.identify(JobId(job_id), chain.owner)
+        found = service.identify(job_id_of(job_id), chain.owner)
     except UnknownJob:
         found = None
     if found is not None and is_nameless(found.user):
@@ -57,7 +57,7 @@ def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | 
         raise BadDocument(f"adopt: {chain.owner} has no job {job_id} that Slurm knows")
     if problem := _problem(found, chain.tag(1)):
         raise BadDocument(f"adopt: job {job_id} {problem}")
-    return AdoptedJob(JobId(job_id), found.submit)
+    return AdoptedJob(job_id_of(job_id), found.submit)
 
 
 def _problem(job: Identity, tag: str) -> str:
