@@ -111,9 +111,7 @@ def shown(**what: Any) -> dict[str, Any]:
 
 def test_identity_is_asked_as_the_owner(fake: FakeSlurmrestd, actuator: RestActuator) -> None:
     fake.answers["GET /slurm/v0.0.38/job/9"] = shown(comment="mirage:c:1")
-    assert actuator.identify(JobId(9), "alice") == Identity(
-        "alice", "mirage:c:1", 1_700_000_000, JobState.PENDING
-    )
+    assert actuator.identify(JobId(9), "alice") == Identity("alice", "mirage:c:1", 1_700_000_000, JobState.PENDING)
     assert fake.asked[-1].headers["X-SLURM-USER-NAME"] == "alice"
 
 

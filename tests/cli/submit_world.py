@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -47,6 +48,8 @@ def submit(
         "HOME": str(folder),
         "MIRAGE_SOCKET": f"{folder}/none.sock",
     }
+    if "PYTHONPATH" in os.environ:  # this checkout is not the one that is installed
+        environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     code = "from mirage.cli.submit import main; main()"
     argv = [sys.executable, "-c", code] if program == "mbatch" else [sys.executable, "-m", "mirage", program]
     if shell:

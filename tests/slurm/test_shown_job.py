@@ -1,0 +1,135 @@
+"""``scontrol show job``, and the options that make further jobs like the one that it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirage.domain.errors import BadSpelling
+from mirage.domain.job import JobId, JobState
+from mirage.slurm.sbatchoptions import Given
+from mirage.slurm.shownjob import read_shown_job
+from mirage.slurm.shownoptions import further_options, shown_arguments
+
+RECORDED = """\
+JobId=1 JobName=my train UserId=root(0)
+   UserId=alice(1001) GroupId=alice(1001) MCS_label=N/A
+   Priority=101063 Nice=0 Account=research QOS=normal
+   JobState=RUNNING Reason=None Dependency=(null)
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
+   RunTime=00:02:51 TimeLimit=02:00:00 TimeMin=N/A
+   SubmitTime=2026-11-28T09:43:05 EligibleTime=2026-11-28T09:43:05
+   AccrueTime=2026-11-28T09:43:05
+   StartTime=2026-11-28T09:43:15 EndTime=2026-11-28T11:43:15 Deadline=N/A
+   SuspendTime=None SecsPreSuspend=0 LastSchedEval=2026-11-28T09:43:15 Scheduler=Main
+   Partition=a100 AllocNode:Sid=localhost:3973
+   ReqNodeList=(null) ExcNodeList=(null)
+   NodeList=a100-001
+   BatchHost=a100-001
+   NumNodes=1 NumCPUs=1 NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:*
+   TRES=cpu=1,node=1,billing=6,gres/gpu=2,gres/gpu:a100=2
+   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
+   MinCPUsNode=1 MinMemoryNode=2G MinTmpDiskNode=0
+   Features=(null) DelayBoot=00:00:00
+   OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)
+   Command=/home/alice/train.sh a b c
+   WorkDir=/home/alice/my runs
+   Comment=my own UserId=root(0)
+   StdErr=/home/alice/my runs/log.1
+   StdIn=/dev/null
+   StdOut=/home/alice/my runs/log.1
+   Power=
+   TresPerNode=gres:gpu:a100:2
+
+
+"""
+"""Of Slurm 22.05, with blanks in what users name."""
+PLAIN = {
+    "--partition=a100",
+    "--account=research",
+    "--qos=normal",
+    "--job-name=my train UserId=root(0)",
+    "--chdir=/home/alice/my runs",
+    "--time=02:00:00",
+}
+
+
+def options(text: str, said: dict[str, str | None] | None = None, given: tuple[str, ...] = ()) -> set[str]:
+    before = {name: Given(name, value, "train.sh:2") for name, value in (said or {}).items()}
+    return {option.spelling for option in further_options(read_shown_job(text, JobId(1)), before, given)}
+
+
+def beyond(said: dict[str, str | None], *changes: tuple[str, str]) -> set[str]:
+    text = RECORDED
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return {each for each in options(text, said) - PLAIN if not each.startswith("--output")}
+
+
+def test_values_with_blanks_are_whole_and_no_word_of_a_user_is_a_field() -> None:
+    job = read_shown_job(RECORDED, JobId(1))
+    assert (job.uid, job.state) == (1001, JobState.RUNNING)
+    assert job.value("WorkDir") == "/home/alice/my runs"
+    assert job.value("Comment") == "my own UserId=root(0)"
+    assert job.value("Dependency") == ""
+    assert shown_arguments(job) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("text", ["", "JobId=2 JobName=x\n", "JobId=1 JobName=x\n   UserId=x JobState=RUNNING\n"])
+def test_job_that_is_not_shown_is_reported(text: str) -> None:
+    with pytest.raises(BadSpelling):
+        read_shown_job(text, JobId(1))
+
+
+def test_further_jobs_have_what_the_job_has() -> None:
+    found = options(RECORDED, {"time": "5:00:00", "nodes": "1"})
+    assert found == PLAIN | {"--mem=2048M", "--gres=gpu:a100:2", "--output=/home/alice/my runs/log.%j"}
+
+
+def test_what_the_script_says_in_other_words_is_not_said_twice() -> None:
+    assert beyond({"mem": "2G", "gpus-per-node": "a100:2"}) == set()
+    assert beyond({"mem": "2048", "gres": "gpu:a100:2"}) == set()
+    assert beyond({"mem": "2G", "gpus-per-node": "a100:4"}) == {"--gpus-per-node=a100:2"}
+
+
+@pytest.mark.parametrize(
+    ("said", "change", "found"),
+    [
+        ({}, ("NumNodes=1 ", "NumNodes=4 "), {"--nodes=4"}),
+        ({"nodes": "2"}, ("NumNodes=1 ", "NumNodes=4 "), {"--nodes=4"}),
+        ({"nodes": "2-8"}, ("NumNodes=1 ", "NumNodes=4 "), set()),
+        ({}, ("NumNodes=1 ", "NumNodes=4-4 "), {"--nodes=4"}),
+        ({}, ("NumNodes=1 ", "NumNodes=2-4 "), set()),
+        ({"ntasks": "64"}, ("NumNodes=1 NumCPUs=1 NumTasks=1 ", "NumNodes=7 NumTasks=64 "), set()),
+        ({}, ("NumTasks=1 CPUs/Task=1", "NumTasks=8 CPUs/Task=2"), {"--ntasks=8", "--cpus-per-task=2"}),
+        ({}, ("NtasksPerN:B:S:C=0", "NtasksPerN:B:S:C=2"), {"--ntasks-per-node=2"}),
+        ({}, ("OverSubscribe=OK", "OverSubscribe=NO"), {"--exclusive"}),
+        ({}, ("OverSubscribe=OK", "OverSubscribe=USER"), {"--exclusive=user"}),
+        ({}, ("Requeue=1", "Requeue=0"), {"--no-requeue"}),
+        ({}, ("Nice=0", "Nice=5"), {"--nice=5"}),
+        ({}, ("Features=(null)", "Features=nvlink"), {"--constraint=nvlink"}),
+        (
+            {},
+            ("TresPerNode=gres:gpu:a100:2", "TresPerNode=gres:gpu:a100:2\n   TresPerJob=gres/gpu=4"),
+            {"--gpus=4"},
+        ),
+    ],
+)
+def test_size_of_the_job_counts(said: dict[str, str | None], change: tuple[str, str], found: set[str]) -> None:
+    shown = {"mem": "2G", "gres": "gpu:a100:2"}
+    assert beyond(shown | said, change) == found
+
+
+def test_options_given_anew_replace_their_family() -> None:
+    found = options(RECORDED, given=("gpus", "mem-per-cpu", "time", "output"))
+    assert found == PLAIN - {"--time=02:00:00"}
+
+
+def test_memory_given_back_by_hand_is_no_memory() -> None:
+    assert beyond({"mem": "10G", "gres": "gpu:a100:2"}, ("MinMemoryNode=2G", "MinMemoryNode=0")) == {"--mem=0"}
+
+
+def test_job_without_a_time_limit_has_no_followers() -> None:
+    with pytest.raises(BadSpelling, match="UNLIMITED"):
+        options(RECORDED.replace("TimeLimit=02:00:00", "TimeLimit=UNLIMITED"))
+    assert "--time" not in str(options(RECORDED.replace("TimeLimit=02:00:00", "TimeLimit=Partition_Limit")))
