@@ -118,7 +118,7 @@ def _check_free(tally: Tally, owner: str, job: AdoptedJob) -> None:
 def _adopting(record: ChainRecord, job: AdoptedJob, reason: str, now: Seconds) -> ChainRecord:
     """The record with the job as its first link, known by its ID from now on: whatever becomes of it is its end.
 
-    It is never held back or let go: how long it waits was its owner's affair before.
+    It is never steered: its owner submitted it, and may hold it.
     """
     record = machine.apply(record, LinkSubmitted(1, job.job_id, job.submit), now)
     return record.with_link(replace(record.links[0], reason=reason, unpinned=True, job_submit=job.submit))

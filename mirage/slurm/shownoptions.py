@@ -1,7 +1,7 @@
 """The options of ``sbatch`` that make further jobs like one that Slurm shows, where its script does not say them.
 
 A job may have more than its ``#SBATCH`` lines say: options of the command line and of the environment, defaults of
-the site, changes by ``scontrol update``. Slurm shows what came of them, not in which words they were given.
+the site, changes by ``scontrol update``. Slurm shows the result, not the words in which they were given.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def further_options(job: ShownJob, said: Mapping[str, Given], given: Collection[str]) -> tuple[Given, ...]:
-    """Options beside those that the script has ``said``; ``given``: names of those that the owner says anew.
+    """Options in addition to those that the script has ``said``; ``given``: names of those that the owner gives.
 
     Raises ``BadSpelling`` for a job without a time limit: another one never follows it.
     """
@@ -111,14 +111,14 @@ def _first_number(text: str) -> int:
 
 
 def _within(said: Mapping[str, Given], name: str, count: int) -> bool:
-    """Whether the script asks for so many, or for a range with so many."""
+    """Whether the script asks for ``count``, or for a range that contains it."""
     asked = _RANGE.fullmatch(said[name].value or "") if name in said else None
     return asked is not None and int(asked[1]) <= count <= int(asked[2] or asked[1])
 
 
 def _memory(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
     if "mem-per-gpu" in said:
-        return  # Slurm shows what came of it
+        return  # Slurm shows the memory that it computed from this
     for name, option in (("MinMemoryNode", "mem"), ("MinMemoryCPU", "mem-per-cpu")):
         amount = _megabytes(job.value(name))
         if amount is None or (option in said and _megabytes(said[option].value or "") == amount):
