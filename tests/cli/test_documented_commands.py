@@ -35,11 +35,11 @@ def commands(text: str) -> Iterator[str]:
 
 
 def faults(command: str) -> Iterator[str]:
-    """What there is not. Behind ``submit`` and ``predict`` anything of sbatch's may stand."""
+    """What there is not. Behind ``submit``, ``adopt`` and ``predict`` anything of sbatch's may stand."""
     here: Any = get_command(app)
     for word in shlex.split(command.replace("'", ""))[1:]:
         name = word.rstrip(",.:").partition("|")[0]
-        if name in ("submit", "predict"):
+        if name in ("submit", "adopt", "predict"):
             return
         if hasattr(here, "commands"):
             if name in here.commands:
