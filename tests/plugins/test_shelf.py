@@ -67,6 +67,17 @@ def test_promoting_again_mends_a_version_that_was_damaged_on_the_shelf(tmp_path,
     assert shelf.damage(seen) == ""
 
 
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b"no version\n", b"x" * 2_000_000])
+def test_promoting_mends_a_list_of_promotions_that_was_damaged(tmp_path, artifacts, content: bytes) -> None:
+    shelf = Shelf(tmp_path / "models")
+    first, second = (shelf.promote(artifact) for artifact in artifacts[:2])
+    (tmp_path / "models" / first.name / "current").write_bytes(content)
+    assert shelf.promote(artifacts[0]).current
+    assert [each.version for each in shelf.versions() if each.current] == [first.version]
+    shelf.promote(artifacts[1])
+    assert shelf.rollback(first.name).version == first.version != second.version
+
+
 def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts) -> None:
     shelf = Shelf(tmp_path)
     first = shelf.promote(artifacts[0])

@@ -126,7 +126,7 @@ class Shelf:
         kept = self._put(package)
         if not kept.current:
             folder = self._root / kept.name
-            _list(folder / CURRENT, [*_history(folder), kept.version])
+            _list(folder / CURRENT, [*_readable_history(folder), kept.version])
         if _listed(self._root / kept.name / WATCHED) == [kept.version]:
             self.drop(kept.name)
         return Version(kept.name, kept.version, True, kept.manifest)
@@ -170,7 +170,7 @@ class Shelf:
         if not _is_whole(folder / version, package):
             _take_away(folder / version)
             write_folder(folder / version, package.files)
-        return Version(name, version, _history(folder)[-1:] == [version], package.manifest)
+        return Version(name, version, _readable_history(folder)[-1:] == [version], package.manifest)
 
     def rollback(self, name: str) -> Version:
         """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
@@ -207,6 +207,14 @@ def _take_away(damaged: Path) -> None:
 
 def _history(folder: Path) -> list[str]:
     return _listed(folder / CURRENT)
+
+
+def _readable_history(folder: Path) -> list[str]:
+    """Empty where it is damaged: whoever promotes a version mends it."""
+    try:
+        return _history(folder)
+    except ArtifactMismatch:
+        return []
 
 
 def _listed(file: Path) -> list[str]:
