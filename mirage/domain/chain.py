@@ -365,13 +365,13 @@ class ChainRecord:
         """Each link after which another one has started, with how that went, once it and all before have ended.
 
         Not of a link whose end nobody saw.
-
         A link may outlast its successor, and those after it, where these fail. What counts is whether any link ran
         before the one that starts: until the last of them ends, and no longer than the one that starts.
         """
         found: list[tuple[Link, Outcome]] = []
         last = ABSENT
-        for before, after in itertools.pairwise([link for link in self.links if link.started]):
+        needed = self.links[: self.ended_by or None]  # what started then had nothing to take over
+        for before, after in itertools.pairwise([link for link in needed if link.started]):
             if not before.final or before.end == ABSENT:
                 break
             if not before.end_known:

@@ -96,6 +96,18 @@ def test_logs_of_a_link_without_output_are_not_found(chained: World, tmp_path: P
     assert mirage(chained, "chain", "logs", "train-k3q9", "0")[0] == 2
 
 
+def test_logs_of_a_chain_that_is_done_are_of_the_link_that_ran_last(chained: World) -> None:
+    """Its successor was cancelled while it waited."""
+    (record,) = chained.loop.records
+    first, second, third = record.links
+    second = replace(second, state=LinkState.ENDED, job_state=JobState.COMPLETED, end=START - 60)
+    third = replace(third, state=LinkState.ENDED, job_state=JobState.CANCELLED, end=START - 50)
+    chained.loop.records = [replace(record, links=(first, second, third), status=ChainStatus.DONE, ended_by=2)]
+    chained.loop.cycle()
+    process = begin(chained, "chain", "logs", "train-k3q9")
+    assert process.communicate(timeout=60)[0] == "two\n"
+
+
 def test_followed_logs_go_over_to_the_next_link_and_end_with_the_chain(chained: World, tmp_path: Path) -> None:
     process = begin(chained, "chain", "logs", "train-k3q9", "-f")
     assert process.stdout
