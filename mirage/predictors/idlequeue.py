@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 _LEVELS = (0.1, 0.5, 0.9)
 
 
-def no_job_waits(snapshot: Snapshot, partition: str) -> bool:
-    """Whether no job in the queue can start in the partition now; ``False`` also where that is not known.
+def no_job_waits(snapshot: Snapshot, partitions: str) -> bool:
+    """Whether no job in the queue can start in one of the partitions now; ``False`` also where that is not known.
 
-    Jobs that depend on others or are held do not, nor links that are bound to their predecessors' nodes.
+    ``partitions``: commas between several. Jobs that depend on others or are held do not count, nor links that are
+    bound to their predecessors' nodes.
     """
+    return any(_is_clear(snapshot, partition) for partition in partitions.split(","))
+
+
+def _is_clear(snapshot: Snapshot, partition: str) -> bool:
     if snapshot.stale or _idle(snapshot, partition) is None:
         return False
     if partition not in snapshot.partition_names:
@@ -30,18 +35,20 @@ def no_job_waits(snapshot: Snapshot, partition: str) -> bool:
 
 
 def idle_start(observation: Observation) -> WaitForecast | None:
-    """A start now, where enough nodes are idle and no other job waits for them; else ``None``.
+    """A start now, where in a partition enough nodes are idle and no other job waits for them; else ``None``.
 
     Only of plain nodes: which idle nodes have which GRES or features is not known here.
     """
     snapshot, request = observation.snapshot, observation.successor
-    partition = request.partition or (observation.predecessor.partition if observation.predecessor else "")
-    if _is_special(request) or not no_job_waits(snapshot, partition):
+    partitions = request.partition or (observation.predecessor.partition if observation.predecessor else "")
+    if _is_special(request):
         return None
-    if (idle := _idle(snapshot, partition) or 0) < request.nodes:
-        return None
-    basis = f"no job waits in partition {partition}, {idle} of its nodes are idle"
-    return WaitForecast(_LEVELS, (observation.time,) * len(_LEVELS), basis)
+    for partition in partitions.split(","):
+        idle = _idle(snapshot, partition) or 0
+        if idle >= request.nodes and _is_clear(snapshot, partition):
+            basis = f"no job waits in partition {partition}, {idle} of its nodes are idle"
+            return WaitForecast(_LEVELS, (observation.time,) * len(_LEVELS), basis)
+    return None
 
 
 def _idle(snapshot: Snapshot, partition: str) -> int | None:

@@ -169,6 +169,10 @@ def test_a_class_of_few_says_nothing(predicting: World, desk: Desk) -> None:
         ("limit=48h&partition=gpu&nodes=5", 422, "partition gpu has 4 nodes"),
         ("limit=48h&partition=nix", 422, "there are batch, gpu"),
         ("limit=48h&partition=$(id)", 422, "partition"),
+        ("limit=48h&partition=gpu,batch&nodes=11", 422, "has 10 nodes"),
+        ("limit=48h&partition=gpu,nix", 422, "'nix'"),
+        ("limit=48h&partition=gpu,,batch", 422, "''"),
+        ("limit=48h&partition=,", 422, "''"),
         ("limit=48h&gres=gpu::", 422, "gres"),
         ("limit=48h&gres=gpu:99999999999999999999", 422, "is more than any cluster has"),
         ("limit=48h&walltime=3", 422, "walltime"),
@@ -180,6 +184,12 @@ def test_mistakes_name_the_parameter(predicting: World, query: str, status: int,
     found, problem = predicting.call("GET", f"{PATH}?{query}")
     assert (found, problem["status"]) == (status, status)
     assert words in problem["detail"]
+
+
+def test_several_partitions_are_one_question(predicting: World, desk: Desk) -> None:
+    found, _ = predicting.call("GET", f"{PATH}?limit=48h&partition=gpu,batch&nodes=8")
+    assert found == 200
+    assert desk.asked[-1].request.partition == "gpu,batch"
 
 
 def broken(error: Exception) -> Future[Foresight]:

@@ -66,6 +66,18 @@ def test_another_job_waits(snapshot: Snapshot) -> None:
     assert idle_start(observed(snapshot)) is None
 
 
+def test_of_several_partitions_one_that_is_clear_is_enough() -> None:
+    """Slurm starts the job in whichever is free first."""
+    for partitions in ("cpu,gpu", "gpu,cpu"):
+        forecast = idle_start(observed(queue(("cpu", 0)), partition=partitions))
+        assert forecast is not None
+        assert "gpu" in forecast.basis
+        assert no_job_waits(queue(("cpu", 0)), partitions)
+        assert idle_start(observed(queue(("cpu", 0), ("gpu", 0)), partition=partitions)) is None
+        assert not no_job_waits(queue(("cpu", 0), ("gpu", 0)), partitions)
+    assert idle_start(observed(queue(idle=0), partition="cpu,gpu", nodes=5)) is None, "in none are so many idle"
+
+
 def test_what_is_not_known_is_not_taken_for_idle() -> None:
     assert not no_job_waits(queue(), "other")
     assert not no_job_waits(replace(queue(), stale_since=NOW - 9), "cpu")

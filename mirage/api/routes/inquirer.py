@@ -38,15 +38,14 @@ async def foreseen(service: ApiService, question: Question) -> Foresight:
 
 
 def check_fits(request: JobRequest, snapshot: Snapshot) -> None:
-    """Raises ``BadDocument`` for a partition that is not there, or has fewer nodes."""
+    """Raises ``BadDocument`` for partitions of which one is not there, or none has so many nodes."""
     sizes = {partition.name: partition.total for partition in snapshot.partitions}
     if not sizes:
         return
-    if request.partition and request.partition not in sizes:
-        raise BadDocument(
-            f"query.partition: there is no partition {request.partition}; there are {', '.join(sizes)}"
-        )
-    most = sizes[request.partition] if request.partition else max(sizes.values())
+    named = request.partition.split(",") if request.partition else list(sizes)
+    if (unknown := next((name for name in named if name not in sizes), None)) is not None:
+        raise BadDocument(f"query.partition: there is no partition {unknown!r}; there are {', '.join(sizes)}")
+    most = max(sizes[name] for name in named)
     if request.nodes > most:
         where = f"partition {request.partition}" if request.partition else "the largest partition"
         raise BadDocument(f"query.nodes: {where} has {most} nodes")

@@ -39,7 +39,9 @@ class PredictionQuery(SentDocument):
         str, Field(max_length=40, description="Time limit: seconds, or such as 48h, 1d12h, 2-00:00:00.")
     ]
     nodes: Annotated[int, Field(ge=1, le=_MOST)] = 1
-    partition: _Name = ""
+    partition: Annotated[
+        str, Field(max_length=1_024, pattern="^[A-Za-z0-9_.+,-]*$", description="Commas between several.")
+    ] = ""
     gres: Annotated[str, Field(max_length=200, description="Per node, such as gpu:2 or gpu:a100:4,npu:2.")] = ""
     account: _Name = ""
     qos: _Name = ""
