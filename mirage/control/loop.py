@@ -298,7 +298,9 @@ class ControlLoop:
             return Cycle(act.text, next_due(record, now, self._policy.settle), deciding=True)
         self._hands.attempts.pop(job.job_id, None)
         text = f"job {job.job_id} is {'held back' if is_back else 'let go'}"
-        return self._explain(record, now, pending.with_reason(text, job), deciding=True)
+        ours = record.chain.method is Steering.HOLD
+        told = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
+        return self._explain(record, now, told, deciding=True)
 
     # 2. freeze the world
 

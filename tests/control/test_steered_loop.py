@@ -242,6 +242,17 @@ def test_auto_lets_short_links_go_a_tenth_of_their_limit_before_the_end() -> Non
     assert replace(short, steering=Steering.PIN).release_lead == short.lead
 
 
+@pytest.mark.parametrize("steering", [Steering.PIN, Steering.NICE])
+def test_a_hold_by_its_owner_is_told_with_what_ends_it(steering: Steering) -> None:
+    service = steered(steering)
+    service.run(7 * HOUR)
+    second = service.record.links[1]
+    service.cluster.jobs[second.job_id] = replace(
+        service.cluster.jobs[second.job_id], held=True, reason="JobHeldUser"
+    )
+    assert f"scontrol release {second.job_id}" in service.cycle(8 * HOUR)
+
+
 @pytest.mark.parametrize("policy", [HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START])
 @pytest.mark.parametrize("warned", [15 * MIN, 10 * MIN, 2 * MIN])
 def test_a_service_that_leaves_at_slurms_warning_has_its_successor_before(
