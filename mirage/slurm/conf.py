@@ -3,7 +3,7 @@ r"""The text of slurm.conf, gres.conf and their like: settings and records, no m
 The syntax is that of Slurm's own parser (man slurm.conf; src/common/parse_config.c):
 
 - ``Key=Value`` pairs, several to a line; keys are case-insensitive; a value is a word or ``"quoted"``.
-- ``#`` starts a comment unless written ``\#``; a line that ends in ``\`` goes on in the next.
+- ``#`` starts a comment unless written ``\#``; a line that ends in ``\`` (an odd number of them) goes on in the next.
 - A line whose first key is NodeName, PartitionName, DownNodes, NodeSet, FrontendName or (gres.conf) Name
   is a record: all its pairs belong together. Every other pair is a setting of its own; the last one wins.
 - ``Include FILE`` is read in place; ``%c`` in its path is the ClusterName.
@@ -158,8 +158,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         bare = _COMMENT.sub("", raw).rstrip()
         first = first or number
-        if bare.endswith("\\"):
-            pending += bare[:-1] + " "
+        if (len(bare) - len(bare.rstrip("\\"))) % 2:  # joined as they are, so that a value may go on
+            pending += bare[:-1]
             continue
         whole = (pending + bare).replace(r"\#", "#")
         if whole.strip():

@@ -66,6 +66,26 @@ def test_comments_continuations_and_escaped_hashes():
     assert (name.value, name.line) == ("z", 6)
 
 
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("SchedulerParameters=a=1,\\\nb=2,\\\nc\nPort=3", [("SchedulerParameters", "a=1,b=2,c"), ("Port", "3")]),
+        ("A=1 \\\nB=2", [("A", "1"), ("B", "2")]),
+        ("A=1\\\n B=2", [("A", "1"), ("B", "2")]),
+        ("A=1,\\ # why\n2", [("A", "1,2")]),
+        ("A=1,\\  \r\n2", [("A", "1,2")]),
+        ('A="1,\\\n 2"', [("A", "1, 2")]),
+    ],
+)
+def test_a_value_goes_on_in_the_next_line(text: str, pairs: list[tuple[str, str]]) -> None:
+    """Slurm removes the backslash and the line's end, nothing else (_strip_continuation in parse_config.c)."""
+    assert [(s.key, s.value) for s in parse(text, "f").settings] == pairs
+
+
+def test_of_two_backslashes_neither_joins_lines() -> None:
+    assert [s.value for s in parse("A=1\\\\\nB=2", "f").settings] == ["1\\\\", "2"]
+
+
 def test_windows_line_ends_and_a_continuation_at_the_end():
     assert [s.value for s in parse("A=1\r\nB=2 \\", "f").settings] == ["1", "2"]
 
