@@ -3,7 +3,8 @@ r"""The text of slurm.conf, gres.conf and their like: settings and records, no m
 The syntax is that of Slurm's own parser (man slurm.conf; src/common/parse_config.c):
 
 - ``Key=Value`` pairs, several to a line; keys are case-insensitive; a value is a word or ``"quoted"``.
-- ``#`` starts a comment unless written ``\#``; a line that ends in ``\`` (an odd number of them) goes on in the next.
+- ``#`` starts a comment unless written ``\#``; a line that ends in ``\``, or an odd number of them, goes on in the
+  next.
 - A line whose first key is NodeName, PartitionName, DownNodes, NodeSet, FrontendName or (gres.conf) Name
   is a record: all its pairs belong together. Every other pair is a setting of its own; the last one wins.
 - ``Include FILE`` is read in place; ``%c`` in its path is the ClusterName.

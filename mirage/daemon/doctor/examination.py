@@ -218,6 +218,7 @@ def _own_look(config: Config) -> Iterator[Finding]:
         return
     yield _snapshot(config, world)
     yield _predictors(config, world)
+    yield from _description(config, world)
 
 
 def _snapshot(config: Config, world: World) -> Finding:
@@ -245,6 +246,18 @@ def _predictors(config: Config, world: World) -> Finding:
         return fail("predictors", str(error), "the daemon cannot start", todo)
     guards.close()
     return ok("predictors", ", ".join(guards.names))
+
+
+def _description(config: Config, world: World) -> Iterator[Finding]:
+    """Whether the cluster can be simulated as Slurm's own files describe it."""
+    if config.predictors.lookahead.cluster or world.lore.description is None:
+        return
+    try:
+        world.lore.description()
+    except MirageError as error:
+        follows = "look-ahead, training and replays of this cluster are not possible; auto goes by past waits"
+        todo = "correct it, or name a copy of slurm.conf or a cluster file in predictors.lookahead.cluster"
+        yield warn("description", str(error), follows, todo)
 
 
 def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:

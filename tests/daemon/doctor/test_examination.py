@@ -73,6 +73,19 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
     return examine
 
 
+def test_a_slurm_conf_that_cannot_be_simulated_is_told(examined, tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nNodeName=n1\nPartitionName=p Nodes=n1 Default=YES\n")
+    none = 'echo "You are not running a supported accounting_storage plugin" >&2; exit 1'
+    named = f'[cluster]\nslurm_conf = "{tmp_path}/slurm.conf"\n'
+    assert examined(sacct=none, more=named).get("description") is None
+    (tmp_path / "slurm.conf").write_text("ClusterName=c\nNodeName=n1\nno pair\n")
+    (found,) = examined(sacct=none, more=named)["description"]
+    assert found["level"] == "warn"
+    assert "slurm.conf:3" in found["found"]
+    other = f'{named}[predictors.lookahead]\ncluster = "demo"\n'
+    assert "description" not in examined(sacct=none, more=other)
+
+
 def test_predictor_that_stops_the_start_is_found(examined) -> None:
     """A configuration alone does not show it: what a model was trained on is compared with what Slurm says."""
     assert [each["level"] for each in examined()["predictors"]] == ["ok"]
