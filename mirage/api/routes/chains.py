@@ -69,6 +69,7 @@ def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
     routes = APIRouter(prefix="/chains", tags=["chains"])
     _add_lists(routes, service, ready)
     _add_commands(routes, service)
+    _add_changes(routes, service)
     _add_details(routes, service)
     return routes
 
@@ -133,6 +134,21 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
         text = f"{chain.owner} has no `mirage agent` on this machine: no link is submitted until one runs"
         return answer.model_copy(update={"warning": text})
 
+    @routes.post("/{chain_id}/{command}")
+    async def command_chain(
+        caller: Operator, request: Request, chain_id: ChainName, command: Word
+    ) -> AnswerDocument:
+        """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
+        if command not in _COMMANDS:
+            raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
+        record = own_chain(chain_id, caller, service)
+        note(request.scope, command, record.chain.chain_id)
+        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
+
+
+def _add_changes(routes: APIRouter, service: ApiService) -> None:
+    petitioner = Petitioner(service)
+
     @routes.patch("/{chain_id}")
     async def update_chain(caller: Operator, request: Request, chain_id: ChainName) -> AnswerDocument:
         """Other settings, for links to come; answered once it is stored.
@@ -151,17 +167,6 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             if after.done.file != before.done.file:
                 await run_in_thread(caller.name, _check_files, after, service)
         return await petitioner.ask(UpdateChain(before, after, caller.name), after.chain_id)
-
-    @routes.post("/{chain_id}/{command}")
-    async def command_chain(
-        caller: Operator, request: Request, chain_id: ChainName, command: Word
-    ) -> AnswerDocument:
-        """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
-        if command not in _COMMANDS:
-            raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
-        record = own_chain(chain_id, caller, service)
-        note(request.scope, command, record.chain.chain_id)
-        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
 
 
 def _check_held_links(number: int, *, released: bool) -> None:
