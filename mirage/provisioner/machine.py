@@ -112,8 +112,8 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         if steerable(record, waiting):
             return Steer(waiting, before(record, waiting) if record.chain.one_writer else record.head)
         return _await(record, waiting, now, settle, contact)
-    if last := _suffices(record):
-        return Rest(last)
+    if none := suffices(record) or _withdrawing(record):
+        return Rest(none)
     if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
         return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
     if record.chain.method is not Steering.HOLD and (reason := let_run(record, now)):
@@ -139,7 +139,15 @@ def _await(record: ChainRecord, link: Link, now: Seconds, settle: Seconds, conta
     return Rest(f"link {link.index} was sent, the cluster does not show it yet")
 
 
-def _suffices(record: ChainRecord) -> str:
+def _withdrawing(record: ChainRecord) -> str:
+    """A sentence while a link of one writer that is not to run may still start, else empty."""
+    links = [link.index for link in record.live if link.is_retired and not link.running]
+    if not links or not record.chain.one_writer:
+        return ""
+    return f"link {links[0]} is being cancelled; the next one is submitted when it is gone"
+
+
+def suffices(record: ChainRecord) -> str:
     """A sentence when the links on the cluster complete the chain, else empty."""
     done, ran = record.chain.done, [link for link in record.links if link.started]
     if done.links and len(ran) >= done.links:

@@ -52,7 +52,7 @@ def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_
         case CancelChain():
             return machine.apply(record, CancelAsked(), now)
         case UpdateChain():
-            return updated(record, command)
+            return updated(record, command, now)
 
 
 def forgiven(records: Iterable[ChainRecord], now: Seconds) -> tuple[ChainRecord, ...]:

@@ -1,7 +1,8 @@
 """Other settings for a chain that lives. Pure.
 
-Only what concerns links to come is changed. What a link on the cluster was submitted with stays: its
-script, its limit, and what keeps it back.
+Only what concerns links to come is changed. What a link on the cluster was submitted with stays, its script and
+limit. One that waits and is not wanted any more, or is kept back in another way than links are from now on, is
+withdrawn: its job is cancelled, and where a link is to follow it is submitted again once that one is gone.
 """
 
 from __future__ import annotations
@@ -9,45 +10,56 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.chain import LinkState
+from mirage.domain.chain import LinkState, Steering
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import ABSENT
+from mirage.provisioner.machine import suffices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.command import UpdateChain
+    from mirage.domain.job import Seconds
+
+_UNSEEN = "whether link {} has reached Slurm is not known yet: repeat this in a minute"
 
 
-def updated(record: ChainRecord, command: UpdateChain) -> ChainRecord:
+def updated(record: ChainRecord, command: UpdateChain, now: Seconds) -> ChainRecord:
     """The record with the chain as it is to be. Raises ``ConfigError`` where its links do not let it."""
     before, after = command.before, command.after
     if record.chain != before:
         raise ConfigError("chain", f"{before.chain_id} was changed meanwhile: look at it again, then repeat this")
     if after == before:
         raise ConfigError("chain", f"{before.chain_id} is so already: nothing was changed")
-    planned = len(record.links)
-    if after.done.links and after.done.links < planned:
-        raise ConfigError("done.links", f"{after.done.links}, but link {planned} is on its way or has run")
-    waiting = record.waiting
-    if after.method is not before.method and waiting is not None and waiting.index > 1:
-        raise ConfigError(
-            "predictor, aim, steering",
-            f"link {waiting.index} waits by {before.method.value} already and cannot change to "
-            f"{after.method.value}: repeat this when it runs, or cancel its job first",
-        )
+    ran = sum(link.started for link in record.links)
+    if after.done.links and after.done.links < ran:
+        raise ConfigError("done.links", f"{after.done.links}, but {ran} have run or run now")
     if after.request.limit != before.request.limit:
         record = _with_limits(record)
-    return replace(record, chain=after)
+    return _fitting(replace(record, chain=after), before, now)
+
+
+def _fitting(record: ChainRecord, before: Chain, now: Seconds) -> ChainRecord:
+    """The record without a waiting link that does not fit the chain as it is now."""
+    waiting, chain = record.waiting, record.chain
+    if waiting is None or waiting.index == 1:
+        return record
+    if not suffices(record):
+        if chain.method is before.method:
+            return record
+        if before.method is Steering.OFF or waiting.unpinned:  # nothing of ours keeps it back but a dependency
+            return record.with_link(replace(waiting, unpinned=True))
+    if waiting.state is LinkState.PLANNED:
+        raise ConfigError("chain", _UNSEEN.format(waiting.index))
+    return record.with_link(replace(waiting, retired=now))
 
 
 def _with_limits(record: ChainRecord) -> ChainRecord:
     """Links that Slurm has not started keep the limit that they were submitted with, which is the chain's."""
     for link in record.live:
         if link.state is LinkState.PLANNED:
-            text = f"whether link {link.index} has reached Slurm is not known yet: repeat this in a minute"
-            raise ConfigError("request.limit", text)
+            raise ConfigError("request.limit", _UNSEEN.format(link.index))
         if link.limit == ABSENT:
             record = record.with_link(replace(link, limit=record.chain.request.limit))
     return record

@@ -90,6 +90,11 @@ def test_a_done_file_alone_means_no_exit_code_as_in_a_new_chain(made: World) -> 
     status, _ = made.call("PATCH", CHAIN, {"done": {"file": "/home/done"}})
     assert status == 200
     assert made.loop.records[0].chain.done.exit_code is None
+    made.call("PATCH", CHAIN, {"done": {"file": ""}})
+    assert made.loop.records[0].chain.done.exit_code == 0, "else work that is done would run again"
+    made.call("PATCH", CHAIN, {"done": {"file": "/home/done", "exit_code": 3}})
+    made.call("PATCH", CHAIN, {"done": {"file": "/home/other"}})
+    assert made.loop.records[0].chain.done.exit_code == 3
 
 
 def test_links_to_be_released_keep_their_limit(made: World) -> None:

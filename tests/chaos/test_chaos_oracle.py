@@ -72,7 +72,7 @@ def nobody_follows_a_preempted_link(patch: Patch) -> None:
 
 def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
     def hasty(record, *_):
-        if record.waiting or machine._suffices(record) or record.status != "active":
+        if record.waiting or machine.suffices(record) or record.status != "active":
             return machine.Rest("enough")
         return machine.Successor(None)
 

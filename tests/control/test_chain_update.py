@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 from loops import Service, waiting
 
@@ -60,12 +61,26 @@ def test_fewer_links_end_the_chain_with_those_on_their_way() -> None:
     assert few.record.status is ChainStatus.DONE
 
 
-def test_no_fewer_links_than_have_been_submitted() -> None:
+def test_no_fewer_links_than_have_run() -> None:
     both = service()
     both.run(60 * HOUR)
     before = both.record
     assert isinstance(update(both, with_links(before.chain, 1)), ConfigError)
     assert both.record.chain == before.chain
+
+
+@pytest.mark.parametrize("steering", [Steering.AUTO, Steering.OFF])
+def test_the_running_link_is_made_the_last_one(steering: Steering) -> None:
+    """Its successor waits already; it is cancelled and never runs."""
+    more = Service(waiting(0), chain_=chain(done=DoneCondition(exit_code=None, links=9), steering=steering))
+    more.run(60 * HOUR)
+    waits = more.record.waiting
+    assert (waits is None, len(more.record.links)) == ((True, 2) if steering is Steering.OFF else (False, 3))
+    assert update(more, with_links(more.record.chain, 2)) is None
+    more.run(400 * HOUR)
+    assert more.record.status is ChainStatus.DONE
+    assert sum(link.started for link in more.record.links) == 2
+    assert not more.cluster.live()
 
 
 def test_a_longer_limit_is_that_of_links_to_come() -> None:
@@ -118,24 +133,42 @@ def test_of_two_that_knew_the_same_chain_the_second_is_told() -> None:
     assert both.record.chain.name == "svc"
 
 
-def test_what_a_waiting_link_is_bound_by_stays_until_it_runs() -> None:
+@pytest.mark.parametrize("down", [False, True], ids=["", "while Slurm is away"])
+def test_a_link_that_waits_in_another_way_is_withdrawn_and_submitted_again(down: bool) -> None:
     pinned = service(**PINNED)
     pinned.run(10 * HOUR)
-    waits = pinned.record.waiting
-    assert waits is not None
-    assert waits.index == 2
-    chain_ = pinned.record.chain
-    assert isinstance(update(pinned, replace(chain_, predictor="reactive")), ConfigError)
-    assert pinned.record.chain.predictor == ""
-    pinned.run(60 * HOUR)
-    assert update(pinned, with_links(replace(pinned.record.chain, predictor="reactive"), 3)) is None
+    assert pinned.cluster.submissions[1].node_list
+    pinned.cluster.down = down
+    assert update(pinned, with_links(replace(pinned.record.chain, predictor="reactive"), 4)) is None
     assert pinned.record.chain.method is Steering.OFF
+    pinned.run(12 * HOUR)
+    pinned.cluster.down = False
+    pinned.run(500 * HOUR)
+    ran = [link for link in pinned.record.links if link.started]
+    assert len(ran) == 4
+    assert pinned.record.links[1].job_state is JobState.CANCELLED
+    assert all(outcome.overlap == 0 for outcome in pinned.record.outcomes())
+    assert not any(request.node_list for request in pinned.cluster.submissions[2:])
+
+
+def test_a_link_that_nothing_of_ours_keeps_back_goes_on_waiting() -> None:
+    """From a forecast to pins: the one that was submitted by the forecast starts when it can."""
+    free = Service(waiting(5), chain_=chain(done=DoneCondition(exit_code=None, links=4)), predictor="fixed:20h")
+    free.run(5 * HOUR + 30 * HOUR)
+    waits = free.record.waiting
+    assert waits is not None
+    assert update(free, replace(free.record.chain, steering=Steering.AUTO)) is None
+    assert free.record.waiting == replace(waits, unpinned=True)
+    free.run(500 * HOUR)
+    assert [link.job_state for link in free.record.links] == [JobState.TIMEOUT] * 4
+    assert all(outcome.overlap == 0 for outcome in free.record.outcomes())
+    assert [bool(request.node_list) for request in free.cluster.submissions] == [False, False, True, True]
 
 
 def test_an_update_between_any_two_cycles_leaves_one_writer_alone() -> None:
     """No two links ever run together, whenever and whatever is changed."""
     for hour in (1, 20, 40, 47, 49, 60, 90):
-        for changed in ("links", "limit", "lead", "total_time"):
+        for changed in ("links", "limit", "lead", "total_time", "predictor"):
             one = service(**PINNED)
             one.run(hour * HOUR)
             if one.record.over:
@@ -145,6 +178,7 @@ def test_an_update_between_any_two_cycles_leaves_one_writer_alone() -> None:
                 "links": with_links(before, 3),
                 "limit": replace(before, request=replace(before.request, limit=24 * HOUR)),
                 "lead": replace(before, lead=5 * HOUR),
+                "predictor": replace(before, predictor="reactive"),
                 "total_time": replace(before, done=replace(before.done, total_time=60 * HOUR)),
             }[changed]
             update(one, after)

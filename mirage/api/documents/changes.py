@@ -41,8 +41,8 @@ def read_changes(body: bytes, chain: Chain) -> Chain:
         raise BadDocument("expected an object with the fields that are to change")
     _check_fields(document, _SETTINGS, "")
     done = document.get("done")
-    if isinstance(done, dict) and done.get("file") and not chain.done.file:  # as in a new chain
-        document = document | {"done": {"exit_code": None} | done}
+    if isinstance(done, dict) and "file" in done and bool(done["file"]) != bool(chain.done.file):
+        document = document | {"done": {"exit_code": None if done["file"] else 0} | done}  # as in a new chain
     batch = chain.request.batch
     known = asdict(replace(chain, request=replace(chain.request, batch=None)))
     after = validated(merged(known, document))
