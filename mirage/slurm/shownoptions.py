@@ -47,6 +47,7 @@ _GPUS = {
 }
 _SHARED = {"NO": ("exclusive", None), "USER": ("exclusive", "user"), "MCS": ("exclusive", "mcs")}
 _SHARED |= {"YES": ("oversubscribe", None)}
+_EXCLUSIVE = {"NODE": _SHARED["NO"], "USER": _SHARED["USER"], "MCS": _SHARED["MCS"]}
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -135,8 +136,11 @@ def _megabytes(text: str) -> int | None:
 
 
 def _gres(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
+    shown = {name: _generic(job.value(name)) for name in _GPUS}
+    if "gres" in said and not any(shown.values()):
+        yield "gres", "none"
     for name, option in _GPUS.items():
-        wanted = _generic(job.value(name))
+        wanted = shown[name]
         if not wanted:
             continue
         if option == "gres" and "gpus-per-node" in said and _only_gpus(wanted):
@@ -158,8 +162,11 @@ def _only_gpus(text: str) -> bool:
 
 
 def _sharing(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
-    shared = _SHARED.get(job.value("OverSubscribe"))
-    if shared is not None and not said.keys() & {"exclusive", "oversubscribe"}:
+    if exclusive := job.value("Exclusive"):  # Slurm 26.05, whose OverSubscribe=NO says nothing of whole nodes
+        shared = _EXCLUSIVE.get(exclusive)
+    else:
+        shared = _SHARED.get(job.value("OverSubscribe"))
+    if shared is not None:
         yield shared
     if job.value("Requeue") == "0" and "no-requeue" not in said:
         yield "no-requeue", None

@@ -57,7 +57,10 @@ def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chai
 
 
 def validated(document: Document) -> Chain:
-    """The chain of a document. Raises ``BadDocument`` naming the first field that is wrong or unknown."""
+    """The chain of a document. Raises ``BadDocument`` naming the first field that is wrong, or beyond its bounds.
+
+    An unknown field is wrong, too.
+    """
     request = document.get("request")
     if isinstance(request, dict):
         document = document | {"request": {"user": ""} | request}
@@ -69,6 +72,8 @@ def validated(document: Document) -> Chain:
         raise BadDocument("nested too deeply") from None
     if unknown := _unknown(document, asdict(chain), ""):
         raise BadDocument(f"{unknown}: there is no such field")
+    if problem := CHAIN.problem(chain):
+        raise BadDocument(problem)
     return chain
 
 
@@ -125,9 +130,7 @@ def _check(chain: Chain, caller: Caller) -> None:
 
 
 def check_settings(chain: Chain) -> None:
-    """Raise ``BadDocument`` for what its owner may set beside the script, and that is beyond its bounds."""
-    if problem := CHAIN.problem(chain):
-        raise BadDocument(problem)
+    """Raise ``BadDocument`` for what its owner may set beside the script, and that cannot be meant."""
     for name, path in (("done.file", chain.done.file or "/"), ("tasks_state", chain.tasks_state or "/")):
         if problem := path_problem(path):
             raise BadDocument(f"{name}: {problem}")
