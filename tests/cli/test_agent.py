@@ -201,7 +201,7 @@ echo ended >>{folder}/ended
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_agent_that_is_told_to_end_answers_the_order_under_way_first(tmp_path: Path, number: int) -> None:
     own = pwd.getpwuid(os.getuid()).pw_name
-    shown = f"{own} 2026-11-27T12:00:00 mirage:web:1{_END}"
+    shown = f"7 {own} 1795780800 RUNNING mirage:web:1{_END}"
     for name, text in (("scancel", SLOW.format(folder=tmp_path)), ("squeue", f"#!/bin/sh\necho '{shown}'\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import typer
 
-FOUND_ELSEWHERE = ("submit", "predict")
+FOUND_ELSEWHERE = ("submit", "adopt", "predict")
 """Read their options themselves, each bounded as the field that it sets: see tests/domain/test_bounds.py."""
 
 

@@ -51,7 +51,10 @@ def identify(commands: Commands, job_id: JobId) -> Identity:
         raise UnknownJob(f"{what}: no such job")
     if len(rows) > 1:
         raise ClusterUnavailable(f"{what}: expected one job, found {len(rows)}")
-    shown, user, submit, word, *comment = rows[0].strip().split(" ", maxsplit=4)
+    cells = rows[0].strip().split(" ", maxsplit=4)
+    if len(cells) < 4:
+        raise ClusterUnavailable(f"{what}: {rows[0].strip()[:80]!r} is no job")
+    shown, user, submit, word, *comment = cells
     instant = int(submit) if submit.isdecimal() else ABSENT
     return Identity(user, "".join(comment).strip(), instant, _state(word), alone=shown == str(job_id))
 
