@@ -228,7 +228,7 @@ echo "scancel $*" >>"$0.log"
 """
 SQUEUE = """\
 #!/bin/sh
-printf '%s 100 mirage:train-k3q9:1\036\n' "$(id -un)"
+printf '7 %s 100 RUNNING mirage:train-k3q9:1\036\n' "$(id -un)"
 """
 
 
