@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from mirage.cli.printing import show
 from mirage.cli.sending import (
     check_plan,
     make_room,
@@ -91,10 +92,11 @@ def adopt(argv: Sequence[str]) -> None:
         job_id = _job_id(line, word)
         plan, job = _plan(line, job_id)
     except BadSpelling as error:
-        typer.echo(f"mirage: {error}\nTry mirage adopt --help", err=True)
+        show(f"mirage: {error}", err=True)
+        show("Try mirage adopt --help", err=True)
         raise SystemExit(2) from None
     for remark in () if line.has("quiet") else (*plan.remarks, *_remarks(plan, job)):
-        typer.echo(f"mirage: {remark}", err=True)
+        show(f"mirage: {remark}", err=True)
     with exit_codes():
         if line.has("dry-run"):
             show_plan(plan, 2, as_json=line.has("json"))
@@ -170,6 +172,6 @@ def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
     if line.has("json"):
         typer.echo(json.dumps(answer))
     elif line.has("parsable"):
-        typer.echo(plan.chain_id)
+        show(plan.chain_id)
     elif not line.has("quiet"):
-        typer.echo(f"Job {job.job_id} is link 1 of chain {plan.chain_id}")
+        show(f"Job {job.job_id} is link 1 of chain {plan.chain_id}")

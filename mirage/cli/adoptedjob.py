@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
-
+from mirage.cli.printing import show
 from mirage.client.errors import ClientError, Refusal, Unanswered
 from mirage.domain.chainid import split_tag
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
@@ -118,7 +117,7 @@ def _put_back(job: ShownJob, commands: Commands) -> None:
     try:
         _set_comment(job.job_id, job.value("Comment"), commands)
     except MirageError as error:
-        typer.echo(f"mirage: the comment of job {job.job_id} could not be put back: {error}", err=True)
+        show(f"mirage: the comment of job {job.job_id} could not be put back: {error}", err=True)
 
 
 def _place(job_id: JobId) -> str:

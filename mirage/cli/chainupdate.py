@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,8 @@ from mirage.cli.asking import AsJson, Id, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
 from mirage.cli.usage import UsageError
-from mirage.client.client import chain_path
+from mirage.client.client import Client, chain_path
+from mirage.domain.job import BatchScript, JobRequest
 
 _NONE = "none"
 _WITHOUT: dict[str, dict[str, Any]] = {
@@ -42,6 +45,7 @@ def update_command(  # noqa: PLR0913 (one parameter for each option of the comma
     on_failure: Annotated[str, typer.Option(metavar="WHAT", help="As for mirage submit.")] = "",
     retries: Annotated[str, typer.Option(metavar="N", help="As for mirage submit.")] = "",
     name: Annotated[str, typer.Option("-J", "--name", metavar="NAME", help="What the chain is called.")] = "",
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not ask Slurm about the time limit.")] = False,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
@@ -67,8 +71,37 @@ def update_command(  # noqa: PLR0913 (one parameter for each option of the comma
     }
     document = _document({option: text for option, text in texts.items() if text}, time)
     with exit_codes():
-        answer = connect(socket).patch(chain_path(chain_id), document)
+        daemon = connect(socket)
+        if time and not no_check:
+            _check_limit(daemon, chain_id, document["request"]["limit"])
+        answer = daemon.patch(chain_path(chain_id), document)
     show(json.dumps(answer) if as_json else answer["sentence"])
+
+
+def _check_limit(daemon: Client, chain_id: str, limit: int) -> None:
+    """Raises ``ConfigError`` where Slurm would not take links of this limit, asked as the one who types."""
+    from mirage.cli.sending import slurm_commands
+    from mirage.cli.slurmcheck import check_request
+
+    chain = daemon.get(chain_path(chain_id))
+    user = pwd.getpwuid(os.getuid()).pw_name
+    if chain["owner"] != user or daemon.get("/cluster")["backend"] == "simulated":
+        return
+    asked = chain["request"]
+    probe = BatchScript("#!/bin/sh\n", tuple(asked["options"]), directory="/")
+    request = JobRequest(
+        asked["job_name"],
+        user,
+        limit,
+        asked["nodes"],
+        asked["partition"],
+        asked["account"],
+        asked["qos"],
+        gres_per_node=tuple(asked["gres_per_node"].items()),
+        batch=probe,
+    )
+    if remark := check_request(request, slurm_commands()):
+        show(f"mirage: {remark}", err=True)
 
 
 def _document(texts: dict[str, str], time: str) -> dict[str, Any]:
@@ -91,6 +124,8 @@ def _document(texts: dict[str, str], time: str) -> dict[str, Any]:
         document["predictor"] = ""
     for option in none:
         document["done"] = document.get("done", {}) | _WITHOUT[option]
+    if "retries" in texts and "on-failure" not in texts:
+        raise UsageError("--retries", "name the failures with it, such as --on-failure exit=retry")
     if not document:
         raise UsageError("OPTIONS", "nothing is to change: name a setting, such as --links 20")
     return document

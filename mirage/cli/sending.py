@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mirage.cli.printing import show
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import ConfigError
 from mirage.ownplaces import make_own_directory
@@ -43,9 +44,9 @@ def post_chain(daemon: Client, target: str, plan: Plan) -> Any:
 def tell_warnings(answer: Any) -> None:
     """What the daemon says against a chain that it has made."""
     if (shown := answer.get("chain")) and shown["files_unknown"]:
-        typer.echo(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
+        show(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
     if warning := answer.get("warning"):
-        typer.echo(f"mirage: warning: {warning}", err=True)
+        show(f"mirage: warning: {warning}", err=True)
 
 
 def check_plan(plan: Plan, daemon: Client) -> None:
@@ -57,13 +58,13 @@ def check_plan(plan: Plan, daemon: Client) -> None:
     if plan.held_links or daemon.get("/cluster")["backend"] == "simulated":
         return
     if remark := check_request(plan.request, slurm_commands()):
-        typer.echo(f"mirage: {remark}", err=True)
+        show(f"mirage: {remark}", err=True)
 
 
 def warn_of_parts(plan: Plan) -> None:
     """Say that a pin may not keep links back; whether it does is known once the first of them runs."""
     if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
-        typer.echo(
+        show(
             "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
             "fits beside the first, links are not pinned, and do not age while they wait (see mirage explain)",
             err=True,

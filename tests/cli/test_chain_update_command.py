@@ -9,6 +9,8 @@ import pytest
 from test_chains import mirage, running, world  # noqa: F401 (fixtures)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from api_world import World
 
 
@@ -37,9 +39,36 @@ def test_a_done_file_is_below_the_directory_of_the_caller(running: World) -> Non
     assert running.loop.records[0].chain.done.file.startswith("/")
 
 
+SBATCH = """#!/bin/sh
+echo "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)" >&2
+exit 1
+"""
+
+
+def test_a_limit_that_slurm_would_not_take_is_rejected_at_once(running: World, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "sbatch").write_text(SBATCH)
+    (tmp_path / "sbatch").chmod(0o755)
+    before = running.loop.records[0].chain
+    words, path = ("chain", "update", "train-k3q9", "-t", "40-0"), f"{tmp_path}:/usr/bin:/bin"
+    done = mirage(running, *words, PATH=path)
+    assert done.returncode == 1
+    assert "time limit" in done.stderr
+    assert running.loop.records[0].chain == before
+    assert mirage(running, *words, "--no-check", PATH=path).returncode == 0
+    assert running.loop.records[0].chain.request.limit == 40 * 86_400
+
+
 @pytest.mark.parametrize(
     "options",
-    [(), ("--links", "0"), ("--links", "x"), ("--time", "soon"), ("--retries", "-1"), ("--steering", "up")],
+    [
+        (),
+        ("--links", "0"),
+        ("--links", "x"),
+        ("--time", "soon"),
+        ("--retries", "-1"),
+        ("--retries", "4"),
+        ("--steering", "up"),
+    ],
 )
 def test_what_cannot_be_meant_is_a_mistake_of_usage(running: World, options: tuple[str, ...]) -> None:  # noqa: F811
     before = running.loop.records
