@@ -40,7 +40,8 @@ def test_a_done_file_is_below_the_directory_of_the_caller(running: World) -> Non
 
 
 SBATCH = """#!/bin/sh
-echo "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)" >&2
+said="Requested time limit is invalid (missing or exceeds some limit)"
+echo "sbatch: error: Batch job submission failed: $said" >&2
 exit 1
 """
 
