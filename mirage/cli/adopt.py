@@ -20,7 +20,7 @@ from mirage.cli.sending import (
     tell_warnings,
     warn_of_parts,
 )
-from mirage.domain.errors import BadSpelling
+from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.domain.job import job_id_of
 
 if TYPE_CHECKING:
@@ -156,8 +156,9 @@ def _remarks(plan: Plan, job: ShownJob) -> Iterator[str]:
 
 def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
     """The mark first: without it the daemon takes no job, and by it the job is known whatever happens then."""
-    from mirage.cli.adoptedjob import marked
+    from mirage.cli.adoptedjob import marked, other_mark
     from mirage.cli.connection import connect
+    from mirage.client.client import chain_path
 
     warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
@@ -166,8 +167,16 @@ def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
     else:
         check_plan(plan, daemon)
     make_room(plan)
-    with marked(job, f"mirage:{plan.chain_id}:1", slurm_commands()):
+    tag = f"mirage:{plan.chain_id}:1"
+    with marked(job, tag, slurm_commands()):
         answer = post_chain(daemon, f"/chains?adopt={job.job_id}", plan)
+    if comment := other_mark(job, tag, slurm_commands()):
+        daemon.patch(chain_path(plan.chain_id), {"done": {"links": 1}})
+        raise ConfigError(
+            f"job {job.job_id}",
+            f"its comment is {comment[:_SHOWN]!r} now, not the mark of link 1: another daemon may follow it, too. "
+            f"Chain {plan.chain_id} ends with this job: no link follows in it",
+        )
     tell_warnings(answer)
     if line.has("json"):
         typer.echo(json.dumps(answer))

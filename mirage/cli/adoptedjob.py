@@ -56,8 +56,10 @@ def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
     """While the chain is made, and after that: the job's comment is the mark of its link.
 
     Where certainly no chain was made, the comment that the job had is put back. Where that is not known the mark
-    stays: it is what the chain's link is known by.
+    stays: it is what the chain's link is known by. Raises ``ConfigError`` for a job that has another chain's mark
+    by now.
     """
+    check_adoptable(read_job(job.job_id, commands), job.uid)
     try:
         _set_comment(job.job_id, tag, commands)
     except MirageError:
@@ -69,6 +71,15 @@ def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
         if _certainly_not_made(error):
             _put_back(job, commands)
         raise
+
+
+def other_mark(job: ShownJob, tag: str, commands: Commands) -> str:
+    """The comment that the job has instead of ``tag``: another chain may be made of it at the same time."""
+    try:
+        comment = read_job(job.job_id, commands).value("Comment")
+    except MirageError:  # it has ended meanwhile, or Slurm does not answer: nothing speaks against the chain
+        return ""
+    return "" if comment == tag else comment or "none"
 
 
 def _certainly_not_made(error: ClientError) -> bool:

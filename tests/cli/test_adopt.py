@@ -54,7 +54,9 @@ case $1 in
   write) cat "$HOME/script" 2>/dev/null || echo "job script retrieval failed: Invalid job id specified" >&2 ;;
   update)
     [ ! -e "$HOME/refuses" ] || { echo "Access/permission denied for job 47" >&2; exit 1; }
-    echo "${3#Comment=}" >>"$HOME/comments" ;;
+    echo "${3#Comment=}" >>"$HOME/comments"
+    grep -v Comment= "$HOME/shown" >"$HOME/changed"
+    sed "s|WorkDir=.*|&\\n   $(cat "$HOME/stolen" 2>/dev/null || echo "$3")|" "$HOME/changed" >"$HOME/shown" ;;
 esac
 """
 
@@ -130,6 +132,17 @@ def test_adoption_marks_the_job_and_makes_the_chain(slurm: Path, world: World) -
     assert [link.job_id for link in record.links] == [47]
     assert record.chain.request.limit == 12 * 3_600
     assert "my own" in done.stderr
+
+
+def test_job_that_another_chain_has_marked_meanwhile_is_followed_by_one(slurm: Path, world: World) -> None:
+    """By another daemon, at the same moment: its chain goes on, in ours no link follows."""
+    (slurm / "stolen").write_text("Comment=mirage:other-abcde.4hq2zk7a:1")
+    done = adopt(slurm, "47", "--no-check", MIRAGE_SOCKET=str(world.socket))
+    assert done.returncode == 1
+    assert "mirage:other-abcde.4hq2zk7a:1" in done.stderr
+    (record,) = world.loop.records
+    assert record.chain.done.links == 1
+    assert len(comments(slurm)) == 1, "the other one's mark stays"
 
 
 @pytest.mark.parametrize(

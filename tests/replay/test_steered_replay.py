@@ -83,7 +83,7 @@ def test_longer_chains_stay_where_they_are() -> None:
 @pytest.mark.parametrize(
     ("policy", "meant"),
     [
-        ("auto", ("quantile", Steering.AUTO, 0)),
+        ("auto", ("auto", Steering.AUTO, 0)),
         ("pin", ("reactive", Steering.PIN, 0)),
         ("hold:10m", ("reactive", Steering.HOLD, 10 * MINUTE)),
         ("nice:1h", ("reactive", Steering.NICE, HOUR)),
