@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from mirage.domain.chain import Chain
 
 AdoptedId = Annotated[
-    int,
+    int | None,
     Query(
-        ge=0,
+        ge=1,
         le=HIGHEST_JOB_ID,
         description="ID of a pending or running job of the owner that becomes link 1. Its comment must be the tag "
-        "of that link, `mirage:CHAIN_ID:1`. 0: link 1 is submitted.",
+        "of that link, `mirage:CHAIN_ID:1`. Without it link 1 is submitted.",
     ),
 ]
 
 
-def check_adopts(job_id: int, service: ApiService) -> None:
+def check_adopts(job_id: int | None, service: ApiService) -> None:
     """Raise ``BadDocument`` where this daemon adopts no jobs."""
     if job_id and service.releases_links:
         raise BadDocument(
@@ -40,12 +40,12 @@ def check_adopts(job_id: int, service: ApiService) -> None:
 
 
 def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | None:
-    """The job that is to be link 1 of ``chain``, as Slurm shows it now; ``None`` for 0. Takes seconds.
+    """The job that is to be link 1 of ``chain``, as Slurm shows it now. Takes seconds.
 
     A comment is the owner's to set: that it is the link's tag shows that the owner means this job, and by it the
     link is known from now on. Raises ``BadDocument`` for a job that cannot be that link, ``ClusterUnavailable``.
     """
-    if not job_id or service.identify is None:
+    if service.identify is None:
         return None
     try:
         found = service.identify(job_id_of(job_id), chain.owner)

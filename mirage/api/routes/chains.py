@@ -112,7 +112,7 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
 
     @routes.post("", status_code=201)
     async def create_chain(
-        caller: Operator, request: Request, held_links: HeldLinks = 0, adopt: AdoptedId = 0
+        caller: Operator, request: Request, held_links: HeldLinks = 0, adopt: AdoptedId = None
     ) -> AnswerDocument:
         """A new chain; answered once it is stored. ``adopt``: its link 1 is a job that is there already."""
         check_adopts(adopt, service)
