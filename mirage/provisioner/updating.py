@@ -45,7 +45,7 @@ def _fitting(record: ChainRecord, before: Chain, now: Seconds) -> ChainRecord:
     waiting, chain = record.waiting, record.chain
     if waiting is None or waiting.index == 1:
         return record
-    if not suffices(record):
+    if not suffices(record) and _ends(chain) == _ends(before):
         if chain.method is before.method:
             return record
         if before.method is Steering.OFF or waiting.unpinned:  # nothing of ours keeps it back but a dependency
@@ -53,6 +53,11 @@ def _fitting(record: ChainRecord, before: Chain, now: Seconds) -> ChainRecord:
     if waiting.state is LinkState.PLANNED:
         raise ConfigError("chain", _UNSEEN.format(waiting.index))
     return record.with_link(replace(waiting, retired=now))
+
+
+def _ends(chain: Chain) -> tuple[object, ...]:
+    """What ends it: a waiting link looks at that before its script starts, as it was when it was submitted."""
+    return chain.done.exit_code, chain.done.file, chain.failures
 
 
 def _with_limits(record: ChainRecord) -> ChainRecord:

@@ -12,6 +12,7 @@ from loops import Service, waiting
 from mirage.domain.chain import Chain, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
 from mirage.domain.command import UpdateChain
 from mirage.domain.errors import ChainOver, ConfigError, PluginNotFound
+from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 from mirage.store.opening import open_store
@@ -131,6 +132,29 @@ def test_of_two_that_knew_the_same_chain_the_second_is_told() -> None:
     assert isinstance(update(both, replace(before, name="other"), before), ConfigError)
     assert both.record.chain.done.links == 5
     assert both.record.chain.name == "svc"
+
+
+@pytest.mark.parametrize("changed", ["exit_code", "file", "failures"])
+def test_a_waiting_link_knows_what_ends_the_chain_now(changed: str) -> None:
+    """It looks at the link before it by itself, also while the daemon is dead."""
+    pinned = service(**PINNED)
+    pinned.run(10 * HOUR)
+    before = pinned.record.chain
+    stop = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    after = {
+        "exit_code": replace(before, done=replace(before.done, exit_code=3)),
+        "file": replace(before, done=replace(before.done, file="/home/alice/done")),
+        "failures": replace(before, failures=stop),
+    }[changed]
+    assert update(pinned, after) is None
+    pinned.run(20 * HOUR)
+    second, third = pinned.record.links[1:]
+    assert (second.job_state, second.started) == (JobState.CANCELLED, False)
+    first, again = (pinned.cluster.submissions[at].batch for at in (1, 2))
+    assert third.job_id
+    assert first is not None
+    assert again is not None
+    assert again.text != first.text, "what it looks at is in its script"
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["", "while Slurm is away"])
