@@ -102,7 +102,7 @@ def gated(script: str, gate: Gate) -> str:
 
 def _around(script: str, before: str, lines: str = "") -> str:
     """The wrapper that does ``before``, lines of shell, and runs ``script`` in its own place, below ``lines``."""
-    end = f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    end = f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='surrogatepass')).hexdigest()[:16]}"
     interpreter = read_interpreter(script, "script")
     # dash drops exported functions from the environment, as it does without a wrapper where the script is for dash
     shell = interpreter[0] if PurePosixPath(interpreter[0]).name in _PLAIN_SHELLS else "/bin/bash"

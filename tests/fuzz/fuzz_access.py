@@ -22,6 +22,7 @@ from mirage.api.access.slurmtokens import Claims, SlurmTokens
 from mirage.api.access.watchedfile import WatchedFile
 from mirage.api.conventions.pages import read_cursor, read_number, spell_cursor
 from mirage.api.conventions.problems import BadDocument
+from mirage.api.documents.changes import read_changes
 from mirage.api.documents.definition import read_chain
 from mirage.api.listening import Listening
 from mirage.domain.errors import MirageError
@@ -84,6 +85,16 @@ def described(document: Any) -> None:
     chain(json.dumps(document).encode())
 
 
+def changed(body: bytes) -> None:
+    after = read_changes(body, CHAIN)
+    assert (after.chain_id, after.owner, after.request.user) == (CHAIN.chain_id, CHAIN.owner, CHAIN.request.user)
+    assert after.request.batch == CHAIN.request.batch
+
+
+def changes(document: Any) -> None:
+    changed(json.dumps(document).encode())
+
+
 def policy(path: Path) -> None:
     WatchedFile(path, "api.policy", Policy.read).value.scope_of("ada", lambda name: frozenset({"users"}))
 
@@ -92,6 +103,18 @@ def keys(path: Path) -> None:
     SlurmTokens(None, path, Claims())
 
 
+CHAIN = read_chain(json.dumps(definition()).encode(), ADA, {})
+CHANGES: dict[str, Any] = {
+    "name": "again",
+    "done": {"links": 9, "total_time": 7_200, "file": "/home/done", "exit_code": 3},
+    "failures": {"exit": {"recovery": "retry", "retries": 5}},
+    "handover": {"max_overlap": 30, "signal": {"lead": 90}},
+    "steering": "pin",
+    "lead": 120,
+    "predictor": "quantile:0.9",
+    "aim": {"kind": "overlap", "value": 3_600},
+    "request": {"limit": 1_800},
+}
 POLICY = b'everybody = "none"\nanonymous = "read"\n[users]\nroot = "admin"\n[groups]\nusers = "operate"\n'
 HEADS = [json.dumps({"alg": alg, "typ": "JWT", "kid": "one"}) for alg in ("HS256", "RS256", "none")]
 
@@ -104,6 +127,8 @@ TARGETS = (
     Target("cursor of numbers", read_number, (spell_cursor(12345),), (BadDocument,)),
     Target("body of a chain", chain, (json.dumps(definition()).encode(),), (BadDocument, MirageError)),
     Target("chain", described, (definition(),), (BadDocument, MirageError)),
+    Target("body of changes", changed, (json.dumps(CHANGES).encode(),), (BadDocument, MirageError)),
+    Target("changes", changes, (CHANGES,), (BadDocument, MirageError)),
     Target("policy", Beside(policy, "policy.toml"), (POLICY,), names="policy.toml"),
     Target("public keys", Beside(keys, "jwks.json"), (json.dumps(JWKS).encode(),), names="jwks.json"),
     Target("address to listen at", Listening.of, ("127.0.0.1:8421", "[::1]:8421", "localhost:0")),
