@@ -90,7 +90,7 @@ def _unknown(document: Mapping[str, Any], known: Mapping[str, Any], place: str) 
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
-    """``above``, and below it what it does not name, field by field."""
+    """The fields of ``above``, and of ``below`` those that ``above`` does not name, at every depth."""
     both = dict(below)
     for name, value in above.items():
         under = both.get(name)

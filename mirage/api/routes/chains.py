@@ -158,7 +158,8 @@ def _add_changes(routes: APIRouter, service: ApiService) -> None:
         """
         before = own_chain(chain_id, caller, service).chain
         with active_request().leavable():
-            after = read_changes(await read_body(request, _LARGEST_CHANGES), before)
+            body = await read_body(request, _LARGEST_CHANGES)
+            after = await run_in_thread(caller.name, read_changes, body, before)
             if after.request.limit != before.request.limit and service.releases_links:
                 raise BadDocument("request.limit: the links were submitted in advance, and keep theirs")
             if after.predictor != before.predictor and after.predictor and service.inquiries is not None:
