@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from test_one_writer_on_slurm import check_apart, kept, writer
 
+from mirage.domain.chain import ChainId
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def test_links_of_whole_nodes_are_pinned_over_rest(testbed: Testbed, tmp_path: Path) -> None:
-    """The limit itself tells them to end: not each version of slurmrestd takes ``--signal``."""
+    """The limit itself tells them to end: not each version of slurmrestd takes ``--signal``.
+
+    Their IDs are their own: by its ID, a daemon finds the links that an earlier test's chain has had on this Slurm.
+    """
     token = tmp_path / "token"
     token.write_text(testbed.token(getpass.getuser()))
     token.chmod(0o600)
@@ -30,7 +35,8 @@ def test_links_of_whole_nodes_are_pinned_over_rest(testbed: Testbed, tmp_path: P
         batch = chain.request.batch
         assert batch is not None
         text = batch.text.replace("USR1", "TERM").replace("wait $!", "while :; do wait $!; done")
-        chains.append(replace(chain, request=replace(chain.request, warn=None, batch=replace(batch, text=text))))
+        request = replace(chain.request, warn=None, batch=replace(batch, text=text))
+        chains.append(replace(chain, chain_id=ChainId(f"rest-{name}"), request=request))
     found = kept(testbed, chains, tmp_path, configure=by_rest)
     check_apart(found, tmp_path)
     for name in ("pin", "auto"):
