@@ -36,8 +36,8 @@ Usage: mirage adopt [OPTIONS] JOBID [OPTIONS] [-- ARGUMENTS]
 Makes a chain from a job of yours that runs or waits in Slurm: the job becomes link 1 and runs on as it is. The
 next links are submitted from its batch script in your name, each so that it starts as its predecessor ends. They
 have the #SBATCH and #MIRAGE lines of the script, the time limit, partition, account, QOS, directory, nodes, tasks,
-memory, GPUs and output files of the job, and the environment of this shell. Slurm does not show some options of a
-job, such as --signal and --mail-type: give those again that are not in the script.
+memory, GPUs and output files of the job, the options of its sbatch command where accounting keeps it, and the
+environment of this shell. Without accounting, give again what Slurm does not show, such as --signal.
 
 Options are those of mirage submit (mirage submit --help): about the chain, such as --links, --total-time,
 --done-file and --handover; and sbatch's, for the next links. ARGUMENTS are those of the script; not given: as
@@ -63,6 +63,8 @@ Examples:
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
 """
 _DIGITS = 10
+_LONGEST = 400
+"""Characters of a command line that are shown."""
 _SHOWN = 80
 """Characters of a comment that are shown."""
 _NOT_HERE = {
@@ -95,7 +97,7 @@ def adopt(argv: Sequence[str]) -> None:
         show(f"mirage: {error}", err=True)
         show("Try mirage adopt --help", err=True)
         raise SystemExit(2) from None
-    for remark in () if line.has("quiet") else (*plan.remarks, *_remarks(plan, job)):
+    for remark in () if line.has("quiet") else plan.remarks:
         show(f"mirage: {remark}", err=True)
     with exit_codes():
         if line.has("dry-run"):
@@ -128,28 +130,39 @@ def _job_id(line: CommandLine, word: str) -> JobId:
 
 
 def _plan(line: CommandLine, job_id: JobId) -> tuple[Plan, ShownJob]:
-    from mirage.cli.adoptedjob import check_adoptable, read_job, read_script
+    from mirage.cli.adoptedjob import check_adoptable, read_job, read_script, read_submit_line
     from mirage.cli.plan import Followed, make_plan
     from mirage.cli.submit import outside
     from mirage.slurm.shownoptions import shown_arguments
+    from mirage.slurm.submitline import options_of_line
 
     commands = slurm_commands()
     job = read_job(job_id, commands)
     check_adoptable(job, os.getuid())
     script = read_script(job_id, commands)
     line = replace(line, arguments=line.arguments or shown_arguments(job))
-    return make_plan(line, outside(), Followed(job, script)), job
+    submitted = read_submit_line(job, commands)
+    options = options_of_line(submitted, job, script)
+    plan = make_plan(line, outside(), Followed(job, script, options or ()))
+    remarks = _remarks(plan, job, submitted, known=options is not None)
+    return replace(plan, remarks=(*plan.remarks, *remarks)), job
 
 
-def _remarks(plan: Plan, job: ShownJob) -> Iterator[str]:
+def _remarks(plan: Plan, job: ShownJob, submitted: str, *, known: bool) -> Iterator[str]:
     """How the next links differ from the job, as far as it cannot be known or helped."""
     assert plan.request.batch is not None
     if arguments := plan.request.batch.arguments:
         yield f"the script's arguments: {shlex.join(arguments)}; if they are others, give them behind --"
-    yield (
-        f"job {job.job_id} runs on as it is; the next links get this shell's environment, and options that Slurm "
-        "does not show of a job, such as --signal, from its script or this command line alone"
-    )
+    runs_on = f"job {job.job_id} stays as it is; the next links get this shell's environment, and "
+    if known:
+        yield f"{runs_on}the options of its script and of its command line: {submitted[:_LONGEST]}"
+    else:
+        yield (
+            f"{runs_on}options that Slurm does not show of a job, such as --signal, from its script or this "
+            "command line alone"
+        )
+    if submitted and not known:
+        yield f"options may be missing: Slurm keeps no quotes, so this cannot be read: {submitted[:_LONGEST]}"
     if comment := job.value("Comment"):
         yield f"the comment {comment[:_SHOWN]!r} of job {job.job_id} gives way to the mark of the link"
 

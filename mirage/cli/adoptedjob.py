@@ -51,6 +51,18 @@ def read_script(job_id: JobId, commands: Commands) -> str:
     return answer.out
 
 
+def read_submit_line(job: ShownJob, commands: Commands) -> str:
+    """The command line of ``sbatch``, words joined by blanks; empty where Slurm or its accounting has none."""
+    if line := job.value("SubmitLine"):
+        return line
+    asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
+    try:
+        answer = commands.run(asked)
+    except ClusterUnavailable:
+        return ""
+    return "" if answer.status else answer.out.strip()
+
+
 @contextmanager
 def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
     """While the chain is made, and after that: the job's comment is the mark of its link.

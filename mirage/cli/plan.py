@@ -15,7 +15,7 @@ from mirage.slurm import batchscript
 from mirage.slurm.environment import capture
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, Word, given_by_environment, option_table
-from mirage.slurm.shownoptions import further_options
+from mirage.slurm.shownoptions import further_options, without_chosen
 from mirage.slurm.wrapper import wrap, wrap_command
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class Followed:
     job: ShownJob
     script: str
     """As Slurm keeps it."""
+    options: tuple[Given, ...]
+    """Of the command line with which it was submitted, as far as they are known."""
 
 
 class BadRequest(BadSpelling):
@@ -162,7 +164,7 @@ def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = N
     beside = given_by_environment(outside.environment) if followed is None else ()
     sources = Sources(_sbatch_lines(text, label, line), beside, line.sbatch)
     if followed is not None:
-        sources = _as_followed(sources, followed.job)
+        sources = _as_followed(sources, followed)
     around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
     options = _chain_lines(text, label) | line.chain
     held, chain = held_links(options), line.value("chain")
@@ -185,11 +187,13 @@ def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = N
     return Plan(document, request, held, remarks, chain or "")
 
 
-def _as_followed(sources: Sources, job: ShownJob) -> Sources:
+def _as_followed(sources: Sources, followed: Followed) -> Sources:
     """With what the job has beside its script. Options of the command line count more."""
     given = [option.name for option in sources.command]
-    said = Sources(sources.script).effective()
-    return replace(sources, environment=further_options(job, said, given))
+    submitted = without_chosen(followed.options, given)
+    said = Sources(sources.script, submitted).effective()
+    beside = Sources(environment=submitted, command=further_options(followed.job, said, given))
+    return replace(sources, environment=tuple(beside.effective().values()))
 
 
 def _check_addition(line: CommandLine, chain: str, held: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from mirage.slurm import tres
 from mirage.slurm.sbatchoptions import Given
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mirage.slurm.shownjob import ShownJob
 
@@ -29,6 +29,8 @@ _ALWAYS = {
     "constraint": "Features",
     "exclude": "ExcNodeList",
     "nodelist": "ReqNodeList",
+    "time-min": "TimeMin",
+    "switches": "Switches",
 }
 """Options whose value Slurm shows as it was given, or in words that mean the same."""
 _FAMILIES = (
@@ -39,6 +41,8 @@ _FAMILIES = (
     frozenset({"nodes", "ntasks"}),
 )
 """Options one of which, given for the further jobs, speaks for all."""
+_SHOWN = _ALWAYS.keys() | {"time", "nice"}
+"""Options of which what Slurm shows says all; they may have been changed since the job was submitted."""
 _GPUS = {
     "TresPerNode": "gres",
     "TresPerJob": "gpus",
@@ -51,15 +55,21 @@ _EXCLUSIVE = {"NODE": _SHARED["NO"], "USER": _SHARED["USER"], "MCS": _SHARED["MC
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
+def without_chosen(options: Iterable[Given], given: Collection[str]) -> tuple[Given, ...]:
+    """Those options about which the ones named in ``given`` say nothing, and whose value Slurm does not show."""
+    chosen = _chosen(given)
+    return tuple(option for option in options if option.name not in chosen and option.name not in _SHOWN)
+
+
 def further_options(job: ShownJob, said: Mapping[str, Given], given: Collection[str]) -> tuple[Given, ...]:
-    """Options in addition to those that the script has ``said``; ``given``: names of those that the owner gives.
+    """Options in addition to those that are ``said`` already; ``given``: names of those that the owner gives.
 
     Raises ``BadSpelling`` for a job without a time limit: another one never follows it.
     """
     where = f"job {job.job_id}"
-    chosen = set(given).union(*(family for family in _FAMILIES if family & set(given)))
-    options = (*_plain(job), *_time(job), *_size(job, said), *_memory(job, said), *_gres(job, said))
-    options += (*_sharing(job, said), *_files(job, said))
+    chosen = _chosen(given)
+    options = (*_plain(job, said), *_time(job), *_size(job, said), *_memory(job, said), *_gres(job, said))
+    options += (*_placing(job), *_sharing(job, said), *_files(job, said))
     return tuple(
         Given(name, value, where)
         for name, value in options
@@ -67,13 +77,20 @@ def further_options(job: ShownJob, said: Mapping[str, Given], given: Collection[
     )
 
 
+def _chosen(given: Collection[str]) -> set[str]:
+    return set(given).union(*(family for family in _FAMILIES if family & set(given)))
+
+
 def _is_said(said: Mapping[str, Given], name: str, value: str | None) -> bool:
     return name in said and said[name].value == value
 
 
-def _plain(job: ShownJob) -> Iterator[tuple[str, str | None]]:
+def _plain(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
     for option, name in _ALWAYS.items():
-        if value := job.value(name):
+        value = job.value(name)
+        if option == "constraint" and "prefer" in said and said["prefer"].value == value:
+            continue  # Slurm shows features that the job has but does not need in the same place
+        if value:
             yield option, value
     if nice := job.number("Nice"):
         yield "nice", str(nice)
@@ -102,7 +119,9 @@ def _size(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str |
         yield "ntasks-per-node", str(per_node)
     elif tasks > 1 and tasks != count:
         yield "ntasks", str(tasks)
-    if each > 1 or "cpus-per-task" in said:
+    if per_gpu := _per_gpu(job, "CpusPerTres"):
+        yield "cpus-per-gpu", str(per_gpu)
+    elif each > 1 or "cpus-per-task" in said:
         yield "cpus-per-task", str(max(each, 1))
 
 
@@ -118,7 +137,10 @@ def _within(said: Mapping[str, Given], name: str, count: int) -> bool:
 
 
 def _memory(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
-    if "mem-per-gpu" in said:
+    each = _per_gpu(job, "MemPerTres")
+    if "mem-per-gpu" in said or each:
+        if each and not ("mem-per-gpu" in said and _megabytes(said["mem-per-gpu"].value or "") == each):
+            yield "mem-per-gpu", f"{each}M"
         return  # Slurm shows the memory that it computed from this
     for name, option in (("MinMemoryNode", "mem"), ("MinMemoryCPU", "mem-per-cpu")):
         amount = _megabytes(job.value(name))
@@ -126,6 +148,12 @@ def _memory(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str
             continue
         if amount or said.keys() & {"mem", "mem-per-cpu"}:
             yield option, f"{amount}M" if amount else "0"
+
+
+def _per_gpu(job: ShownJob, name: str) -> int:
+    """Of ``gres:gpu:4``, ``gres/gpu=4``: the number; of memory, in MB."""
+    found = re.fullmatch(r"gres[:/]gpu[:=]([0-9]{1,9})", job.value(name))
+    return int(found[1]) if found else 0
 
 
 def _megabytes(text: str) -> int | None:
@@ -159,6 +187,20 @@ def _generic(text: str) -> str:
 
 def _only_gpus(text: str) -> bool:
     return text.startswith("gpu:") and "," not in text
+
+
+def _placing(job: ShownJob) -> Iterator[tuple[str, str | None]]:
+    if job.value("Contiguous") == "1":
+        yield "contiguous", None
+    if bound := job.value("TresBind"):
+        yield "gpu-bind", re.sub(r"^(?:gres[:/])?gpu[:/]", "", bound)
+    if job.value("GresEnforceBind") == "Yes":
+        yield "gres-flags", "enforce-binding"
+    _, _, socket, core, *_ = (*job.value("NtasksPerN:B:S:C").split(":"), "", "", "", "")
+    if _first_number(socket):
+        yield "ntasks-per-socket", socket
+    if _first_number(core):
+        yield "ntasks-per-core", core
 
 
 def _sharing(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:

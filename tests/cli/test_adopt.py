@@ -114,6 +114,28 @@ def test_next_link_is_like_the_job(slurm: Path) -> None:
     assert "MINE" in found["environment"]
 
 
+@pytest.mark.parametrize(
+    ("line", "options", "remarks"),
+    [
+        ("sbatch -N2 -n2 --signal=B:USR2@120 -p other train.sh --epochs 3", {"--ntasks=2", "--nodes=2"}, 0),
+        ("sbatch -J my run -n2 train.sh", set(), 1),
+    ],
+)
+def test_next_link_has_the_options_of_the_command_line(
+    slurm: Path, line: str, options: set[str], remarks: int
+) -> None:
+    """Those that Slurm shows count more: they may have been changed. What cannot be read is told."""
+    sacct = slurm / "bin" / "sacct"
+    sacct.write_text(f"#!/bin/sh\necho '{line}'\n")
+    sacct.chmod(0o755)
+    done = adopt(slurm, "47", "--dry-run", "--json")
+    found = json.loads(done.stdout)
+    assert set(found["sbatch"]) & {"--ntasks=2", "--nodes=2", "--partition=other"} >= options
+    assert "--partition=gpu" in found["sbatch"]
+    assert ("--signal=B:USR2@120" in found["sbatch"]) == bool(options)
+    assert done.stderr.count("cannot be read") == remarks
+
+
 @pytest.mark.parametrize("order", [("47", "--links=3", "-N1", "--", "--lr", "1 2"), None])
 def test_options_stand_on_both_sides_of_the_job(slurm: Path, order: tuple[str, ...] | None) -> None:
     words = order or ("--links=3", "47", "-N1", "--", "--lr", "1 2")

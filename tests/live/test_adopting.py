@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 
     from slurm_testbed import Testbed
 
-SCRIPT = "#!/bin/sh\n#SBATCH --time=2:00:00 --output=/dev/null\nexec sleep 100h\n"
-OPTIONS = ["--partition=cpu", "--time=20", "--nodes=2", "--ntasks-per-node=2", "--exclusive", "--mem=1G"]
+SCRIPT = "#!/bin/sh\n#SBATCH --time=2:00:00 --output=/dev/null\ntrap '' USR2\nexec sleep 100h\n"
+OPTIONS = [
+    "--partition=cpu",
+    "--time=40",
+    "--nodes=2",
+    "--ntasks=2",
+    "--signal=B:USR2@60",
+    "--exclusive",
+    "--mem=1G",
+]
 ALIKE = ("Partition", "TimeLimit", "NumNodes", "NumTasks", "MinMemoryNode", "OverSubscribe", "WorkDir", "Account")
 
 

@@ -8,7 +8,8 @@ from mirage.domain.errors import BadSpelling
 from mirage.domain.job import JobId, JobState
 from mirage.slurm.sbatchoptions import Given
 from mirage.slurm.shownjob import read_shown_job
-from mirage.slurm.shownoptions import further_options, shown_arguments
+from mirage.slurm.shownoptions import further_options, shown_arguments, without_chosen
+from mirage.slurm.submitline import options_of_line
 
 RECORDED = """\
 JobId=1 JobName=my train UserId=root(0)
@@ -113,6 +114,17 @@ def test_what_the_script_says_in_other_words_is_not_said_twice() -> None:
         ({}, ("TresPerNode=gres:gpu:a100:2", "TresPerNode=(null)"), {"--gres=none"}),
         ({}, ("   TresPerNode=gres:gpu:a100:2\n", ""), {"--gres=none"}),
         ({}, ("Requeue=1", "Requeue=0"), {"--no-requeue"}),
+        ({}, ("Power=", "CpusPerTres=gres:gpu:4"), {"--cpus-per-gpu=4"}),
+        ({"cpus-per-gpu": "4"}, ("Power=", "CpusPerTres=gres/gpu=4"), set()),
+        ({"mem": None}, ("Power=", "MemPerTres=gres:gpu:2048"), {"--mem-per-gpu=2048M"}),
+        ({"mem-per-gpu": "2G"}, ("Power=", "MemPerTres=gres/gpu=2048"), set()),
+        ({}, ("Power=", "TresBind=gpu:closest"), {"--gpu-bind=closest"}),
+        ({}, ("Power=", "GresEnforceBind=Yes"), {"--gres-flags=enforce-binding"}),
+        ({}, ("Power=", "Switches=1@00:05:00"), {"--switches=1@00:05:00"}),
+        ({}, ("Contiguous=0", "Contiguous=1"), {"--contiguous"}),
+        ({}, ("TimeMin=N/A", "TimeMin=00:05:00"), {"--time-min=00:05:00"}),
+        ({}, ("C=0:0:*:* CoreSpec", "C=0:0:2:1 CoreSpec"), {"--ntasks-per-socket=2", "--ntasks-per-core=1"}),
+        ({"prefer": "nvlink"}, ("Features=(null)", "Features=nvlink"), set()),
         ({}, ("Nice=0", "Nice=5"), {"--nice=5"}),
         ({}, ("Features=(null)", "Features=nvlink"), {"--constraint=nvlink"}),
         (
@@ -130,6 +142,43 @@ def test_size_of_the_job_counts(said: dict[str, str | None], change: tuple[str, 
 def test_options_given_anew_replace_their_family() -> None:
     found = options(RECORDED, given=("gpus", "mem-per-cpu", "time", "output"))
     assert found == PLAIN - {"--time=02:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("sbatch -N2 -n2 --signal B:USR1@60 train.sh a b", {"--nodes=2", "--ntasks=2", "--signal=B:USR1@60"}),
+        ("/usr/bin/sbatch --parsable --begin=now+1 -H --comment=x -n1 train.sh", {"--ntasks=1"}),
+        ("sbatch -J my run -n1 train.sh", None),
+        ("sbatch -n1", None),
+        ("sbatch --unknown train.sh", None),
+        ("srun -n1 train.sh", None),
+        ("", None),
+    ],
+)
+def test_options_of_the_command_line(line: str, found: set[str] | None) -> None:
+    given = options_of_line(line, read_shown_job(RECORDED, JobId(1)), "#!/bin/sh\ntrain\n")
+    assert (None if given is None else {option.spelling for option in given}) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("sbatch -n1 --wrap train  --lr 3; exit -n 2", {"--ntasks=1"}),
+        ("sbatch --wrap=train --lr 3; exit -n 2 --mem 1G -c2", {"--mem=1G", "--cpus-per-task=2"}),
+        ("sbatch --wrap=other --lr 3; exit -n 2 --mem 1G", None),
+    ],
+)
+def test_options_around_a_wrapped_command(line: str, found: set[str] | None) -> None:
+    job = read_shown_job(RECORDED.replace("Command=/home/alice/train.sh a b c", "Command=(null)"), JobId(1))
+    script = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\ntrain  --lr 3; exit -n 2\n"
+    given = options_of_line(line, job, script)
+    assert (None if given is None else {option.spelling for option in given}) == found
+
+
+def test_what_slurm_shows_by_now_counts_more_than_how_the_job_was_submitted() -> None:
+    given = [Given(name, "x", "") for name in ("partition", "signal", "gpus", "mem", "time-min")]
+    assert [option.name for option in without_chosen(given, ("gres", "mem-per-cpu"))] == ["signal"]
 
 
 def test_memory_given_back_by_hand_is_no_memory() -> None:
