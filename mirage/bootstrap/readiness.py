@@ -56,7 +56,8 @@ class Readiness:
         if impediment := self._impediment():
             # Who stands by looks at no cluster.
             return {"leadership": impediment, "store": self._trial.problem()}
-        return {"leadership": "", "snapshot": self._snapshot(), "store": self._trial.problem()}
+        cycle, store = self._status().problem, self._trial.problem()
+        return {"leadership": "", "cycle": cycle, "snapshot": self._snapshot(), "store": store}
 
     def shown(self, *, leads: bool) -> Status:
         """The loop's status; where the loop does not go on, such as for a database that hangs, with the reason.

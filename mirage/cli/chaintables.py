@@ -62,7 +62,7 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
             Column("submittime", "V", "SUBMIT_TIME", *_time("submit")),
             Column("starttime", "S", "START_TIME", *_time("start")),
             Column("endtime", "e", "END_TIME", *_time("end")),
-            Column("reason", "r", "REASON", lambda chain: chain.reason or chain.sentence or NOTHING),
+            Column("reason", "r", "REASON", reason_of),
             Column("links", "", "LINKS", lambda chain: str(len(chain.links)), lambda chain: len(chain.links)),
             Column("next", "", "NEXT", _next_job),
             Column("handovers", "", "HANDOVERS", *_number("handovers")),
@@ -83,8 +83,9 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
 def _state(chain: dict[str, Any]) -> str:
     since = f"since {local_time(chain['since'])}" if chain["since"] else ""
     expected = f"the next link is expected at {local_time(chain['expected'])}" if chain["expected"] else ""
+    unready = f"link {chain['unready']} is not ready yet" if chain["unready"] else ""
     state = " ".join(filter(None, (chain["state"].upper(), since)))
-    return "; ".join(filter(None, (state, chain["reason"], expected)))
+    return "; ".join(filter(None, (state, chain["reason"], unready, expected)))
 
 
 def _text(name: str) -> Callable[[Chain], str]:
@@ -115,6 +116,12 @@ def _time(name: str) -> _Shown:
         return getattr(chain.running, name) if chain.running else None
 
     return (lambda chain: clock(of(chain))), of
+
+
+def reason_of(chain: Chain) -> str:
+    """Why it is as it is; a running link that has not said that it is ready comes first."""
+    said = chain.reason or chain.sentence or NOTHING
+    return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 
 def goes_on(chain: Chain) -> bool:
@@ -180,15 +187,16 @@ def facts(chain: dict[str, Any]) -> list[Row]:
 
 def link_rows(links: Sequence[dict[str, Any]]) -> list[Row]:
     """A heading and one row a link."""
-    heading = ("LINK", "JOBID", "STATE", "SUBMIT", "START", "END", "EXIT", "WHY")
+    heading = ("LINK", "JOBID", "STATE", "NODES", "SUBMIT", "START", "END", "EXIT", "WHY")
     return [heading, *(_link_row(link) for link in links)]
 
 
 def _link_row(link: dict[str, Any]) -> Row:
-    state = link["job_state"] if link["state"] == "ended" else link["state"].upper()
+    shown = link["state"] == "ended" or link["job_state"] == "SUSPENDED"
+    state = link["job_state"] if shown else link["state"].upper()
     times = (local_time(link[name]) for name in ("submit", "start", "end"))
     code = str(link["exit_code"]) if link["state"] == "ended" else "-"
-    return (str(link["index"]), _job(link), state, *times, code, link["reason"])
+    return (str(link["index"]), _job(link), state, link["nodes"] or NOTHING, *times, code, link["reason"])
 
 
 def entry_rows(entries: Sequence[dict[str, Any]]) -> list[Row]:

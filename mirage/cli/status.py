@@ -109,10 +109,11 @@ def _counts(chains: Sequence[Chain]) -> str:
 
 
 def _row(chain: Chain) -> tuple[str, ...]:
+    from mirage.cli.chaintables import reason_of
     from mirage.cli.instants import NOTHING, clock
 
     job = str(chain.running.job_id) if chain.running else NOTHING
-    reason = chain.rejection or chain.reason or chain.sentence or NOTHING
+    reason = chain.rejection or reason_of(chain)
     return (chain.id, chain.state.upper(), clock(chain.since), str(len(chain.links)), job, reason)
 
 

@@ -30,12 +30,15 @@ _STEERING = {
         "where another job fits next to it or Slurm may requeue it, it is not bound."
     ),
     "auto": (
-        "Each link is submitted as the one before it starts, bound to its nodes, where that suits the chain and "
-        "no other job fits on them; else in time by forecast."
+        "Each link is submitted as the one before it starts, bound to its nodes; where another job fits on them, "
+        "or Slurm may requeue it, in time by forecast."
     ),
     "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
     "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
 }
+_CHEAPEST = "cheapest"
+_SHORT = 120
+"""Seconds before its limit at which no limit of its own ends a job."""
 _ENDS = {
     "TIMEOUT": "its time limit ended it",
     "COMPLETED": "it completed",
@@ -51,15 +54,14 @@ _ENDS = {
 def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
     """What it is, what it waits for, what is foreseen of that, and how its hand-overs went."""
     yield _what_it_is(chain, timeline)
-    if chain["steering"] in _STEERING:
-        yield _STEERING[chain["steering"]]
+    yield from _method(chain)
     if timeline.get("stale_since"):
         since = _at(timeline["stale_since"])
         yield f"The cluster has not answered since {since}: nothing is decided until it does."
     if chain["files_unknown"]:
         yield f"Its done-file or handover file cannot be checked, and does not count: {chain['files_unknown']}."
     now = instant_of(timeline.get("now"))
-    yield from _present(timeline, now)
+    yield from _present(chain, timeline, now)
     if chain["status"] == "active":
         if chain["sentence"].startswith(STANDS_BY):
             yield f"Nothing is decided: the daemon {chain['sentence']}."
@@ -88,6 +90,17 @@ def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
             yield f"As link {handover['successor']} took over from it, {_handover(handover)}."
 
 
+def _method(chain: Mapping[str, Any]) -> Iterator[str]:
+    """How its links come into the queue, and whether two may run together."""
+    by_predictor = chain["steering"] == "auto" and (chain["predictor"] or chain["aim"] != _CHEAPEST)
+    if by_predictor or chain["steering"] == "off":
+        yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so."
+    elif chain["steering"] in _STEERING:
+        yield _STEERING[chain["steering"]]
+    if chain["handover"] == "none":
+        yield "No two links run at the same time."
+
+
 def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     request = chain["request"]
     nodes = f"{request['nodes']} node{'s' if request['nodes'] != 1 else ''}"
@@ -97,31 +110,64 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     if chain["state"] in ("up", "down") and chain["since"]:
         lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
         state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
+    elif chain["state"] in ("done", "failed", "cancelled") and chain["since"]:
+        state += f", its last link having ended at {_at(chain['since'])}"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
 
 
-def _present(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
+def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     """The links that run or wait."""
     nothing = True
     for link in timeline["links"]:
         if link["state"] == "running":
-            left = between(now, instant_of(link["end"]))
-            until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
-            yield f"Link {link['index']} runs as job {link['job_id']} since {_at(link['start'])}{until}."
+            yield _running(link, now)
             nothing = False
         elif link["state"] in ("planned", "submitted", "pending") and not link["retired"]:
-            plan = link["planned_start"]
-            planned = f"; Slurm plans to start it at {_at(plan)}" if plan else ""
-            job = f" as job {link['job_id']}" if link["job_id"] else ""
             if not link["job_id"]:
                 yield f"Link {link['index']} was sent; Slurm has not shown it yet."
             else:
-                yield f"Link {link['index']} waits in the queue{job} since {_at(link['submit'])}{planned}."
+                since = f"since {_at(link['submit'])}{_kept(link)}"
+                yield f"Link {link['index']} waits in the queue as job {link['job_id']} {since}."
             yield from _forecast_of(link, timeline)
             nothing = False
+    if chain["unready"]:
+        leaves = "; the one before it makes way then" if _running_links(timeline) > 1 else ""
+        yield f"Link {chain['unready']} has not said that it is ready (its handover file is not there){leaves}."
     if nothing:
         yield "No link of it is on the cluster."
+
+
+def _running_links(timeline: Mapping[str, Any]) -> int:
+    return sum(link["state"] == "running" for link in timeline["links"])
+
+
+def _running(link: Mapping[str, Any], now: datetime | None) -> str:
+    on = f" on {link['nodes']}" if link["nodes"] else ""
+    job = f"Link {link['index']} runs as job {link['job_id']}{on} since {_at(link['start'])}"
+    if link["job_state"] == "SUSPENDED":
+        return f"{job}, but is suspended; when its limit ends it is not known until it is resumed."
+    left = between(now, instant_of(link["end"]))
+    until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
+    told = f"; it was told to make way at {_at(link['retired'])}" if link["retired"] else ""
+    return f"{job}{until}{told}."
+
+
+def _kept(link: Mapping[str, Any]) -> str:
+    """What keeps a link that waits, or when Slurm plans to start it."""
+    until = f" until {_at(link['kept_until'])}" if link["kept_until"] else ""
+    match link["kept"]:
+        case "owner":
+            return ", held by its owner"
+        case "pinned":
+            return f", bound to the nodes of the link before it{until}"
+        case "held":
+            return f", held by Mirage{until}"
+        case "low-rank":
+            return f", at a low rank{until}"
+        case "dependent":
+            return f", and may start once the link before it has ended{until.replace('until', 'about')}"
+    return f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
 
 
 def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
@@ -219,13 +265,28 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     after = f" after {words(waited)} in the queue" if waited is not None else ""
     yield f"It started at {_at(link['start'])}{after}."
     if link["state"] == "running":
-        yield f"It runs; its limit ends it at {_at(link['end'])}."
+        suspended = link["job_state"] == "SUSPENDED"
+        yield "It is suspended." if suspended else f"It runs; its limit ends it at {_at(link['end'])}."
         return
-    why = _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
-    if link["retired"] and link["job_state"] != "REQUEUED":
-        why = "it made way for its successor"
+    if link["in_vain"]:
+        yield "The chain had ended before it started, so its work was not begun."
+        return
     ran = between(start, end)
+    why = _why_ended(link, ran)
     yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."
+
+
+def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
+    if link["retired"] and link["job_state"] != "REQUEUED":
+        return "it made way for its successor"
+    if link["job_state"] == "COMPLETED" and link["warned"]:
+        return "it completed by itself, Slurm having warned it of its limit"
+    if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran < link["limit"] - _SHORT:
+        return (
+            f"Slurm ended it as if its time were over, {words(link['limit'] - ran)} before its own limit: a limit "
+            "of its account or QOS may be used up, or was lowered"
+        )
+    return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
 
 
 def _handover(handover: Mapping[str, Any]) -> str:

@@ -87,7 +87,9 @@ class Chain:
     since: datetime | None = None
     """Up: since when without interruption; else when the last link ended."""
     expected: datetime | None = None
-    """When Slurm plans to start the link that waits in the queue."""
+    """When the link that waits in the queue may start: Slurm's plan, or when Mirage lets it go."""
+    unready: int | None = None
+    """The running link that has not said that it is ready; ``None``: none, or links of it do not say so."""
     reason: str = ""
     """Why it is paused, done or stopped."""
     sentence: str = ""
@@ -115,7 +117,7 @@ class Chain:
     interruption: int = 0
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int = 0
-    """Seconds with two running links, over all hand-overs."""
+    """Seconds with two running links, over all hand-overs, one that goes on included."""
     saved: Estimate | None = None
     """Seconds without a running link that early submissions spared; ``None``: of no hand-over that is known."""
     appraised: int = 0  # of how many hand-overs that is known

@@ -12,7 +12,7 @@ from mirage.domain.decision import forecast_of
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import Entry, EntryKind
-from mirage.domain.outcome import Alternative
+from mirage.domain.outcome import Alternative, submitted_at_end
 from mirage.predictors.idlequeue import no_job_waits
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Appraiser:
 
 
 def unappraised(record: ChainRecord, now: Seconds, latest: Seconds) -> Link | None:
-    """The link that was submitted before its predecessor's end, which came within ``latest`` before ``now``."""
+    """The link that was submitted early to a predecessor whose end came within ``latest`` before ``now``."""
     after: Link | None = None
     for link in reversed(record.links) if not record.over else ():
         if not (link.started or link.waiting):
@@ -78,7 +78,9 @@ def unappraised(record: ChainRecord, now: Seconds, latest: Seconds) -> Link | No
             continue
         if after is None or after.alternative is not None or not link.end_known:
             return None
-        return after if after.submit < link.end <= now <= link.end + latest and after.submit != ABSENT else None
+        if after.submit == ABSENT or submitted_at_end(after.submit, link.end, link.limit_end):
+            return None
+        return after if link.end <= now <= link.end + latest else None
     return None
 
 

@@ -9,7 +9,14 @@ from mirage.domain.chain import ChainId, ChainStatus
 from mirage.domain.files import NOT_CHECKED, Presence
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.failures import failed_last
-from mirage.provisioner.watched import done_file, ended_by_now, ready_file, suspect_directory, watched_files
+from mirage.provisioner.watched import (
+    done_file,
+    ended_by_now,
+    ready_file,
+    ready_file_of_last,
+    suspect_directory,
+    watched_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +44,8 @@ class FileWatch:
         self._journal = journal
         self.unknown: Mapping[ChainId, str] = {}
         """Of which chains a file cannot be checked, and why."""
+        self.unready: frozenset[ChainId] = frozenset()
+        """Chains whose running link has not said that it is ready, as links of theirs do."""
         self._missing: Mapping[ChainId, str] = {}
         """Working directories that are not there, of chains whose links fail right at their start."""
 
@@ -61,6 +70,7 @@ class FileWatch:
                 unknown[chain_id] = text
             self._tell(chain_id, before.get(chain_id, ""), text, now)
         self.unknown = unknown
+        self.unready = frozenset(record.chain.chain_id for record in records if self._is_unready(record))
 
     def done(self, record: ChainRecord) -> bool:
         """Whether the file that ends the chain has appeared."""
@@ -84,6 +94,10 @@ class FileWatch:
         if path is None or not failed_last(after):
             return after
         return replace(after, reason=f"{after.reason}; {_NOT_FOUND}: {path}")
+
+    def _is_unready(self, record: ChainRecord) -> bool:
+        file = None if record.over else ready_file_of_last(record)
+        return file is not None and self._files.state(file).presence is Presence.ABSENT
 
     def _has_appeared(self, file: WatchedFile | None) -> bool:
         return file is not None and self._files.state(file).presence is Presence.PRESENT

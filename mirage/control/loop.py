@@ -153,7 +153,8 @@ class ControlLoop:
         chains, cycles, protected = self._chains.load(), self.status.cycles + 1, self._permits.protection()
         self._hands.tell_protection(self.status.protection, protected, now)
         files, decided = self._files.unknown, self._turns.decided
-        self.status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, decided)
+        status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, decided)
+        self.status = replace(status, unready=self._files.unready)
         if unsaved:
             raise unsaved[0]
         return cycle

@@ -41,6 +41,10 @@ class Status:
     """By owner: real seconds from the start of the cycle until the last of the owner's chains was decided."""
     asked: bool = True
     """Whether this process has asked the cluster: not while it stands by, nor before its first cycle."""
+    unready: frozenset[ChainId] = frozenset()
+    """Chains whose links say when they are ready, and whose last running one has not."""
+    problem: str = ""
+    """Why the cycle failed, so that nothing is decided; empty: it did not."""
     held: HeldJobs | None = field(init=False)
     """Held links of the snapshot; ``None``: links are submitted, not released."""
 
@@ -68,7 +72,7 @@ class Status:
 
     def failing(self, problem: str) -> Status:
         """The same, after a cycle that failed: nothing is decided until one works again."""
-        return replace(self, sentence=f"stands by: {problem}").explaining_all()
+        return replace(self, sentence=f"stands by: {problem}", problem=problem).explaining_all()
 
     @property
     def stale_since(self) -> Seconds:

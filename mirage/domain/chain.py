@@ -12,7 +12,7 @@ from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, SignalReach, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
-from mirage.domain.outcome import Alternative, Outcome
+from mirage.domain.outcome import Alternative, Outcome, submitted_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -378,7 +378,9 @@ class ChainRecord:
                 continue
             last = max(last, before.end)
             both_end = min(last, after.end) if after.final and after.end != ABSENT else last
-            found.append((before, Outcome(both_end, after.start, _alternative(after, both_end))))
+            late = submitted_at_end(after.submit, both_end, before.limit_end)
+            alternative = Alternative.certain(max(0, after.start - both_end)) if late else after.alternative
+            found.append((before, Outcome(both_end, after.start, alternative)))
         return tuple(found)
 
     def check(self) -> None:
@@ -393,8 +395,3 @@ class ChainRecord:
             assert link.started or not link.running, f"runs but never started: {story}"
             assert link.job_id != NO_JOB or link.state in _JOBLESS, f"no job: {story}"
             assert not link.started or not link.final or link.end >= link.start, f"ends too early: {story}"
-
-
-def _alternative(after: Link, end: Seconds) -> Alternative | None:
-    """Of a link that was submitted at the predecessor's ``end``, or later, it is what came."""
-    return Alternative.certain(max(0, after.start - end)) if end <= after.submit else after.alternative

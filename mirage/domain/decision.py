@@ -152,11 +152,13 @@ class WaitForecast:
     """Seconds, one per level, never descending."""
     basis: str = field(default="", compare=False, repr=False)
     """What it rests on, for the reader: ``12 waits of partition v100, any size``."""
+    rule: str = field(default="", compare=False, repr=False)
+    """When a rule that looks at no queue submits: the start is what the rule needs, and nobody predicts it."""
 
     @classmethod
-    def point(cls, start: float, basis: str = "") -> WaitForecast:
+    def point(cls, start: float, basis: str = "", rule: str = "") -> WaitForecast:
         """A forecast that knows one instant only, and gives it at every level."""
-        return cls((0.5,), (start,), basis)
+        return cls((0.5,), (start,), basis, rule)
 
     def at(self, level: float) -> float:
         """The start at a level: linear between the levels known, constant outside them."""

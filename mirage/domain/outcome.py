@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from mirage.domain.job import Seconds  # noqa: TC001 (pydantic reads it)
+from mirage.domain.job import ABSENT, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +34,16 @@ class Alternative:
     def __add__(self, other: Alternative) -> Alternative:
         """Quantiles added: the range of the sum of waits that are long or short together, the widest there is."""
         return Alternative(self.p10 + other.p10, self.p50 + other.p50, self.p90 + other.p90)
+
+
+def submitted_at_end(submit: Seconds, end: Seconds, limit_end: Seconds) -> bool:
+    """Whether a link submitted then was submitted as its predecessor ended, or was to end by its limit, or later.
+
+    ``limit_end``: by the predecessor's limit; ``ABSENT`` where none is known. Slurm ends a job up to a minute
+    after its limit, and after any ``OverTimeLimit``.
+    """
+    due = end if limit_end == ABSENT else min(end, limit_end)
+    return submit >= due - ZERO_WITHIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.decision import WaitForecast, Wants
+from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -22,4 +23,5 @@ class FixedLead:
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Starts after the lead."""
-        return WaitForecast.point(observation.time + self._lead)
+        rule = f"it submits {spell(self._lead)} before the predecessor's end"
+        return WaitForecast.point(observation.time + self._lead, rule=rule)

@@ -23,4 +23,4 @@ class Reactive:
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Starts at once."""
-        return WaitForecast.point(observation.time, self._basis)
+        return WaitForecast.point(observation.time, self._basis, "it submits when the predecessor has ended")

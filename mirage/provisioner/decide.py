@@ -139,6 +139,9 @@ def _by_overlap(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Dec
 def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
     start = forecast.at(rule.level)
     wait, left = hours(start - now), hours(end - now)
+    if forecast.rule:
+        told = f"{forecast.rule}, which comes in {left}"
+        return Submit(told) if _is_cheaper_now(forecast, end - rule.margin, rule) else Hold(told)
     if _is_cheaper_now(forecast, end - rule.margin, rule):
         told = f"submitted now it would wait {wait}, the predecessor has {left} left"
         if start < end - rule.margin:

@@ -160,7 +160,7 @@ def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
     return tuple(
         link
         for link in record.live
-        if link.job_id != NO_JOB and (not link.running or record.cancel_running or _in_vain(record, link))
+        if link.job_id != NO_JOB and (not link.running or record.cancel_running or in_vain(record, link))
     )
 
 
@@ -174,7 +174,7 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
     return min((instant for instant in due if instant > now), default=NEVER)
 
 
-def _in_vain(record: ChainRecord, link: Link) -> bool:
+def in_vain(record: ChainRecord, link: Link) -> bool:
     """Whether it began after the end of the link that ended the chain: it waited, and nobody had looked yet."""
     if link.index <= record.ended_by or not record.ended_by:
         return False

@@ -37,16 +37,19 @@ class Service:
     """Up: start of the first link after the last interruption; else the end of the link that ran last."""
     interruption: Seconds = 0
     """Seconds for which nothing has run, where a link ran before and another one may follow."""
+    overlap: Seconds = 0
+    """Seconds for which two links have run together that both run still."""
 
 
 def service_of(record: ChainRecord, now: Seconds) -> Service:
     """How the service of a chain is at ``now``."""
     state, up = state_of(record), record.head is not None
+    overlap = _together(record, now)
     if up and state is ServiceState.UP:
-        return Service(state, _up_since(record))
+        return Service(state, _up_since(record), overlap=overlap)
     ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
     if up or ended == ABSENT:
-        return Service(state)
+        return Service(state, overlap=overlap)
     return Service(state, ended, 0 if record.over else max(0, now - ended))
 
 
@@ -72,6 +75,12 @@ def _cancelled(record: ChainRecord) -> bool:
     last = next((link for link in reversed(record.links) if link.final), None)
     ended_by = record.links[record.ended_by - 1] if record.ended_by else last
     return record.cancel_running or (ended_by is not None and ended_by.job_state is JobState.CANCELLED)
+
+
+def _together(record: ChainRecord, now: Seconds) -> Seconds:
+    """Of a hand-over that goes on: it counts among the complete ones once the first of both links has ended."""
+    running = [link for link in record.links if link.running]
+    return max(0, now - running[1].start) if len(running) > 1 else 0
 
 
 def _up_since(record: ChainRecord) -> Seconds:

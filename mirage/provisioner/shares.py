@@ -78,11 +78,11 @@ def deferral(shares: Shares, live_links: int, submissions: int, limits: Limits) 
         return f"{live_links} links are on the cluster, the limit for all users is {limits.live_links}"
     own, total = limits.submissions_per_hour_per_user, limits.submissions_per_hour
     if own and shares.submissions >= _ceiling(own, shares):
-        return f"{shares.submissions} submissions of this user within an hour reach the limit of {own} per user"
+        return f"{shares.submissions} submissions of this user within an hour reach {_named(own, shares)} per user"
     if own and shares.retry and shares.retries >= own:
         return f"{shares.retries} retries of this user within an hour reach the limit of {own} per user"
     if total and submissions >= _ceiling(total, shares) and shares.submissions >= fair_share(total, shares.owners):
-        return f"{submissions} submissions of all users within an hour reach the limit of {total}"
+        return f"{submissions} submissions of all users within an hour reach {_named(total, shares)}"
     return ""
 
 
@@ -113,6 +113,12 @@ def in_turn(records: Iterable[ChainRecord], spent: Mapping[str, float] = _UNKNOW
 def _claims(shares: Shares, limits: Limits) -> int:
     """Places that an owner beyond its part must leave to the others."""
     return shares.reserved_links if shares.live_links >= limits.live_links // shares.owners else 0
+
+
+def _named(limit: int, shares: Shares) -> str:
+    """The limit that holds for this link, in words."""
+    kept = f"{_ceiling(limit, shares)} of {limit} for first links (the rest is kept for handovers), the limit"
+    return kept if shares.first else f"the limit of {limit}"
 
 
 def _ceiling(limit: int, shares: Shares) -> int:

@@ -25,11 +25,17 @@ def ready_file(record: ChainRecord) -> WatchedFile | None:
     return _ready_file(record.chain, heir.index) if heir is not None else None
 
 
+def ready_file_of_last(record: ChainRecord) -> WatchedFile | None:
+    """The file by which the last link that runs says that it is ready; ``None``: links of this chain do not."""
+    running = [link for link in record.links if link.running]
+    return _ready_file(record.chain, running[-1].index) if running else None
+
+
 def watched_files(record: ChainRecord) -> tuple[WatchedFile, ...]:
     """All that may be asked for in this cycle, whatever its snapshot shows."""
     if record.over:
         return ()
-    ready = [_ready_file(record.chain, link.index) for link in record.live[1:]]
+    ready = [_ready_file(record.chain, link.index) for link in record.live]
     return tuple(file for file in (done_file(record.chain), *ready) if file is not None)
 
 

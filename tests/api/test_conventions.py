@@ -355,12 +355,13 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     status, now = replace(network.loop.status, cycles=0), network.loop.status.time
     pace = Pace(Pacing(interval=60), None)  # type: ignore[arg-type]
     ready = Readiness(lambda: status, lambda: now, pace, network.store, str)
-    assert ready() == {"leadership": "", "snapshot": "the first look at the cluster is not over", "store": ""}
+    early = "the first look at the cluster is not over"
+    assert ready() == {"leadership": "", "cycle": "", "snapshot": early, "store": ""}
     status, ready._known = (
         replace(status, snapshot=replace(Snapshot.unseen(now), stale_since=ABSENT), cycles=1),
         (-10.0, {}),
     )
-    assert ready() == {"leadership": "", "snapshot": "", "store": ""}
+    assert ready() == {"leadership": "", "cycle": "", "snapshot": "", "store": ""}
     now, ready._known = now + 181, (-10.0, {})
     assert ready()["snapshot"] == "the cluster was last seen 181 s ago"
     server = ApiServer(replace(network.server.service, readiness=ready), tmp_path / "r.sock")
@@ -368,8 +369,16 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     status_code, document = call(str(tmp_path / "r.sock"), "GET", "/readyz", None)
     server.stop()
     assert (status_code, document["ready"]) == (503, False)
-    assert document["checks"] == {"leadership": True, "snapshot": False, "store": True}
+    assert document["checks"] == {"leadership": True, "cycle": True, "snapshot": False, "store": True}
     assert document["troubles"] == {"snapshot": "the cluster was last seen 181 s ago"}
+
+
+def test_daemon_whose_cycles_fail_is_not_ready(network: Network) -> None:
+    """Such as on a database that was put back: it takes the trial of readiness, and nothing else."""
+    pace = Pace(Pacing(), None)  # type: ignore[arg-type]
+    status = network.loop.status
+    ready = Readiness(lambda: status.failing("put back"), lambda: status.time, pace, network.store, str)
+    assert ready()["cycle"] == "put back"
 
 
 def test_a_store_that_cannot_be_written_is_said(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:

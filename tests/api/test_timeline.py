@@ -12,7 +12,7 @@ from serving import serving
 
 from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, WaitForecast
-from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative, Outcome
 from mirage.store.opening import open_store
@@ -64,6 +64,36 @@ def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
     with serving(world) as served:
         found = served.call("GET", "/api/v1/chains/svc")[1]
     assert (found["saved"], found["appraised"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("submit", "limit_end", "appraised"),
+    [(2 * HOUR, 3 * HOUR, 0), (2 * HOUR, 2 * HOUR, 1), (3 * HOUR - 60, ABSENT, 1), (3 * HOUR, 3 * HOUR, 1)],
+)
+def test_link_submitted_as_its_predecessor_was_to_end_saved_nothing(
+    world: World, submit: int, limit_end: int, appraised: int
+) -> None:
+    """Whatever was predicted then: it is the very case to compare with. That end may be known by the limit alone."""
+    first, second = record().links[0], record().links[2]
+    end = T0 + 3 * HOUR
+    first = replace(first, end=end, limit_end=limit_end if limit_end == ABSENT else T0 + limit_end)
+    late = Alternative(0, HOUR, 5 * HOUR) if appraised else None
+    second = replace(second, index=2, submit=T0 + submit, start=end + 600, end=end + HOUR, alternative=late)
+    shown(world, replace(record(), links=(first, second)))
+    with serving(world) as served:
+        found = served.call("GET", "/api/v1/chains/svc")[1]
+    assert (found["interruption"], found["appraised"]) == (600, appraised)
+    assert found["saved"] == ({"p10": 0, "p50": 0, "p90": 0} if appraised else None)
+
+
+def test_hand_over_that_goes_on_and_a_link_that_is_not_ready_are_shown(world: World) -> None:
+    ended, running = record().links[0], record().links[2]
+    both = (replace(ended, state=LinkState.RUNNING, end=T0 + HOUR), replace(running, index=2, start=T0 + 1_000))
+    shown(world, replace(record(), links=both))
+    world.loop.status = replace(world.loop.status, time=T0 + 1_600, unready=frozenset({ChainId("svc")}))
+    with serving(world) as served:
+        found = served.call("GET", "/api/v1/chains/svc")[1]
+    assert (found["overlap"], found["unready"], found["handovers"]) == (600, 2, 0)
 
 
 def test_only_links_whose_end_was_seen_have_an_exit_code(world: World) -> None:

@@ -26,8 +26,9 @@ def at(hour: int, minute: int = 0) -> str:
 
 
 def link(index: int, state: str, **fields: Any) -> dict[str, Any]:
-    none = dict.fromkeys(("job_id", "submit", "start", "end", "planned_start", "retired"))
-    return none | {"index": index, "state": state, "job_state": "", "reason": ""} | fields
+    none = dict.fromkeys(("job_id", "submit", "start", "end", "planned_start", "retired", "limit", "kept_until"))
+    texts = dict.fromkeys(("job_state", "reason", "nodes", "kept"), "")
+    return none | texts | {"index": index, "state": state, "warned": False, "in_vain": False} | fields
 
 
 def forecast(number: int, time: str, p10: str, p50: str, p90: str, *, shadow: bool = False) -> dict[str, Any]:
@@ -43,12 +44,20 @@ CHAIN = {
     "state": "up",
     "since": at(5, 30),
     "reason": "",
-    "steering": "off",
+    "steering": "pin",
+    "handover": "on-start",
+    "predictor": "",
+    "aim": "cheapest",
+    "unready": None,
     "sentence": "hold: it would start 2 h too early",
     "files_unknown": "",
     "held_links": None,
     "request": {"nodes": 1, "partition": "gpu", "limit": 24 * 3_600},
 }
+PINNED = (
+    "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; where "
+    "another job fits next to it or Slurm may requeue it, it is not bound."
+)
 TIMELINE: dict[str, Any] = {
     "now": at(12),
     "stale_since": None,
@@ -80,6 +89,7 @@ def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
     assert list(chain_story(CHAIN, TIMELINE)) == [
         "train-k3q9, a chain of alice, is up since 2026-11-21 05:30, for 6 h 30 min; each of its links asks for 1 "
         "node in partition gpu for 24 h.",
+        PINNED,
         "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
         "What was decided last: hold: it would start 2 h too early.",
         "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "
@@ -137,7 +147,72 @@ def test_a_chain_that_has_no_link_yet() -> None:
     empty = TIMELINE | {"links": [], "handovers": [], "forecasts": []}
     said = list(chain_story(CHAIN | {"status": "paused", "state": "paused", "reason": "by alice"}, empty))
     assert "is paused: no further link is submitted (by alice)" in said[0]
-    assert said[1:] == ["No link of it is on the cluster.", "No link has taken over from another yet."]
+    assert said[1:] == [PINNED, "No link of it is on the cluster.", "No link has taken over from another yet."]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"steering": "auto"}, "bound to its nodes"),
+        ({"steering": "auto", "predictor": "forest"}, "when forest says so"),
+        ({"steering": "auto", "aim": "overlap=60s"}, "when the forecast of the daemon says so"),
+        ({"steering": "off", "predictor": "reactive"}, "when reactive says so"),
+        ({"handover": "none"}, "No two links run at the same time."),
+    ],
+)
+def test_how_links_come_into_the_queue(changes: dict[str, Any], told: str) -> None:
+    assert told in " ".join(chain_story(CHAIN | changes, TIMELINE))
+
+
+@pytest.mark.parametrize(
+    ("waits", "told"),
+    [
+        (
+            {"kept": "pinned", "kept_until": at(17)},
+            "bound to the nodes of the link before it until 2026-11-21 17:00",
+        ),
+        ({"kept": "dependent"}, "may start once the link before it has ended"),
+        ({"kept": "held", "kept_until": at(17)}, "held by Mirage until 2026-11-21 17:00"),
+        ({"kept": "owner"}, "held by its owner"),
+        ({"planned_start": at(16)}, "Slurm plans to start it at 2026-11-21 16:00"),
+    ],
+)
+def test_link_that_waits_says_what_keeps_it(waits: dict[str, Any], told: str) -> None:
+    third = link(3, "pending", job_id=9, submit=at(11), **waits)
+    assert told in " ".join(chain_story(CHAIN, TIMELINE | {"links": [*TIMELINE["links"], third]}))
+
+
+def test_link_that_runs_says_where_and_whether_it_is_ready() -> None:
+    third = link(3, "running", job_id=9, nodes="gpu-07", start=at(11), end=at(20))
+    said = " ".join(chain_story(CHAIN | {"unready": 3}, TIMELINE | {"links": [*TIMELINE["links"], third]}))
+    assert "job 9 on gpu-07" in said
+    assert "Link 3 has not said that it is ready" in said
+    assert "Link 3" not in " ".join(chain_story(CHAIN, TIMELINE))
+
+
+def test_suspended_link_has_no_end() -> None:
+    suspended = link(1, "running", job_id=9, job_state="SUSPENDED", start=at(1))
+    timeline = TIMELINE | {"links": [suspended], "handovers": [], "forecasts": []}
+    for said in (chain_story(CHAIN, timeline), link_story(1, timeline)):
+        text = " ".join(said)
+        assert "suspended" in text
+        assert "an unknown time" not in text
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        ({"job_state": "TIMEOUT", "limit": 4 * 3_600}, "its time limit ended it"),
+        ({"job_state": "TIMEOUT", "limit": 5 * 3_600}, "60 min before its own limit"),
+        ({"job_state": "COMPLETED", "warned": True}, "having warned it of its limit"),
+        ({"job_state": "COMPLETED"}, "until it completed."),
+        ({"job_state": "FAILED", "in_vain": True}, "its work was not begun"),
+        ({"job_state": "TIMEOUT", "retired": at(4)}, "it made way"),
+    ],
+)
+def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
+    over = link(1, "ended", job_id=7, submit=at(0), start=at(1), end=at(5), **ended)
+    assert told in " ".join(link_story(1, TIMELINE | {"links": [over], "forecasts": []}))
 
 
 def test_a_link_that_there_is_not() -> None:

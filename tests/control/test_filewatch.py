@@ -58,6 +58,21 @@ def test_a_file_that_is_not_checked_yet_is_no_trouble(reason: str) -> None:
     assert bool(troubles(held)) is bool(reason)
 
 
+@pytest.mark.parametrize("policy", [HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START])
+def test_running_link_is_unready_until_its_file_is_there(policy: HandoverPolicy) -> None:
+    """Also the one that runs alone, where links say when they are ready."""
+    held = service({}, handover=Handover(policy))
+    held.cycle(0)
+    held.cycle(HOUR)
+    held.cycle(HOUR + MIN)
+    assert held.record.head is not None
+    waits = policy is HandoverPolicy.WHEN_READY
+    assert held.loop.status.unready == ({"svc"} if waits else frozenset())
+    held.cluster.files.add(held.record.chain.handover_file(1))
+    held.cycle(HOUR + 2 * MIN)
+    assert not held.loop.status.unready
+
+
 class SlowFiles(FakeCluster):
     """A check takes until ``finish``; meanwhile the last result counts, unless a new check is wanted."""
 

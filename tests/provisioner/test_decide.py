@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.api.documents.predictions import quantiles
 from mirage.domain.decision import ActionScores, Hold, Observation, RecentWaits, Submit, WaitForecast
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Aim, AimKind
 from mirage.domain.snapshot import JobColumns, Snapshot
+from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule, decide, submission_due
 
 RULE = DecisionRule()
@@ -50,6 +52,18 @@ def test_a_predecessor_that_has_ended_forces_the_submission(prediction: WaitFore
     assert isinstance(decide(observed(now), prediction, RULE), Submit)
     assert isinstance(decide(observed(5, state=JobState.FAILED), prediction, RULE), Submit)
     assert isinstance(decide(observed(5, first=True), prediction, RULE), Submit)
+
+
+@pytest.mark.parametrize("name", ["reactive", "fixed:5m"])
+@given(now=st.integers(0, 999))
+def test_rule_is_told_as_a_rule_and_not_as_a_forecast(name: str, now: int) -> None:
+    prediction = build_predictor(name).predict(observed(now))
+    decision = decide(observed(now), prediction, RULE)
+    assert isinstance(decision, Submit) == (name != "reactive" and now + 300 >= 1_000)
+    assert "it submits" in decision.reason
+    assert "would wait" not in decision.reason
+    assert isinstance(prediction, WaitForecast)
+    assert quantiles(prediction) == (ABSENT, ABSENT, ABSENT)
 
 
 def test_stale_data_holds_whatever_else() -> None:

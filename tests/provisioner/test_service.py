@@ -19,9 +19,9 @@ STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
 RUNS = st.lists(st.tuples(st.integers(-3, 6), st.integers(4, 9)), max_size=6)
 
 
-def played(runs: list[tuple[int, int]], now: int) -> tuple[ChainRecord, list[bool]]:
-    """The chain as it stands at ``now``, and of each minute until then whether a link ran."""
-    record, covered, end = fresh(done=DoneCondition(exit_code=None)), [False] * now, 5
+def played(runs: list[tuple[int, int]], now: int) -> tuple[ChainRecord, list[int]]:
+    """The chain as it stands at ``now``, and of each minute until then how many links ran."""
+    record, covered, end = fresh(done=DoneCondition(exit_code=None)), [0] * now, 5
     times = []
     for gap, length in runs:
         start = end + gap
@@ -40,7 +40,7 @@ def played(runs: list[tuple[int, int]], now: int) -> tuple[ChainRecord, list[boo
             record = after(record, LinkEnded(k + 1, times[k][0], at, JobState.TIMEOUT, 0), now=at)
     for start, stop in times:
         for minute in range(start, min(stop, now)):
-            covered[minute] = True
+            covered[minute] += 1
     return record, covered
 
 
@@ -57,6 +57,8 @@ def test_interruption_and_state_are_those_of_a_count_of_minutes(runs: list[tuple
     first = min(starts)
     uncovered = sum(not each for each in covered[first:now])
     assert sum(each.interruption for each in record.outcomes()) + found.interruption == uncovered
+    twice = sum(max(0, each - 1) for each in covered)
+    assert sum(each.overlap for each in record.outcomes()) + found.overlap == twice
     runs_now = any(link.running for link in record.links)
     assert (found.state is ServiceState.UP) == runs_now
     down = [minute for minute in range(first, now) if not covered[minute]]

@@ -8,11 +8,13 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.chain import NO_JOB, LinkState
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, JobState
 from mirage.domain.outcome import ZERO_WITHIN, total_saved
 from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
+from mirage.provisioner.handover import before
 from mirage.provisioner.heldlinks import held_indices
+from mirage.provisioner.presence import expected_start
 from mirage.provisioner.requeues import end_name
 from mirage.provisioner.service import service_of
 from mirage.slurm.duration import spell
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
     from mirage.domain.chain import ChainRecord, DoneCondition, Link
+    from mirage.domain.job import Job
     from mirage.domain.journal import Entry
     from mirage.domain.outcome import Alternative
 
@@ -36,6 +39,8 @@ class LinkDocument(Described):
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
     """As Slurm calls it; REQUEUED: its job went back to the queue, and is another link or cancelled."""
+    nodes: str
+    """Running: Slurm's list of its nodes; empty: none is known."""
     tag: str
     """What its job carries as comment."""
     submit: str | None
@@ -43,7 +48,7 @@ class LinkDocument(Described):
     start: str | None
     """When it started."""
     end: str | None
-    """Running: when its limit ends it."""
+    """Running: when its limit ends it; ``null`` while it is suspended, too."""
     exit_code: int | None
     """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
     retired: str | None
@@ -119,7 +124,10 @@ class ChainDocument(Described):
     since: str | None
     """Up: since when without interruption; else when the last link ended. ``null``: not known."""
     expected: str | None
-    """When Slurm plans to start the link that waits in the queue; ``null``: not known."""
+    """When the link that waits in the queue may start: as Slurm plans it or, of one that is bound to its
+    predecessor's nodes, when these are to be free or it is let go. ``null``: not known."""
+    unready: int | None
+    """The running link that has not said that it is ready, as links of this chain do; ``null``: none."""
     status: str
     """Whether links are submitted: active, paused, done or stopped."""
     reason: str
@@ -161,7 +169,7 @@ class ChainDocument(Described):
     interruption: int
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     overlap: int
-    """Seconds with two running links, over all hand-overs."""
+    """Seconds with two running links, over all hand-overs, one that goes on included."""
     saved: EstimateDocument | None
     """Seconds without a running link that early submissions spared, over all hand-overs of which it is known: what
     submitting each link at its predecessor's end would have lost more, as foreseen at those ends."""
@@ -233,6 +241,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         state=service.state,
         since=instant(service.since),
         expected=_expected(record, status),
+        unready=_unready(record, status),
         status=record.status,
         reason=record.reason,
         sentence=status.explained.get(chain.chain_id, ""),
@@ -249,11 +258,11 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         rejection=record.rejection,
         not_before=instant(record.not_before) if record.not_before > status.time else None,
         request=_request(record),
-        links=[_link(link) for link in record.links],
+        links=[_link(link, job_of(link, record, status)) for link in record.links],
         handovers=len(outcomes),
         uninterrupted=sum(outcome.interruption <= ZERO_WITHIN for outcome in outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
-        overlap=sum(outcome.overlap for outcome in outcomes),
+        overlap=sum(outcome.overlap for outcome in outcomes) + service.overlap,
         saved=estimate(total_saved(outcomes)),
         appraised=sum(outcome.saved is not None for outcome in outcomes),
     )
@@ -301,8 +310,31 @@ def _done(done: DoneCondition) -> DoneDocument:
 
 def _expected(record: ChainRecord, status: Status) -> str | None:
     link = record.waiting
-    job = status.snapshot.link(link.tag, record.chain.owner) if link is not None else None
-    return instant(job.expected_start) if job is not None and not status.snapshot.stale else None
+    job = job_of(link, record, status) if link is not None else None
+    if link is None or job is None or status.snapshot.stale:
+        return None
+    return instant(expected_start(record, link, job, predecessor_of(link, record, status)))
+
+
+def _unready(record: ChainRecord, status: Status) -> int | None:
+    running = [link.index for link in record.links if link.running]
+    return running[-1] if running and record.chain.chain_id in status.unready else None
+
+
+def job_of(link: Link, record: ChainRecord, status: Status) -> Job | None:
+    """The job of a link that is not over, as the last snapshot has it."""
+    return None if link.final else status.snapshot.link(link.tag, record.chain.owner)
+
+
+def predecessor_of(link: Link, record: ChainRecord, status: Status) -> Job | None:
+    """The job that the waiting ``link`` follows, where it is not over."""
+    other = before(record, link)
+    return job_of(other, record, status) if other is not None else None
+
+
+def is_suspended(job: Job | None) -> bool:
+    """Whether Slurm has suspended it: its limit does not run on, so that its end is not known."""
+    return job is not None and job.state is JobState.SUSPENDED
 
 
 def _request(record: ChainRecord) -> RequestDocument:
@@ -324,16 +356,17 @@ def _request(record: ChainRecord) -> RequestDocument:
     )
 
 
-def _link(link: Link) -> LinkDocument:
+def _link(link: Link, job: Job | None) -> LinkDocument:
     return LinkDocument(
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=end_name(link),
+        job_state=JobState.SUSPENDED.name if is_suspended(job) else end_name(link),
+        nodes=job.node_list if job is not None and link.running else "",
         tag=link.tag,
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end if link.end_known else ABSENT),
+        end=instant(link.end if link.end_known and not is_suspended(job) else ABSENT),
         exit_code=link.exit_code if link.state is LinkState.ENDED else None,
         retired=instant(link.retired),
         reason=link.reason,

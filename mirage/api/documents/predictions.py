@@ -138,8 +138,8 @@ def shape_of(request: JobRequest) -> Shape:
 
 
 def quantiles(forecast: WaitForecast | None) -> tuple[Seconds, Seconds, Seconds]:
-    """The start at P10, P50 and P90; ``ABSENT`` where it is not foreseen, as by a forecast of one point."""
-    if forecast is None:
+    """The start at P10, P50 and P90; ``ABSENT`` where none is predicted, as by a rule, or one instant alone is."""
+    if forecast is None or forecast.rule:
         return ABSENT, ABSENT, ABSENT
     only = forecast.levels[0] if len(forecast.starts) == 1 else None
     p10, p50, p90 = (round(forecast.at(level)) if only in (None, level) else ABSENT for level in (0.1, 0.5, 0.9))

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
 from mirage.api.conventions.pages import spell_cursor
-from mirage.api.documents.chains import EntryDocument, EstimateDocument, entry_document, estimate
+from mirage.api.documents.chains import (
+    EntryDocument,
+    EstimateDocument,
+    entry_document,
+    estimate,
+    is_suspended,
+    job_of,
+    predecessor_of,
+)
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
 from mirage.domain.chain import NO_JOB
 from mirage.domain.decision import ActionScores, forecast_of
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, JobState
 from mirage.domain.journal import EntryKind
+from mirage.provisioner.handover import in_vain
+from mirage.provisioner.limitwarnings import was_warned
+from mirage.provisioner.presence import kept_by, kept_until
 from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
@@ -38,6 +49,19 @@ class LinkBar(Described):
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
     """As Slurm calls it."""
+    nodes: str
+    """Running: Slurm's list of its nodes; empty: none is known."""
+    limit: int | None
+    """Its own time limit, seconds, as Slurm reported it last; ``null``: not known."""
+    warned: bool
+    """Whether Slurm had warned it of that limit when it ended."""
+    in_vain: bool
+    """Whether it started after the end of the chain: its script did not run, or was ended at once."""
+    kept: str
+    """Waiting: what keeps it beside the queue: owner (who holds it), pinned (to its predecessor's nodes), held or
+    low-rank (by Mirage), dependent (on the end of the links before it); empty: nothing."""
+    kept_until: str | None
+    """When that is to end; ``null``: not known."""
     planned: str | None
     """When it was decided."""
     submit: str | None
@@ -45,7 +69,7 @@ class LinkBar(Described):
     start: str | None
     """When it started."""
     end: str | None
-    """Running: when its limit ends it."""
+    """Running: when its limit ends it; ``null`` while it is suspended, too."""
     wait: int | None
     """Seconds from submission to start."""
     planned_start: str | None
@@ -166,18 +190,26 @@ def timeline(
 
 
 def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
-    job = status.snapshot.link(link.tag, record.chain.owner) if link.waiting else None
+    job = job_of(link, record, status)
+    kept = kept_by(record, link, job)
+    until = kept_until(record, kept, predecessor_of(link, record, status)) if kept else ABSENT
     return LinkBar(
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=end_name(link),
+        job_state=JobState.SUSPENDED.name if is_suspended(job) else end_name(link),
+        nodes=job.node_list if job is not None and link.running else "",
+        limit=link.limit if link.limit != ABSENT else None,
+        warned=link.final and link.started and was_warned(record, link),
+        in_vain=link.started and in_vain(record, link),
+        kept=kept,
+        kept_until=instant(until),
         planned=instant(link.planned),
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end if link.end_known else ABSENT),
+        end=instant(link.end if link.end_known and not is_suspended(job) else ABSENT),
         wait=link.start - link.submit if link.started and link.submit != ABSENT else None,
-        planned_start=instant(job.expected_start) if job is not None else None,
+        planned_start=instant(job.expected_start) if job is not None and link.waiting else None,
         retired=instant(link.retired),
         reason=link.reason,
     )

@@ -1,0 +1,70 @@
+"""What keeps a link in the queue, until when, and when it may start: for readers. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from mirage.domain.chain import Steering
+from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner.limitwarnings import ends_early
+from mirage.provisioner.steering import held_back, steerable
+
+if TYPE_CHECKING:
+    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.job import Job, Seconds
+
+
+class Kept(StrEnum):
+    """What keeps a link in the queue, beside the queue."""
+
+    NOTHING = ""
+    OWNER = "owner"
+    """Its owner holds it."""
+    PINNED = "pinned"
+    """It may run on its predecessor's nodes alone, which that one has."""
+    HELD = "held"
+    """Mirage holds it."""
+    LOW = "low-rank"
+    """Mirage has given it a low rank."""
+    DEPENDENT = "dependent"
+    """It may start once the links before it are over."""
+
+
+_STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
+
+
+def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
+    """What keeps the waiting ``link``, which is ``job``."""
+    if job is None or not link.waiting:
+        return Kept.NOTHING
+    if record.chain.owner_holds(link.index) and job.held:
+        return Kept.OWNER
+    if steerable(record, link) and held_back(job, record.chain):
+        return _STEERED[record.chain.method]
+    alone = record.chain.one_writer and link.unpinned
+    return Kept.DEPENDENT if alone and any(other.running for other in record.live) else Kept.NOTHING
+
+
+def kept_until(record: ChainRecord, kept: Kept, predecessor: Job | None) -> Seconds:
+    """When what keeps a link is to end, as far as it is known; ``ABSENT``: that is not known.
+
+    A pinned link that is never let go, and one of one writer, may start as its predecessor ends.
+    """
+    if kept in (Kept.NOTHING, Kept.OWNER) or predecessor is None:
+        return ABSENT
+    if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
+        return ABSENT
+    to_its_end = kept is Kept.DEPENDENT or (kept is Kept.PINNED and record.chain.one_writer)
+    return predecessor.end - ends_early(record) - (0 if to_its_end else record.chain.release_lead)
+
+
+def expected_start(record: ChainRecord, link: Link, job: Job, predecessor: Job | None) -> Seconds:
+    """When the waiting ``link`` may start: as Slurm plans it, or where Mirage knows better, when that lets it go.
+
+    Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that.
+    """
+    kept = kept_by(record, link, job)
+    if kept is Kept.PINNED and (until := kept_until(record, kept, predecessor)) != ABSENT:
+        return until
+    return job.expected_start

@@ -1,0 +1,72 @@
+"""What keeps a link in the queue, and when it may start."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainRecord,
+    Handover,
+    HandoverPolicy,
+    Link,
+    LinkState,
+    Steering,
+)
+from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState, WarnSignal
+from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_until
+
+HOUR, MIN = 3_600, 60
+END, PLAN = 2 * HOUR, 2 * HOUR + 7 * MIN
+"""Of the first link by its limit; Slurm's plan for the second."""
+
+
+def record(steering: Steering, policy: HandoverPolicy, *, unpinned: bool = False) -> ChainRecord:
+    request = JobRequest("svc", "alice", 2 * HOUR, warn=WarnSignal("TERM", 2 * MIN))
+    chain = Chain(ChainId("svc"), "svc", "alice", request, steering=steering, handover=Handover(policy))
+    first = Link(1, chain.tag(1), 0, LinkState.RUNNING, JobId(1), 0, start=0, end=END, limit=2 * HOUR)
+    second = Link(2, chain.tag(2), 5, LinkState.PENDING, JobId(2), 5, unpinned=unpinned)
+    return ChainRecord(chain, (first, second))
+
+
+def job(number: int, state: JobState, nodes: str = "", *, held: bool = False) -> Job:
+    plan = PLAN if state is JobState.PENDING else ABSENT
+    end = END if state is JobState.RUNNING else ABSENT
+    at = JobId(number)
+    return Job(at, "svc", "alice", "gpu", 1, 2 * HOUR, state, 0, end=end, expected_start=plan, node_list=nodes, held=held)
+
+
+@pytest.mark.parametrize(
+    ("steering", "policy", "nodes", "held", "kept", "until"),
+    [
+        (Steering.PIN, HandoverPolicy.NONE, "n1", False, Kept.PINNED, END),
+        (Steering.AUTO, HandoverPolicy.ON_START, "n1", False, Kept.PINNED, END - 2 * MIN - 10 * MIN),
+        (Steering.HOLD, HandoverPolicy.ON_START, "", True, Kept.HELD, END - 2 * MIN - 10 * MIN),
+        (Steering.PIN, HandoverPolicy.ON_START, "", False, Kept.NOTHING, ABSENT),
+        (Steering.OFF, HandoverPolicy.ON_START, "", False, Kept.NOTHING, ABSENT),
+    ],
+)
+def test_what_keeps_a_link_and_until_when(
+    steering: Steering, policy: HandoverPolicy, nodes: str, held: bool, kept: Kept, until: int
+) -> None:
+    """A service whose links make way is let go a tenth of its limit (10 min at most) before Slurm's warning."""
+    chain, first = record(steering, policy), job(1, JobState.RUNNING, "n1")
+    second = job(2, JobState.PENDING, nodes, held=held)
+    assert kept_by(chain, chain.links[1], second) is kept
+    assert kept_until(chain, kept, first) == until
+    expected = until if kept is Kept.PINNED else PLAN
+    assert expected_start(chain, chain.links[1], second, first) == expected
+
+
+def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> None:
+    chain = record(Steering.PIN, HandoverPolicy.NONE, unpinned=True)
+    waiting = job(2, JobState.PENDING)
+    assert kept_by(chain, chain.links[1], waiting) is Kept.DEPENDENT
+    assert expected_start(chain, chain.links[1], waiting, job(1, JobState.RUNNING, "n1")) == PLAN
+
+
+def test_end_of_a_suspended_predecessor_is_not_known() -> None:
+    chain = record(Steering.PIN, HandoverPolicy.NONE)
+    assert kept_until(chain, Kept.PINNED, job(1, JobState.SUSPENDED, "n1")) == ABSENT
+    assert kept_until(chain, Kept.PINNED, None) == ABSENT
