@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirage.cli.columns import Column, Columns
-from mirage.cli.instants import NOTHING, between, clock, instant_of, span
+from mirage.cli.instants import NOTHING, between, clock, instant_of, signed, span
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _seconds(name: str) -> _Shown:
 
 def _saved(chain: Chain) -> str:
     """An estimate, marked as one."""
-    return f"~{span(chain.saved.p50)}" if chain.saved else NOTHING
+    return f"~{signed(chain.saved.p50)}" if chain.saved else NOTHING
 
 
 def _time(name: str) -> _Shown:
@@ -119,8 +119,10 @@ def _time(name: str) -> _Shown:
 
 
 def reason_of(chain: Chain) -> str:
-    """Why it is as it is; a running link that has not said that it is ready comes first."""
+    """Why it is as it is; two links of one writer, and one that is not ready, come first."""
     said = chain.reason or chain.sentence or NOTHING
+    if chain.handover == "none" and sum(link.state == "running" for link in chain.links) > 1:
+        return f"two links run together, against hand-over none; {said}"
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 
@@ -171,7 +173,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
     if chain.get("saved"):
-        p10, p50, p90 = (spell(chain["saved"][level]) for level in ("p10", "p50", "p90"))
+        p10, p50, p90 = (signed(chain["saved"][level]) for level in ("p10", "p50", "p90"))
         known = f"{chain['appraised']} of {chain['handovers']} hand-overs"
         rows.append(("Saved", f"about {p50} without a link ({p10} to {p90}, an estimate from {known})"))
     if chain["files_unknown"]:

@@ -24,6 +24,11 @@ def span(seconds: int | float | None) -> str:
     return NOTHING if seconds is None else spell(max(0, round(seconds)))
 
 
+def signed(seconds: int) -> str:
+    """The same of a difference: ``-00:20:00``."""
+    return f"{'-' if seconds < 0 else ''}{spell(abs(seconds))}"
+
+
 def between(earlier: datetime | None, later: datetime | None) -> int | None:
     """Seconds, never below 0; ``None`` where one of both is not known."""
     if earlier is None or later is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STATES = {
     "starting": "is starting: no link of it has run yet",
     "up": "is up",
-    "down": "is down: no link of it runs",
+    "down": "is down: no link of it runs now",
     "paused": "is paused: no further link is submitted",
     "done": "is done",
     "failed": "has failed",
@@ -134,8 +134,22 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
     if chain["unready"]:
         leaves = "; the one before it makes way then" if _running_links(timeline) > 1 else ""
         yield f"Link {chain['unready']} has not said that it is ready (its handover file is not there){leaves}."
+    if _running_links(timeline) > 1 and chain["handover"] == "none":
+        yield "Two links run together, against its hand-over none: the dependency of the later one was taken away."
     if nothing:
         yield "No link of it is on the cluster."
+        yield from _last_end(timeline)
+
+
+def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
+    """How the link ended that ran last; one that began in vain says nothing of the work."""
+    ran = [
+        link for link in timeline["links"] if link["state"] == "ended" and link["start"] and not link["in_vain"]
+    ]
+    last = max(ran, key=lambda link: link["end"] or "", default=None)
+    if last is not None:
+        took = between(instant_of(last["start"]), instant_of(last["end"]))
+        yield f"Link {last['index']} (job {last['job_id']}) ran last, until {_why_ended(last, took)}."
 
 
 def _running_links(timeline: Mapping[str, Any]) -> int:
@@ -149,8 +163,10 @@ def _running(link: Mapping[str, Any], now: datetime | None) -> str:
         return f"{job}, but is suspended; when its limit ends it is not known until it is resumed."
     left = between(now, instant_of(link["end"]))
     until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
-    told = f"; it was told to make way at {_at(link['retired'])}" if link["retired"] else ""
-    return f"{job}{until}{told}."
+    if link["retired"]:
+        ends = f", and is ended in {words(left)}" if left is not None else ""
+        return f"{job}; it was told to make way at {_at(link['retired'])}{ends} at the latest."
+    return f"{job}{until}."
 
 
 def _kept(link: Mapping[str, Any]) -> str:
@@ -165,6 +181,8 @@ def _kept(link: Mapping[str, Any]) -> str:
             return f", held by Mirage{until}"
         case "low-rank":
             return f", at a low rank{until}"
+        case "begin":
+            return f", and is not to begin before {_at(link['kept_until'])}" if link["kept_until"] else until
         case "dependent":
             return f", and may start once the link before it has ended{until.replace('until', 'about')}"
     return f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
@@ -213,10 +231,12 @@ def _worth(chain: Mapping[str, Any]) -> Iterator[str]:
     if not saved:
         return
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
+    p50, more = saved["p50"], "less" if saved["p50"] < 0 else "more"
+    bounds = (f"{words(abs(saved[name]))}{' less' if saved[name] < 0 else ''}" for name in ("p10", "p90"))
     yield (
         f"In all it lost {words(chain['interruption'])}. Had each link been submitted at the end of the one "
-        f"before, about {words(saved['p50'])} more would have been lost (an estimate: {words(saved['p10'])} to "
-        f"{words(saved['p90'])}; from {counted} of its hand-overs)."
+        f"before, about {words(abs(p50))} {more} would have been lost (an estimate: {' to '.join(bounds)}; "
+        f"from {counted} of its hand-overs)."
     )
 
 
@@ -266,7 +286,9 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     yield f"It started at {_at(link['start'])}{after}."
     if link["state"] == "running":
         suspended = link["job_state"] == "SUSPENDED"
-        yield "It is suspended." if suspended else f"It runs; its limit ends it at {_at(link['end'])}."
+        ends = f"it is to make way until {_at(link['end'])}" if link["retired"] else ""
+        ends = ends or f"its limit ends it at {_at(link['end'])}"
+        yield "It is suspended." if suspended else f"It runs; {ends}."
         return
     if link["in_vain"]:
         yield "The chain had ended before it started, so its work was not begun."
@@ -286,7 +308,10 @@ def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
             f"Slurm ended it as if its time were over, {words(link['limit'] - ran)} before its own limit: a limit "
             "of its account or QOS may be used up, or was lowered"
         )
-    return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}")
+    if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran > link["limit"] + _SHORT:
+        return f"its time limit ended it, having been suspended for about {words(ran - link['limit'])}"
+    code = f" with exit code {link['exit_code']}" if link["job_state"] == "FAILED" and link["exit_code"] else ""
+    return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}") + code
 
 
 def _handover(handover: Mapping[str, Any]) -> str:

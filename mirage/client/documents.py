@@ -112,6 +112,8 @@ class Chain:
     not_before: datetime | None = None
     request: LinkRequest = field(default_factory=LinkRequest)
     links: tuple[Link, ...] = ()
+    ended_by: int | None = None
+    """The link whose end has ended the chain."""
     handovers: int = 0
     uninterrupted: int = 0  # hand-overs with a minute without a running link at most
     interruption: int = 0

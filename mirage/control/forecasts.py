@@ -87,4 +87,4 @@ class ForecastLedger:
 
 def _said(entry: Entry) -> dict[str, WaitForecast]:
     forecast = forecast_of(entry.prediction)
-    return {entry.predictor: forecast} if forecast is not None and not forecast.rule else {}
+    return {entry.predictor: forecast} if forecast is not None else {}

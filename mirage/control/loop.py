@@ -298,7 +298,9 @@ class ControlLoop:
             act = self._hands.steer(record, job, predecessor, now, back=back)
             return Cycle(act.text, next_due(record, now, self._policy.settle), deciding=True)
         self._hands.attempts.pop(job.job_id, None)
-        text = f"job {job.job_id} is {'held back' if is_back else 'let go'}"
+        pinned = record.chain.method is Steering.PIN
+        held = "is bound to its predecessor's nodes" if pinned else "is held back"
+        text = f"job {job.job_id} {held if is_back else 'waits in the queue'}"
         ours = record.chain.method is Steering.HOLD
         told = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
         return self._explain(record, now, told, deciding=True)

@@ -38,6 +38,7 @@ class Permits:
             live_links=tally.all.live_links,
             submissions_last_hour=tally.all.submissions,
             not_before=record.not_before,
+            failures=record.failures,
             next_try=protected.next_try_of(record) if protected is not None else 0,
             shares=shares(tally, record, self.limits),
         )

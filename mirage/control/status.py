@@ -75,6 +75,11 @@ class Status:
         return replace(self, sentence=f"stands by: {problem}", problem=problem).explaining_all()
 
     @property
+    def known_until(self) -> Seconds:
+        """Up to when the cluster is known: what lasts is told up to then, not beyond."""
+        return self.time if self.stale_since == ABSENT else self.stale_since
+
+    @property
     def stale_since(self) -> Seconds:
         """When the cluster last answered, where it was asked and does not answer now; else ``ABSENT``."""
         return self.snapshot.stale_since if self.asked and self.snapshot.stale else ABSENT

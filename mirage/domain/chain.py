@@ -12,7 +12,7 @@ from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, SignalReach, WarnSignal
 from mirage.domain.objective import CHEAPEST, Aim
-from mirage.domain.outcome import Alternative, Outcome, submitted_at_end
+from mirage.domain.outcome import Alternative, Outcome, as_submitted_at, submitted_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -318,6 +318,7 @@ class ChainRecord:
     rejection: str = ""
     """Slurm's words on the last of them."""
     permanent: int = 0  # how many of them no retry can mend
+    lost: Seconds = 0  # for which nothing had run as it ended, after a link that had run
 
     @property
     def over(self) -> bool:
@@ -379,7 +380,7 @@ class ChainRecord:
             last = max(last, before.end)
             both_end = min(last, after.end) if after.final and after.end != ABSENT else last
             late = submitted_at_end(after.submit, both_end, before.limit_end)
-            alternative = Alternative.certain(max(0, after.start - both_end)) if late else after.alternative
+            alternative = as_submitted_at(both_end, after.submit, after.start) if late else after.alternative
             found.append((before, Outcome(both_end, after.start, alternative)))
         return tuple(found)
 

@@ -18,6 +18,10 @@ ZERO_WITHIN = 60
 (``sched_interval``), so no policy can promise less."""
 
 
+_PROMPT = 300
+"""Seconds after the end of a link within which its successor counts as submitted at once: no person is faster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Seconds without a running link, had nobody submitted the successor before its predecessor's end."""
@@ -44,6 +48,12 @@ def submitted_at_end(submit: Seconds, end: Seconds, limit_end: Seconds) -> bool:
     """
     due = end if limit_end == ABSENT else min(end, limit_end)
     return submit >= due - ZERO_WITHIN
+
+
+def as_submitted_at(end: Seconds, submit: Seconds, start: Seconds) -> Alternative:
+    """Of a link submitted at its predecessor's ``end`` or later: it would have waited as long as it has."""
+    delay = submit - end if submit > end + _PROMPT else 0
+    return Alternative.certain(max(0, start - end - delay))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +83,11 @@ class Outcome:
 
     @property
     def saved(self) -> Alternative | None:
-        """Interruption that an early submission spared the service; ``None``: not known."""
+        """Interruption that the hand-over spared the service; negative: it cost some. ``None``: not known."""
         if self.alternative is None:
             return None
         waits = (self.alternative.p10, self.alternative.p50, self.alternative.p90)
-        return Alternative(*(max(0, wait - self.interruption) for wait in waits))
+        return Alternative(*(wait - self.interruption for wait in waits))
 
 
 def total_saved(outcomes: Iterable[Outcome]) -> Alternative | None:

@@ -148,7 +148,7 @@ class Meters:
         elif entry.kind is EntryKind.OUTCOME and entry.outcome is not None:
             self._interruptions.observe(entry.outcome.interruption)
             self._overlaps.observe(entry.outcome.overlap)
-            self._saved.inc(entry.outcome.saved.p50 if entry.outcome.saved is not None else 0)
+            self._saved.inc(max(0, entry.outcome.saved.p50) if entry.outcome.saved is not None else 0)
 
     def _decided(self, entry: Entry) -> None:
         self._submitted[entry.chain] = entry.submits

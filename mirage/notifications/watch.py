@@ -182,9 +182,10 @@ class Watch:
         lost = hours(sum(each.interruption for each in week))
         text = f"{len(week)} hand-over{'s' if len(week) != 1 else ''} in the last week, {lost} without a link"
         if saved := total_saved(week):
+            more = "less" if saved.p50 < 0 else "more"
             text += (
-                f"; submitting each link at the end of the one before would have lost about {hours(saved.p50)} "
-                f"more (an estimate: {hours(saved.p10)} to {hours(saved.p90)})"
+                "; submitting each link at the end of the one before would have lost about "
+                f"{hours(abs(saved.p50))} {more} (an estimate: {hours(saved.p10)} to {hours(saved.p90)})"
             )
         yield _about(record, NoticeKind.WEEK, time, text)
 

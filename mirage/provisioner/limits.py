@@ -38,6 +38,8 @@ class Usage:
     submissions_last_hour: int
     not_before: Seconds
     """This chain's back-off ends here."""
+    failures: int = 0
+    """Of its links in a row."""
     next_try: Seconds = 0
     """Protected mode: before this instant nothing is submitted; 0: it is off."""
     shares: Shares = field(default_factory=Shares)
@@ -54,7 +56,9 @@ class Permit:
 def permit(now: Seconds, usage: Usage, limits: Limits) -> Permit:
     """Grant or refuse one submission at ``now``."""
     if now < usage.not_before:
-        return Permit(False, f"the next try is at {spell_instant(usage.not_before)}")
+        failed = f"{usage.failures} links in a row have" if usage.failures > 1 else "the last link has"
+        why = f"{failed} failed, " if usage.failures else ""
+        return Permit(False, f"{why}the next try is at {spell_instant(usage.not_before)}")
     if now < usage.next_try:
         return Permit(False, f"protected mode: the next try of any chain is at {spell_instant(usage.next_try)}")
     reason = deferral(usage.shares, usage.live_links, usage.submissions_last_hour, limits)

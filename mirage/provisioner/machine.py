@@ -40,6 +40,7 @@ from mirage.provisioner.handover import before, let_run, told_to_leave
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
 from mirage.provisioner.requeues import requeued
+from mirage.provisioner.service import service_of
 from mirage.provisioner.steering import steerable
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> Cha
 def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     """The record after one event. ``TypeError`` for something that is not an event."""
     after = _apply(event, record, now)
+    if after.over and not record.over:
+        after = replace(after, lost=service_of(record, now).interruption)
     if after.over and not record.over and isinstance(event, LinkEnded | LinkLost | LinkRequeued):
         return replace(after, ended_by=event.index)
     return after

@@ -29,8 +29,11 @@ class Kept(StrEnum):
     """Mirage has given it a low rank."""
     DEPENDENT = "dependent"
     """It may start once the links before it are over."""
+    BEGIN = "begin"
+    """It is not to begin before an instant."""
 
 
+_BEGIN = "BeginTime"
 _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
 
 
@@ -40,18 +43,22 @@ def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
         return Kept.NOTHING
     if record.chain.owner_holds(link.index) and job.held:
         return Kept.OWNER
+    if job.reason == _BEGIN:
+        return Kept.BEGIN
     if steerable(record, link) and held_back(job, record.chain):
         return _STEERED[record.chain.method]
     alone = record.chain.one_writer and link.unpinned
     return Kept.DEPENDENT if alone and any(other.running for other in record.live) else Kept.NOTHING
 
 
-def kept_until(record: ChainRecord, kept: Kept, predecessor: Job | None) -> Seconds:
-    """When what keeps a link is to end, as far as it is known; ``ABSENT``: that is not known.
+def kept_until(record: ChainRecord, link: Link, kept: Kept, predecessor: Job | None) -> Seconds:
+    """When what keeps ``link`` is to end, as far as it is known; ``ABSENT``: that is not known.
 
     A pinned link that is never let go, and one of one writer, may start as its predecessor ends.
     """
-    if kept in (Kept.NOTHING, Kept.OWNER) or predecessor is None:
+    if kept is Kept.BEGIN and link.index == 1:
+        return record.chain.request.begin or ABSENT
+    if kept in (Kept.NOTHING, Kept.OWNER, Kept.BEGIN) or predecessor is None:
         return ABSENT
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
         return ABSENT
@@ -65,6 +72,16 @@ def expected_start(record: ChainRecord, link: Link, job: Job, predecessor: Job |
     Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that.
     """
     kept = kept_by(record, link, job)
-    if kept is Kept.PINNED and (until := kept_until(record, kept, predecessor)) != ABSENT:
-        return until
-    return job.expected_start
+    until = kept_until(record, link, kept, predecessor)
+    return until if kept in (Kept.PINNED, Kept.BEGIN) and until != ABSENT else job.expected_start
+
+
+def running_until(record: ChainRecord, link: Link, job: Job | None) -> Seconds:
+    """When a running link is ended, by its limit or as its time to make way is over.
+
+    ``ABSENT`` while it is suspended: its limit does not run on.
+    """
+    if job is not None and job.state is JobState.SUSPENDED:
+        return ABSENT
+    grace = link.retired + record.chain.handover.signal.lead
+    return min(link.end, grace) if link.is_retired and link.end != ABSENT else link.end

@@ -36,7 +36,7 @@ class Service:
     since: Seconds = ABSENT
     """Up: start of the first link after the last interruption; else the end of the link that ran last."""
     interruption: Seconds = 0
-    """Seconds for which nothing has run, where a link ran before and another one may follow."""
+    """Seconds for which nothing has run since the last link, or had as the chain ended."""
     overlap: Seconds = 0
     """Seconds for which two links have run together that both run still."""
 
@@ -50,7 +50,7 @@ def service_of(record: ChainRecord, now: Seconds) -> Service:
     ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
     if up or ended == ABSENT:
         return Service(state, overlap=overlap)
-    return Service(state, ended, 0 if record.over else max(0, now - ended))
+    return Service(state, ended, record.lost if record.over else max(0, now - ended))
 
 
 def state_of(record: ChainRecord) -> ServiceState:

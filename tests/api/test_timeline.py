@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from serving import serving
 
+from mirage.api.documents.chains import chain_document
+from mirage.control.status import Status
 from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, WaitForecast
-from mirage.domain.job import ABSENT, JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative, Outcome
+from mirage.domain.snapshot import Snapshot
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -53,12 +56,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
-    """Link 2 was submitted half an hour after the end; of link 3 it was foreseen what that would have cost."""
+    """Link 2 was submitted 1,750 s after the end, in vain; of link 3 it was foreseen what that would have cost."""
     last = replace(record().links[2], alternative=Alternative(0, HOUR, 5 * HOUR))
     shown(world, record().with_link(last))
     with serving(world) as served:
         found = served.call("GET", "/api/v1/chains/svc")[1]
-    assert (found["saved"], found["appraised"]) == ({"p10": 0, "p50": HOUR, "p90": 5 * HOUR}, 2)
+    assert (found["saved"], found["appraised"]) == (
+        {"p10": -1_750, "p50": HOUR - 1_750, "p90": 5 * HOUR - 1_750},
+        2,
+    )
     assert (found["handovers"], found["interruption"]) == (2, 1_800)
     shown(world, ChainRecord(record().chain, record().links[:1]))
     with serving(world) as served:
@@ -73,7 +79,7 @@ def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
 def test_link_submitted_as_its_predecessor_was_to_end_saved_nothing(
     world: World, submit: int, limit_end: int, appraised: int
 ) -> None:
-    """Whatever was predicted then: it is the very case to compare with. That end may be known by the limit alone."""
+    """Whatever was predicted: it is the very case to compare with. That end may be known by the limit alone."""
     first, second = record().links[0], record().links[2]
     end = T0 + 3 * HOUR
     first = replace(first, end=end, limit_end=limit_end if limit_end == ABSENT else T0 + limit_end)
@@ -90,10 +96,26 @@ def test_hand_over_that_goes_on_and_a_link_that_is_not_ready_are_shown(world: Wo
     ended, running = record().links[0], record().links[2]
     both = (replace(ended, state=LinkState.RUNNING, end=T0 + HOUR), replace(running, index=2, start=T0 + 1_000))
     shown(world, replace(record(), links=both))
-    world.loop.status = replace(world.loop.status, time=T0 + 1_600, unready=frozenset({ChainId("svc")}))
+    seen = replace(world.loop.status.snapshot, stale_since=ABSENT)
+    unready = frozenset({ChainId("svc")})
+    world.loop.status = replace(world.loop.status, time=T0 + 1_600, snapshot=seen, unready=unready)
     with serving(world) as served:
         found = served.call("GET", "/api/v1/chains/svc")[1]
     assert (found["overlap"], found["unready"], found["handovers"]) == (600, 2, 0)
+
+
+def test_suspended_link_is_no_service_and_has_no_end() -> None:
+    chain = record()
+    running = chain.links[2]
+    job = Job(JobId(3), "svc", ME, "gpu", 1, HOUR, JobState.SUSPENDED, 0, node_list="gpu-1", tag=running.tag)
+    snapshot = replace(Snapshot.unseen(T0 + 9_000), links={running.tag: job}, stale_since=ABSENT)
+    status = Status(T0 + 9_000, "", snapshot, (chain,))
+    found = chain_document(chain, status)
+    assert (found.state, found.since, found.links[2].job_state) == ("down", None, "SUSPENDED")
+    assert (found.links[2].end, found.links[2].nodes) == (None, "gpu-1")
+    jobs = {running.tag: replace(job, state=JobState.RUNNING)}
+    found = chain_document(chain, replace(status, snapshot=replace(snapshot, links=jobs)))
+    assert (found.state, found.links[2].end) == ("up", "2023-11-15T01:33:20Z")
 
 
 def test_only_links_whose_end_was_seen_have_an_exit_code(world: World) -> None:
@@ -147,7 +169,7 @@ def test_links_handovers_and_forecasts_against_what_happened(world: World, store
         (2, 1_800, 0),
         (3, 0, 600),
     ]
-    assert [each["saved"] for each in found["handovers"]] == [{"p10": 0, "p50": 0, "p90": 0}, None], "one was late"
+    assert [each["saved"] for each in found["handovers"]] == [dict.fromkeys(("p10", "p50", "p90"), -1_750), None]
     shadow, charge = found["forecasts"]
     assert (charge["p10"], charge["p50"], charge["p90"]) == (
         "2023-11-14T22:16:00Z",

@@ -26,7 +26,9 @@ def at(hour: int, minute: int = 0) -> str:
 
 
 def link(index: int, state: str, **fields: Any) -> dict[str, Any]:
-    none = dict.fromkeys(("job_id", "submit", "start", "end", "planned_start", "retired", "limit", "kept_until"))
+    none = dict.fromkeys(
+        ("job_id", "submit", "start", "end", "planned_start", "retired", "limit", "kept_until", "exit_code")
+    )
     texts = dict.fromkeys(("job_state", "reason", "nodes", "kept"), "")
     return none | texts | {"index": index, "state": state, "warned": False, "in_vain": False} | fields
 
@@ -204,15 +206,41 @@ def test_suspended_link_has_no_end() -> None:
     [
         ({"job_state": "TIMEOUT", "limit": 4 * 3_600}, "its time limit ended it"),
         ({"job_state": "TIMEOUT", "limit": 5 * 3_600}, "60 min before its own limit"),
+        ({"job_state": "TIMEOUT", "limit": 3 * 3_600}, "suspended for about 60 min"),
         ({"job_state": "COMPLETED", "warned": True}, "having warned it of its limit"),
         ({"job_state": "COMPLETED"}, "until it completed."),
         ({"job_state": "FAILED", "in_vain": True}, "its work was not begun"),
         ({"job_state": "TIMEOUT", "retired": at(4)}, "it made way"),
+        ({"job_state": "FAILED", "exit_code": 3}, "its script failed with exit code 3"),
     ],
 )
 def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
     over = link(1, "ended", job_id=7, submit=at(0), start=at(1), end=at(5), **ended)
-    assert told in " ".join(link_story(1, TIMELINE | {"links": [over], "forecasts": []}))
+    timeline = TIMELINE | {"links": [over], "handovers": [], "forecasts": []}
+    assert told in " ".join(link_story(1, timeline))
+    down = " ".join(chain_story(CHAIN | {"state": "down"}, timeline))
+    assert (told in down) is not over["in_vain"], "of a chain that is down it is said how its last link ended"
+
+
+def test_two_links_of_one_writer_are_told() -> None:
+    third = link(3, "running", job_id=9, start=at(11), end=at(20))
+    both = TIMELINE | {"links": [*TIMELINE["links"], third]}
+    told = "against its hand-over none"
+    assert told in " ".join(chain_story(CHAIN | {"handover": "none"}, both))
+    assert told not in " ".join(chain_story(CHAIN, both))
+
+
+def test_link_that_is_to_make_way_has_no_time_until_its_limit() -> None:
+    third = link(3, "running", job_id=9, start=at(11), end=at(13), retired=at(11, 40))
+    said = " ".join(chain_story(CHAIN, TIMELINE | {"links": [third], "handovers": []}))
+    assert "told to make way at 2026-11-21 11:40" in said
+    assert "limit ends it" not in said
+
+
+def test_what_was_lost_by_late_submissions_is_less() -> None:
+    saved = {"p10": -3_600, "p50": -1_800, "p90": 600}
+    worth = CHAIN | {"saved": saved, "appraised": 3, "handovers": 3, "interruption": 1_800}
+    assert "about 30 min less" in list(chain_story(worth, TIMELINE))[-1]
 
 
 def test_a_link_that_there_is_not() -> None:

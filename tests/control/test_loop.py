@@ -85,10 +85,9 @@ def test_each_cycle_says_why() -> None:
     assert service.cycle() == "submitted link 1 as job 100: no link of the chain is on the cluster"
     assert service.cycle(HOUR) == "link 1 is pending"
     assert (
-        service.cycle(2 * HOUR)
-        == "hold: submitted now it would wait only 2.0 h of the 48.0 h the predecessor has left"
+        service.cycle(2 * HOUR) == "hold: it submits 02:00:00 before the predecessor's end, which comes in 48.0 h"
     )
-    assert "submitted link 2 as job 101: submitted now it would wait 2.0 h" in service.cycle(48 * HOUR)
+    assert "submitted link 2 as job 101: it submits 02:00:00 before" in service.cycle(48 * HOUR)
 
 
 def test_a_silent_controller_is_not_an_empty_queue() -> None:

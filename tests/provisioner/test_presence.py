@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mirage.domain.chain import (
@@ -15,7 +17,7 @@ from mirage.domain.chain import (
     Steering,
 )
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState, WarnSignal
-from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_until
+from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_until, running_until
 
 HOUR, MIN = 3_600, 60
 END, PLAN = 2 * HOUR, 2 * HOUR + 7 * MIN
@@ -33,8 +35,8 @@ def record(steering: Steering, policy: HandoverPolicy, *, unpinned: bool = False
 def job(number: int, state: JobState, nodes: str = "", *, held: bool = False) -> Job:
     plan = PLAN if state is JobState.PENDING else ABSENT
     end = END if state is JobState.RUNNING else ABSENT
-    at = JobId(number)
-    return Job(at, "svc", "alice", "gpu", 1, 2 * HOUR, state, 0, end=end, expected_start=plan, node_list=nodes, held=held)
+    more = {"end": end, "expected_start": plan, "node_list": nodes, "held": held}
+    return Job(JobId(number), "svc", "alice", "gpu", 1, 2 * HOUR, state, 0, **more)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_what_keeps_a_link_and_until_when(
     chain, first = record(steering, policy), job(1, JobState.RUNNING, "n1")
     second = job(2, JobState.PENDING, nodes, held=held)
     assert kept_by(chain, chain.links[1], second) is kept
-    assert kept_until(chain, kept, first) == until
+    assert kept_until(chain, chain.links[1], kept, first) == until
     expected = until if kept is Kept.PINNED else PLAN
     assert expected_start(chain, chain.links[1], second, first) == expected
 
@@ -68,5 +70,24 @@ def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> No
 
 def test_end_of_a_suspended_predecessor_is_not_known() -> None:
     chain = record(Steering.PIN, HandoverPolicy.NONE)
-    assert kept_until(chain, Kept.PINNED, job(1, JobState.SUSPENDED, "n1")) == ABSENT
-    assert kept_until(chain, Kept.PINNED, None) == ABSENT
+    assert kept_until(chain, chain.links[1], Kept.PINNED, job(1, JobState.SUSPENDED, "n1")) == ABSENT
+    assert kept_until(chain, chain.links[1], Kept.PINNED, None) == ABSENT
+
+
+def test_first_link_that_is_to_begin_later_is_expected_then() -> None:
+    chain = record(Steering.PIN, HandoverPolicy.NONE)
+    chain = replace(chain, chain=replace(chain.chain, request=replace(chain.chain.request, begin=9 * HOUR)))
+    chain = replace(chain, links=(replace(chain.links[1], index=1),))
+    waiting = replace(job(2, JobState.PENDING), reason="BeginTime", expected_start=ABSENT)
+    assert kept_by(chain, chain.links[0], waiting) is Kept.BEGIN
+    assert expected_start(chain, chain.links[0], waiting, None) == 9 * HOUR
+
+
+def test_running_link_ends_by_its_limit_or_as_its_time_to_make_way_is_over() -> None:
+    chain, running = record(Steering.PIN, HandoverPolicy.ON_START), job(1, JobState.RUNNING, "n1")
+    grace = chain.chain.handover.signal.lead
+    first = chain.links[0]
+    assert running_until(chain, first, running) == END
+    assert running_until(chain, replace(first, retired=HOUR), running) == HOUR + grace
+    assert running_until(chain, replace(first, retired=END), running) == END
+    assert running_until(chain, first, job(1, JobState.SUSPENDED)) == ABSENT

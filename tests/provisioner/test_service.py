@@ -86,6 +86,14 @@ def test_a_person_or_a_failure_ends_a_chain() -> None:
     assert service_of(ended(up, HOUR, JobState.COMPLETED), 2 * HOUR) == Service(ServiceState.DONE, HOUR)
 
 
+def test_what_a_chain_had_lost_as_it_was_cancelled_stays_known() -> None:
+    down = ended(running(fresh(done=DoneCondition(exit_code=None))), HOUR, JobState.TIMEOUT)
+    over = after(down, CancelAsked(), now=3 * HOUR)
+    assert service_of(down, 3 * HOUR).interruption == 2 * HOUR
+    assert service_of(over, 9 * HOUR) == Service(ServiceState.CANCELLED, HOUR, 2 * HOUR)
+    assert after(running(fresh()), CancelAsked(), now=3 * HOUR).lost == 0
+
+
 @pytest.mark.parametrize("ran", [False, True])
 def test_a_paused_chain_is_not_up(ran: bool) -> None:
     record = after(running(fresh()) if ran else submitted(fresh()), PauseAsked("by hand"))

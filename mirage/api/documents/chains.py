@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
@@ -14,9 +15,9 @@ from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.handover import before
 from mirage.provisioner.heldlinks import held_indices
-from mirage.provisioner.presence import expected_start
+from mirage.provisioner.presence import expected_start, running_until
 from mirage.provisioner.requeues import end_name
-from mirage.provisioner.service import service_of
+from mirage.provisioner.service import ServiceState, service_of
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class LinkDocument(Described):
     start: str | None
     """When it started."""
     end: str | None
-    """Running: when its limit ends it; ``null`` while it is suspended, too."""
+    """Running: when its limit ends it, or its time to make way is over; ``null`` while it is suspended."""
     exit_code: int | None
     """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
     retired: str | None
@@ -120,9 +121,11 @@ class ChainDocument(Described):
     owner: str
     """Whose links they are."""
     state: str
-    """starting: no link has run yet; up; down: links ran, none runs now; paused, done, failed or cancelled."""
+    """starting: no link has run yet; up; down: links ran, none runs now, or Slurm has suspended those that run;
+    paused, done, failed or cancelled."""
     since: str | None
-    """Up: since when without interruption; else when the last link ended. ``null``: not known."""
+    """Up: since when without interruption; else when the last link ended. ``null``: not known, as while it is
+    suspended."""
     expected: str | None
     """When the link that waits in the queue may start: as Slurm plans it or, of one that is bound to its
     predecessor's nodes, when these are to be free or it is let go. ``null``: not known."""
@@ -162,6 +165,8 @@ class ChainDocument(Described):
     """What each link asks for."""
     links: list[LinkDocument]
     """Oldest first."""
+    ended_by: int | None
+    """The link whose end has ended the chain; ``null``: none has."""
     handovers: int
     """How many there have been."""
     uninterrupted: int
@@ -233,7 +238,9 @@ class Explanation(Described):
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
-    chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.time)
+    chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.known_until)
+    if service.state is ServiceState.UP and _all_suspended(record, status):
+        service = replace(service, state=ServiceState.DOWN, since=ABSENT)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -256,9 +263,10 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         failures=record.failures,
         refusals=record.refusals,
         rejection=record.rejection,
-        not_before=instant(record.not_before) if record.not_before > status.time else None,
+        not_before=instant(record.not_before) if record.not_before > status.time and not record.over else None,
         request=_request(record),
-        links=[_link(link, job_of(link, record, status)) for link in record.links],
+        links=[_link(link, record, status) for link in record.links],
+        ended_by=record.ended_by or None,
         handovers=len(outcomes),
         uninterrupted=sum(outcome.interruption <= ZERO_WITHIN for outcome in outcomes),
         interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
@@ -332,9 +340,22 @@ def predecessor_of(link: Link, record: ChainRecord, status: Status) -> Job | Non
     return job_of(other, record, status) if other is not None else None
 
 
-def is_suspended(job: Job | None) -> bool:
-    """Whether Slurm has suspended it: its limit does not run on, so that its end is not known."""
-    return job is not None and job.state is JobState.SUSPENDED
+def _all_suspended(record: ChainRecord, status: Status) -> bool:
+    jobs = (job_of(link, record, status) for link in record.links if link.running)
+    return all(job is not None and job.state is JobState.SUSPENDED for job in jobs)
+
+
+def job_state(link: Link, job: Job | None) -> str:
+    """As Slurm calls it."""
+    suspended = job is not None and job.state is JobState.SUSPENDED
+    return JobState.SUSPENDED.name if suspended else end_name(link)
+
+
+def end_of(link: Link, record: ChainRecord, job: Job | None) -> str | None:
+    """When it ended or is to end; ``None``: not known."""
+    if link.running:
+        return instant(running_until(record, link, job))
+    return instant(link.end if link.end_known else ABSENT)
 
 
 def _request(record: ChainRecord) -> RequestDocument:
@@ -356,17 +377,18 @@ def _request(record: ChainRecord) -> RequestDocument:
     )
 
 
-def _link(link: Link, job: Job | None) -> LinkDocument:
+def _link(link: Link, record: ChainRecord, status: Status) -> LinkDocument:
+    job = job_of(link, record, status)
     return LinkDocument(
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=JobState.SUSPENDED.name if is_suspended(job) else end_name(link),
+        job_state=job_state(link, job),
         nodes=job.node_list if job is not None and link.running else "",
         tag=link.tag,
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end if link.end_known and not is_suspended(job) else ABSENT),
+        end=end_of(link, record, job),
         exit_code=link.exit_code if link.state is LinkState.ENDED else None,
         retired=instant(link.retired),
         reason=link.reason,

@@ -10,22 +10,22 @@ from mirage.api.conventions.pages import spell_cursor
 from mirage.api.documents.chains import (
     EntryDocument,
     EstimateDocument,
+    end_of,
     entry_document,
     estimate,
-    is_suspended,
     job_of,
+    job_state,
     predecessor_of,
 )
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
-from mirage.domain.chain import NO_JOB
+from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.decision import ActionScores, forecast_of
-from mirage.domain.job import ABSENT, JobState
+from mirage.domain.job import ABSENT
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.handover import in_vain
 from mirage.provisioner.limitwarnings import was_warned
 from mirage.provisioner.presence import kept_by, kept_until
-from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +59,8 @@ class LinkBar(Described):
     """Whether it started after the end of the chain: its script did not run, or was ended at once."""
     kept: str
     """Waiting: what keeps it beside the queue: owner (who holds it), pinned (to its predecessor's nodes), held or
-    low-rank (by Mirage), dependent (on the end of the links before it); empty: nothing."""
+    low-rank (by Mirage), dependent (on the end of the links before it), begin (it is not to begin before an
+    instant); empty: nothing."""
     kept_until: str | None
     """When that is to end; ``null``: not known."""
     planned: str | None
@@ -69,7 +70,9 @@ class LinkBar(Described):
     start: str | None
     """When it started."""
     end: str | None
-    """Running: when its limit ends it; ``null`` while it is suspended, too."""
+    """Running: when its limit ends it, or its time to make way is over; ``null`` while it is suspended."""
+    exit_code: int | None
+    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
     wait: int | None
     """Seconds from submission to start."""
     planned_start: str | None
@@ -146,7 +149,7 @@ class Timeline(Described):
     sentence: str
     """What the last cycle did about it."""
     now: str | None
-    """Of the last cycle."""
+    """Of the last cycle; of the last answer, where the cluster does not answer now."""
     stale_since: str | None
     """When the cluster last answered, where it does not answer now."""
     first: str | None
@@ -177,7 +180,7 @@ def timeline(
         owner=record.chain.owner,
         status=record.status,
         sentence=status.explained.get(record.chain.chain_id, ""),
-        now=instant(status.time),
+        now=instant(status.known_until),
         stale_since=instant(status.stale_since),
         first=instant(min(instants, default=ABSENT)),
         last=instant(max(instants, default=ABSENT)),
@@ -192,12 +195,12 @@ def timeline(
 def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
     job = job_of(link, record, status)
     kept = kept_by(record, link, job)
-    until = kept_until(record, kept, predecessor_of(link, record, status)) if kept else ABSENT
+    until = kept_until(record, link, kept, predecessor_of(link, record, status)) if kept else ABSENT
     return LinkBar(
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,
         state=link.state,
-        job_state=JobState.SUSPENDED.name if is_suspended(job) else end_name(link),
+        job_state=job_state(link, job),
         nodes=job.node_list if job is not None and link.running else "",
         limit=link.limit if link.limit != ABSENT else None,
         warned=link.final and link.started and was_warned(record, link),
@@ -207,7 +210,8 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
         planned=instant(link.planned),
         submit=instant(link.submit),
         start=instant(link.start),
-        end=instant(link.end if link.end_known and not is_suspended(job) else ABSENT),
+        end=end_of(link, record, job),
+        exit_code=link.exit_code if link.state is LinkState.ENDED else None,
         wait=link.start - link.submit if link.started and link.submit != ABSENT else None,
         planned_start=instant(job.expected_start) if job is not None and link.waiting else None,
         retired=instant(link.retired),

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from mirage import __version__
 from mirage.api.conventions.threads import run_in_thread
-from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.api.web.wording import calendar, relative, seconds_of, signed, span
 from mirage.domain.bounds import STEERING
 from mirage.domain.instants import spell_instant
 
@@ -42,7 +42,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=plain,
     )
-    environment.filters |= {"span": span, "seconds": seconds_of, "iso": _iso, "percent": _percent}
+    spans = {"span": span, "signed": signed, "seconds": seconds_of}
+    environment.filters |= {**spans, "iso": _iso, "percent": _percent}
     environment.globals |= {
         "when": when,
         "since": since,

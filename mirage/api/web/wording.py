@@ -30,6 +30,11 @@ def span(seconds: float) -> str:
     return _two(whole // _DAY, "d", whole % _DAY // _HOUR, "h")
 
 
+def signed(seconds: float) -> str:
+    """The same of a difference: ``-5 min``."""
+    return f"{'-' if seconds < 0 else ''}{span(seconds)}"
+
+
 def relative(seconds: float, now: float) -> str:
     """``in 2 h 5 min``, ``5 min ago``, ``now``."""
     ahead = seconds - now
