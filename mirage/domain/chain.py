@@ -379,8 +379,9 @@ class ChainRecord:
                 continue
             last = max(last, before.end)
             both_end = min(last, after.end) if after.final and after.end != ABSENT else last
-            late = submitted_at_end(after.submit, both_end, before.limit_end)
-            alternative = as_submitted_at(both_end, after.submit, after.start) if late else after.alternative
+            alternative = after.alternative and after.alternative.at_least(after.start - both_end)
+            if submitted_at_end(after.submit, both_end, before.limit_end):
+                alternative = as_submitted_at(both_end, after.submit, after.start)
             found.append((before, Outcome(both_end, after.start, alternative)))
         return tuple(found)
 

@@ -35,6 +35,10 @@ class Alternative:
         """That wait was seen."""
         return cls(wait, wait, wait)
 
+    def at_least(self, wait: Seconds) -> Alternative:
+        """No shorter than that of a link that was submitted earlier: a later submission starts no earlier."""
+        return Alternative(max(self.p10, wait), max(self.p50, wait), max(self.p90, wait))
+
     def __add__(self, other: Alternative) -> Alternative:
         """Quantiles added: the range of the sum of waits that are long or short together, the widest there is."""
         return Alternative(self.p10 + other.p10, self.p50 + other.p50, self.p90 + other.p90)
