@@ -231,6 +231,12 @@ def _worth(chain: Mapping[str, Any]) -> Iterator[str]:
     if not saved:
         return
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
+    if not any(saved.values()):
+        yield (
+            f"In all it lost {words(chain['interruption'])}. Had each link been submitted at the end of the one "
+            f"before, as much would have been lost (from {counted} of its hand-overs)."
+        )
+        return
     p50, more = saved["p50"], "less" if saved["p50"] < 0 else "more"
     bounds = (f"{words(abs(saved[name]))}{' less' if saved[name] < 0 else ''}" for name in ("p10", "p90"))
     yield (

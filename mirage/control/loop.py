@@ -261,7 +261,7 @@ class ControlLoop:
         job = _job(record, predecessor, snapshot)
         loose = self._pins.why_not(record, predecessor, job, released=self._held is not None)
         if not loose:
-            return self._plan(record, "held back until it is wanted", now, job)
+            return self._plan(record, steering.spoken(record.chain, predecessor.index), now, job)
         if record.chain.one_writer:
             reason = f"it waits for the end of link {predecessor.index}; no pin would keep it back: {loose}"
             return self._plan(record, reason, now, unpinned=True)

@@ -48,6 +48,15 @@ def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:
     return request
 
 
+def spoken(chain: Chain, predecessor: int) -> str:
+    """How the successor of link ``predecessor`` is held back, for the reader."""
+    until = "ends" if chain.one_writer or not chain.release_lead else "is near its end"
+    if chain.method is Steering.PIN:
+        return f"bound to the nodes of link {predecessor} until that {until}"
+    way = "held" if chain.method is Steering.HOLD else "at a low rank"
+    return f"{way} until link {predecessor} {until}"
+
+
 def held_back(job: Job, chain: Chain) -> bool:
     """Whether the pending job is held back, in the way of its chain."""
     match chain.method:
