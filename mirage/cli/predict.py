@@ -51,7 +51,8 @@ here, on #SBATCH lines of SCRIPT and in SBATCH_ variables. Those that count:
   --socket FILE             the daemon's socket, or its http(s):// address
   -h, --help                this page
 
-Every predictor answers: EARLIEST is the time before which the job starts in one case of ten (P10), LATEST the
+Every predictor answers. ROLE is in charge, instead (a fallback, used because that one failed), shadow, or named
+(with --predictor). EARLIEST is the time before which the job starts in one case of ten (P10), LATEST the
 time before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on average,
 WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for which links:
 those of this partition, where there are enough those of about this size and limit.
@@ -61,7 +62,7 @@ Examples:
   mirage predict -N 4 -t 12:00:00 train.sh      the same with another size and limit
   mirage predict -p gpu -N 2 --gpus-per-node=4 -t 1-00:00:00
 
-Exit codes: 0 ok, 1 error, 2 usage, 4 denied, 5 no daemon.
+Exit codes: 0 ok, 1 error or no start is predicted, 2 usage, 4 denied, 5 no daemon.
 """
 
 
@@ -84,13 +85,24 @@ def predict_command(context: typer.Context) -> None:
         )
     for remark in remarks:
         show(f"mirage: {remark}", err=True)
-    if line.has("json"):
-        typer.echo(json.dumps(document))
-        return
     from mirage.client.documents import Predictions
     from mirage.client.reading import read
 
-    _show(read(Predictions, document))
+    with exit_codes():
+        found = read(Predictions, document)
+    if line.has("json"):
+        typer.echo(json.dumps(document))
+    elif not _is_empty(found):
+        _show(found)
+    if _is_empty(found):
+        causes = "; ".join(f"{each.predictor}: {each.trouble}" for each in found.predictions)
+        show(f"mirage: no start is predicted: {causes or 'no predictor was asked'}", err=True)
+        raise SystemExit(1)
+
+
+def _is_empty(found: Predictions) -> bool:
+    """Whether neither a predictor nor Slurm has a start."""
+    return not found.planned_start and all(each.trouble for each in found.predictions)
 
 
 def _command_line(argv: Sequence[str]) -> CommandLine:
@@ -167,7 +179,7 @@ def _show(found: Predictions) -> None:
             show(f"{each.predictor}: from {each.basis}")
     for each in found.predictions:
         if each.trouble:
-            show(f"{each.predictor} foresees nothing: {each.trouble}", err=True)
+            show(f"{each.predictor} predicts nothing: {each.trouble}", err=True)
     if found.planned_start:
         show(f"Slurm's own plan: {clock(found.planned_start)}")
     if found.stale_since:

@@ -210,7 +210,7 @@ class Forecast:
 
     predictor: str
     role: str = ""
-    """in charge, shadow, or named by the question."""
+    """``in charge``; ``instead``: a fallback that answered, as the one above failed; ``shadow``; ``named``."""
     start_p10: datetime | None = None
     start_p50: datetime | None = None
     start_p90: datetime | None = None

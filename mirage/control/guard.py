@@ -91,6 +91,11 @@ class Guard:
         """What an observation must bring, for the fallback too."""
         return self.predictor.wants | self.fallback.wants
 
+    @property
+    def last_resort(self) -> str:
+        """The name of the predictor that answers when all others have failed; it knows nothing of the queue."""
+        return self.fallback.last_resort if isinstance(self.fallback, Guard) else self.fallback.name
+
     def close(self) -> None:
         """Let go of the thread; a predictor that hangs is not waited for."""
         if isinstance(self.fallback, Guard):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from mirage.control.guard import Guard, Guards
     from mirage.control.observing import Observer
-    from mirage.domain.decision import Observation, WaitForecast
+    from mirage.domain.decision import Observation, Prediction, WaitForecast
     from mirage.domain.job import JobRequest, Seconds
     from mirage.domain.plannedstart import PlannedStart
     from mirage.domain.snapshot import Snapshot
@@ -46,6 +46,8 @@ class Role(StrEnum):
     """Why a predictor is asked."""
 
     IN_CHARGE = "in charge"
+    INSTEAD = "instead"
+    """A fallback that answered, as the active predictor failed."""
     SHADOW = "shadow"
     NAMED = "named"
 
@@ -184,10 +186,11 @@ class Foreteller:
         asked = list(_asked(question, guards))
         wants = reduce(or_, (guard.wants for guard, _ in asked))
         observation = self._observer.observe(snapshot, None, question.request, wants)
-        said = []
+        said: list[Said] = []
         for guard, role in asked:
             alive()
-            said.append(_said(guard, role, observation))
+            if (guard.predictor.name, Role.INSTEAD) not in ((each.predictor, each.role) for each in said):
+                said.extend(_said(guard, role, observation))
         where = observation.successor.partition
         return Foresight(snapshot.time, _stale_since(snapshot), observation.planned_start, tuple(said), where)
 
@@ -201,12 +204,21 @@ def _asked(question: Question, guards: Guards) -> Iterator[tuple[Guard, Role]]:
         yield question.named, Role.NAMED
 
 
-def _said(guard: Guard, role: Role, observation: Observation) -> Said:
-    """Another's answer in its place says nothing of it, nor do scores where there is nothing to hand over."""
+def _said(guard: Guard, role: Role, observation: Observation) -> Iterator[Said]:
+    """Its answer, and that of the fallback by which a decision would be made where it has failed."""
     name, answer = guard.predictor.name, guard.predict(observation)
-    if answer.trouble:
-        return Said(name, role, None, answer.trouble)
-    prediction = answer.prediction
+    if not answer.trouble:
+        yield _reply(name, role, answer.prediction)
+        return
+    yield Said(name, role, None, answer.trouble)
+    if role is Role.IN_CHARGE and answer.by != guard.last_resort:
+        instead = _reply(answer.by, Role.INSTEAD, answer.prediction)
+        if instead.forecast is not None:
+            yield instead
+
+
+def _reply(name: str, role: Role, prediction: Prediction) -> Said:
+    """Scores say nothing where there is nothing to hand over."""
     if not isinstance(prediction, ActionScores):
         return Said(name, role, prediction)
     if prediction.forecast is not None:

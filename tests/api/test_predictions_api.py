@@ -234,6 +234,21 @@ def test_ones_own_pending_jobs_are_flat_and_ask_once_a_shape(predicting: World, 
     assert rest["next"] is None
 
 
+def test_pending_jobs_name_who_answered_in_place(predicting: World, desk: Desk) -> None:
+    def ask(question: Question) -> Future[Foresight]:
+        found = Desk().ask(question).result(0)
+        (charge,) = found.said
+        failed, instead = Said("auto", Role.IN_CHARGE, None, "busy"), replace(charge, role=Role.INSTEAD)
+        answer: Future[Foresight] = Future()
+        answer.set_result(replace(found, said=(failed, instead)))
+        return answer
+
+    inquiries = Inquiries(ask, desk.named, desk.measured)
+    with serving(replace(predicting, service=replace(predicting.service, inquiries=inquiries))) as served:
+        first = served.call("GET", "/api/v1/jobs")[1]["jobs"][0]
+    assert (first["predicted_start"], first["predictor"]) == ("2023-11-15T00:13:20Z", "quantile")
+
+
 def test_one_pending_job_and_others_like_it(predicting: World, desk: Desk) -> None:
     status, found = predicting.call("GET", "/api/v1/jobs/21/prediction")
     assert status == 200, found

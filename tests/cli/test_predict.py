@@ -23,10 +23,23 @@ assert SCONTROL
 MAIN = "import sys; from mirage.cli.main import main; sys.argv[0] = 'mirage'; main()"
 HERE = str(Path(__file__).resolve().parents[2])
 
+BUSY = {"predictor": "auto", "role": "in charge", "trouble": "busy"}
+START = {"predictor": "quantile", "role": "in charge", "start_p50": "2023-11-15T00:13:20Z", "wait_p50": 7_200}
+ANSWERS = {
+    "": {"predictions": [START]},
+    "gpu": {"predictions": [START]},
+    "instead": {"predictions": [BUSY, START | {"role": "instead"}]},
+    "planned": {"predictions": [BUSY], "planned_start": "2023-11-15T00:13:20Z"},
+    "nothing": {"predictions": [BUSY, BUSY | {"predictor": "dqn", "role": "shadow"}]},
+    "empty": {"predictions": []},
+}
+"""By partition."""
+
 
 class _Daemon(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        text = json.dumps({"asked": dict(parse_qsl(urlsplit(self.path).query))}).encode()
+        asked = dict(parse_qsl(urlsplit(self.path).query))
+        text = json.dumps({"asked": asked} | ANSWERS[asked.get("partition", "")]).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
@@ -106,6 +119,27 @@ def test_what_is_not_considered_is_said_on_stderr(folder: Path, daemon: str) -> 
     assert json.loads(done.stdout)["asked"] == {"nodes": "1", "limit": "300"}
     assert "--constraint" in done.stderr
     assert "--nodes" in done.stderr
+
+
+def test_predictor_that_answered_in_place_has_a_row(folder: Path, daemon: str) -> None:
+    done = predict(folder, daemon, "-t", "5", "-p", "instead")
+    (_, row) = done.stdout.splitlines()
+    assert (done.returncode, row.split()[:2]) == (0, ["quantile", "instead"])
+    assert "auto" in done.stderr
+
+
+@pytest.mark.parametrize("partition", ["nothing", "empty"])
+def test_no_start_at_all_is_an_error(folder: Path, daemon: str, partition: str) -> None:
+    done = predict(folder, daemon, "-t", "5", "-p", partition)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    done = predict(folder, daemon, "-t", "5", "-p", partition, "--json")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert json.loads(done.stdout)["predictions"] == ANSWERS[partition]["predictions"]
+
+
+def test_plan_of_slurm_alone_is_an_answer(folder: Path, daemon: str) -> None:
+    done = predict(folder, daemon, "-t", "5", "-p", "planned")
+    assert (done.returncode, "2023-11-15" in done.stdout) == (0, True)
 
 
 def test_help_needs_no_daemon(folder: Path) -> None:

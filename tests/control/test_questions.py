@@ -108,6 +108,46 @@ def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> 
     assert named.forecast == WaitForecast.point(1_000 + 6 * HOUR)
 
 
+class Failing:
+    """Never answers."""
+
+    name = "failing"
+    wants = Wants()
+
+    def predict(self, observation: object) -> WaitForecast:
+        raise TimeoutError("still busy")
+
+
+def said_by(charge: Guard, *shadows: Guard) -> list[tuple[str, Role, bool, bool]]:
+    """Name, role, and whether there is a forecast and a trouble, of all that answer."""
+    world = Asked()
+    world.loop.reconfigure(Guards(charge, shadows=shadows), Policy())
+    world.loop.cycle()
+    promise = world.desk.ask(Question(JOB))
+    assert world.answer()
+    found = promise.result(0).said
+    return [(each.predictor, each.role, each.forecast is not None, bool(each.trouble)) for each in found]
+
+
+def test_predictor_that_answered_in_place_is_told() -> None:
+    charge = Guard(Failing(), guarded(build_predictor("fixed:6h")))
+    told = [("failing", Role.IN_CHARGE, False, True), ("fixed:6h", Role.INSTEAD, True, False)]
+    assert said_by(charge) == told
+    assert said_by(charge, guarded(build_predictor("fixed:6h"))) == told
+    shadow = Guard(Failing(), guarded(build_predictor("fixed:6h")))
+    assert said_by(guarded(Counted()), shadow) == [
+        ("counted", Role.IN_CHARGE, True, False),
+        ("failing", Role.SHADOW, False, True),
+    ]
+
+
+def test_last_resort_and_scores_are_no_forecast_in_place() -> None:
+    nothing = [("failing", Role.IN_CHARGE, False, True)]
+    assert said_by(guarded(Failing())) == nothing
+    assert said_by(Guard(Failing(), guarded(Failing()))) == nothing
+    assert said_by(Guard(Failing(), guarded(Scores()))) == nothing
+
+
 def test_equal_questions_are_asked_once_until_the_world_changes(asked: Asked) -> None:
     first, second = asked.desk.ask(Question(JOB)), asked.desk.ask(Question(replace(JOB)))
     other = asked.desk.ask(Question(replace(JOB, nodes=3)))

@@ -135,15 +135,16 @@ def _told(text: str) -> str | None:
 
 
 def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:
-    """With what the predictor in charge foresees."""
-    said = found.said[0] if found is not None else None
+    """With the forecast of the active predictor, or of the fallback that answered."""
+    replies = found.said if found is not None else ()
+    said = next((each for each in replies if each.forecast is not None), None)
     p10, p50, p90 = quantiles(said.forecast if said is not None else None)
     return PendingJob(
         **document.model_dump(),
         predicted_start=instant(p50),
         predicted_start_p10=instant(p10),
         predicted_start_p90=instant(p90),
-        predictor=said.predictor if said is not None and said.forecast is not None else "",
+        predictor=said.predictor if said is not None else "",
     )
 
 

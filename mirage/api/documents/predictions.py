@@ -62,7 +62,7 @@ class Prediction(Described):
     predictor: str
     """Who foresees it."""
     role: str
-    """in charge, shadow, or named by the question."""
+    """``in charge``; ``instead``: a fallback that answered, as the one above failed; ``shadow``; ``named``."""
     start_p10: str | None
     """One in ten such jobs starts no later."""
     start_p50: str | None
