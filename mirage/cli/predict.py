@@ -56,6 +56,7 @@ Every predictor answers. ROLE is in charge, instead (a fallback, used because th
 time before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on average,
 WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for which links:
 those of this partition, where there are enough those of about this size and limit.
+Predictors read the queue: they do not know the limits of your account and QOS, which may keep the job pending.
 
 Examples:
   mirage predict train.sh                       a job of this script

@@ -55,8 +55,9 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
 ) -> None:
     """List Slurm's queue, with when your own pending jobs may start.
 
-    FORESEEN is the median of what the predictor in charge expects of such a job submitted now: one that is queued
-    already should start no later.
+    FORESEEN is the median of what the active predictor, or its fallback, expects of such a job submitted now: one
+    that is queued already should start no later. Predictors read the queue: jobs that wait for more than their
+    turn have none, as those that are held, depend on others, begin later or are at a limit of their account.
 
     The names and accounts of others' jobs are told to administrators, and where the site's policy says so.
 

@@ -25,6 +25,7 @@ from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.exitstatus import exit_code_of_status
 from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
+from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
 from mirage.slurm.state import parse_state
 from mirage.slurm.tres import gres_class_of, sizes_of
@@ -178,13 +179,7 @@ def read_queue(
         qualities,
         ours,
         tuple(unreadable),
-        JobLabels.of_texts(
-            read["JobID"],
-            map(_text, cells["Name"]),
-            map(_text, cells["Account"]),
-            _gres(cells, read["NumNodes"]),
-            _sizes(cells["tres-alloc"]),
-        ),
+        _labels(cells, read),
         owners,
     )
 
@@ -192,6 +187,24 @@ def read_queue(
 def _only(ours: tuple[QueuedJob, ...], unreadable: Sequence[str], owners: frozenset[str]) -> Queue:
     """Without the columns of other jobs."""
     return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, tuple(unreadable), owners=owners)
+
+
+def _labels(cells: dict[str, tuple[str, ...]], read: dict[str, Int64]) -> QueueLabels:
+    state = read["State"]
+    in_turn = rows.numbers(cells["Reason"], lambda text: int(waits_its_turn(text))) == 1
+    labels = JobLabels.of_texts(
+        read["JobID"],
+        map(_text, cells["Name"]),
+        map(_text, cells["Account"]),
+        _gres(cells, read["NumNodes"]),
+        _sizes(cells["tres-alloc"]),
+    )
+    return QueueLabels.extending(
+        labels,
+        kept_pending=(state == JobState.PENDING) & ~in_turn,
+        suspended=state == JobState.SUSPENDED,
+        end=np.where(state == JobState.RUNNING, read["EndTime"], ABSENT),
+    )
 
 
 def _gres(cells: dict[str, tuple[str, ...]], nodes: Int64) -> GresColumns:

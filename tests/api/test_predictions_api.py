@@ -23,6 +23,7 @@ from mirage.domain.job import ABSENT, NEVER, JobRequest
 from mirage.domain.plannedstart import PlannedStart
 from mirage.predictors.registry import build_predictor
 from mirage.replay.shadows import Measured
+from mirage.slurm.queuelabels import QueueLabels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,6 +248,19 @@ def test_pending_jobs_name_who_answered_in_place(predicting: World, desk: Desk) 
     with serving(replace(predicting, service=replace(predicting.service, inquiries=inquiries))) as served:
         first = served.call("GET", "/api/v1/jobs")[1]["jobs"][0]
     assert (first["predicted_start"], first["predictor"]) == ("2023-11-15T00:13:20Z", "quantile")
+
+
+def test_nothing_is_predicted_for_jobs_that_a_limit_keeps_pending(predicting: World, desk: Desk) -> None:
+    ids = QUEUE.labels.job_id
+    labels = QueueLabels.extending(QUEUE.labels, ids == 21, ids == 0, ids)
+    status = Status(NOW, "", replace(QUEUE, labels=labels), cycles=1)
+    with serving(replace(predicting, service=replace(predicting.service, status=lambda: status))) as served:
+        found = served.call("GET", "/api/v1/jobs")[1]["jobs"]
+    assert [(job["job_id"], job["predicted_start"] is None, job["predictor"]) for job in found] == [
+        (21, True, ""),
+        (22, False, "quantile"),
+        (23, True, ""),
+    ]
 
 
 def test_one_pending_job_and_others_like_it(predicting: World, desk: Desk) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
+from mirage.slurm.queuelabels import jobs_kept_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mirage.control.questions import Foresight
-    from mirage.domain.job import Seconds
     from mirage.domain.snapshot import JobColumns, Snapshot
 
     Labels = Mapping[int, tuple[str, str]]
@@ -61,7 +63,8 @@ class PendingJob(JobDocument):
 
     predicted_start: str | None
     """Median of when such a job would start if it were submitted only now: this one should start no later.
-    ``null``: nothing is foreseen, or it is held."""
+    ``null``: nothing is predicted, or more than the queue keeps it pending: a hold, a dependency, a begin time,
+    a limit of its account or QOS, a partition that is closed."""
     predicted_start_p10: str | None
     """One in ten would start no later."""
     predicted_start_p90: str | None
@@ -148,9 +151,14 @@ def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:
     )
 
 
-def is_held(jobs: JobColumns, row: int, now: Seconds) -> bool:
-    """Whether it is not eligible yet: held, waiting for another, or to begin later."""
-    return bool(jobs.eligible[row] > now)
+def kept_pending(rows: Sequence[int], snapshot: Snapshot) -> frozenset[int]:
+    """Ids of those of the pending jobs that do not start by waiting in the queue.
+
+    They are not eligible (held, waiting for another, to begin later), or have a pending reason such as a limit.
+    """
+    jobs = snapshot.pending.take(np.array(rows, dtype=np.int64))
+    not_eligible = frozenset(jobs.job_id[jobs.eligible > snapshot.time].tolist())
+    return not_eligible | jobs_kept_pending(snapshot.labels, jobs.job_id)
 
 
 def code_of(name: str, vocabulary: Sequence[str]) -> int | None:

@@ -16,8 +16,8 @@ from mirage.api.documents.jobs import (
     JobPrediction,
     PendingJobs,
     code_of,
-    is_held,
     job_documents,
+    kept_pending,
     labels_of,
     pending_job,
 )
@@ -48,9 +48,11 @@ def job_routes(service: ApiService) -> APIRouter:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> PendingJobs:
-        """One's own pending jobs with Slurm's plan, and with what the predictor in charge foresees for such a job.
+        """The caller's pending jobs with Slurm's plan, and with the active predictor's prediction for such a job.
 
-        A page asks about at most 8 different shapes of jobs; those of further shapes have Slurm's plan only.
+        Predictors read the queue: there is no prediction for a job that waits for more than its turn (held,
+        dependent, at a limit of its account or QOS). A page asks about at most 8 different shapes of jobs. Jobs of
+        further shapes have Slurm's plan only.
         """
         name = caller.name if user == "me" else user
         if not caller.may_touch(name):
@@ -107,9 +109,10 @@ async def _foreseen(service: ApiService, rows: list[int], snapshot: Snapshot, na
     """What the predictor in charge foresees for each; ``None``: it was not asked."""
     asked: dict[JobRequest, Foresight] = {}
     found: list[Foresight | None] = []
+    kept = kept_pending(rows, snapshot)
     for row in rows:
         request = _request(snapshot, row, name)
-        unfit = request.limit == ABSENT or is_held(snapshot.pending, row, snapshot.time)
+        unfit = request.limit == ABSENT or int(snapshot.pending.job_id[row]) in kept
         if unfit or (request not in asked and len(asked) >= _SHAPES):
             found.append(None)
             continue

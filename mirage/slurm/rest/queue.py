@@ -16,6 +16,7 @@ from mirage.domain.jobtraits import gres_columns
 from mirage.domain.series import hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.jobid import expand_job_ids
+from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
 from mirage.slurm.queuetext import Queue, QueuedJob
 from mirage.slurm.rest.fields import Record, instant, job_id, number, part, text, texts, whole, wrong
 from mirage.slurm.rows import CELL
@@ -65,6 +66,7 @@ class _Rows:
     labels: list[tuple[int, str, str]] = field(default_factory=list)
     gres: list[tuple[str, int]] = field(default_factory=list)
     sizes: list[tuple[int, int]] = field(default_factory=list)
+    marks: list[tuple[bool, bool, int]] = field(default_factory=list)
 
     def add(self, record: Record, user_name: UserName) -> None:
         """One more job, where it pends or runs."""
@@ -76,9 +78,13 @@ class _Rows:
         row = _row(self, record, user_name, pending=pending)
         count = tasks(record) if pending else 1
         label = (job_id(record), text(record, "name"), text(record, "account"))
+        runs = state is JobState.RUNNING and "COMPLETING" not in texts(record, "job_state")
+        kept = pending and not waits_its_turn(_reason(record))
+        mark = (kept, state is JobState.SUSPENDED, instant(record, "end_time") if runs else ABSENT)
         tres = text(record, "tres_alloc_str") or text(record, "tres_req_str")
         (self.pending if pending else self.running).extend([row] * count)
         self.labels.append(label)
+        self.marks.append(mark)
         self.gres.append(gres_class_of(tres, number(record, "node_count")))
         self.sizes.append(sizes_of(tres))
 
@@ -156,11 +162,13 @@ def _columns(rows: list[tuple[int, ...]], key: Callable[[tuple[int, ...]], objec
     return JobColumns(*np.array(sorted(rows, key=key), dtype=np.int64).T.copy())  # type: ignore[arg-type]
 
 
-def _labels(rows: _Rows) -> JobLabels:
+def _labels(rows: _Rows) -> QueueLabels:
     ids = np.array([row[0] for row in rows.labels], dtype=np.int64)
     names, accounts = (name for _, name, _ in rows.labels), (account for _, _, account in rows.labels)
     cpus, memory_mb = np.array(rows.sizes, dtype=np.int64).reshape(-1, 2).T
-    return JobLabels.of_texts(ids, names, accounts, gres_columns(rows.gres), (cpus, memory_mb))
+    labels = JobLabels.of_texts(ids, names, accounts, gres_columns(rows.gres), (cpus, memory_mb))
+    kept, suspended, end = np.array(rows.marks, dtype=np.int64).reshape(-1, 3).T
+    return QueueLabels.extending(labels, kept == 1, suspended == 1, end)
 
 
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:

@@ -19,6 +19,7 @@ from mirage.domain.chainid import split_tag
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
 from mirage.slurm import jobhistory, nodetext
+from mirage.slurm.queuelabels import ends_of, jobs_kept_pending, suspended_jobs
 from mirage.slurm.rest.faults import Faults
 from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
 from mirage.slurm.rest.lifting import Kind, lift, with_partitions
@@ -146,6 +147,18 @@ def test_who_may_not_start_yet(folder: Path) -> None:
     )
     assert barred >= {id_of(folder, name) for name in names}
     assert not barred & {id_of(folder, name) for name in ("resources", "priority", "begin-time", "limit-jobs")}
+
+
+def test_which_jobs_more_than_the_queue_keeps_pending(folder: Path) -> None:
+    labels = queue(folder).labels
+    kept = jobs_kept_pending(labels, labels.job_id)
+    names = ("limit-jobs", "limit-nodes", "held-by-user", "dependency", "begin-time", "partition-down")
+    assert {id_of(folder, name) for name in names} <= kept
+    assert not {id_of(folder, name) for name in ("resources", "priority", "reservation", "suspended")} & kept
+    assert suspended_jobs(labels, labels.job_id) == {id_of(folder, "suspended")}
+    running = id_of(folder, "running")
+    (job,) = (each.job for each in queue(folder, running).ours if each.job.job_id == running)
+    assert ends_of(labels, np.array([running])) == {running: job.end}
 
 
 def test_the_links_are_squeues(folder: Path) -> None:
