@@ -33,10 +33,16 @@ if TYPE_CHECKING:
 
 States = Annotated[
     str,
-    typer.Option("-t", "--states", metavar="STATES", help="pending (PD), running (R); commas between, or all."),
+    typer.Option(
+        "-t",
+        "--states",
+        metavar="STATES",
+        help="pending (PD), running (R), suspended (S); commas between, or all.",
+    ),
 ]
 
-_STATES = {"pending": "PENDING", "pd": "PENDING", "running": "RUNNING", "r": "RUNNING"}
+_SHORT = {"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S"}
+_STATES = {word.lower(): state for state, short in _SHORT.items() for word in (state, short)}
 _FORESEEN = ("predicted_start", "predicted_start_p10", "predicted_start_p90", "predictor")
 
 
@@ -120,9 +126,19 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
         return (lambda job: clock(getattr(job, name))), value(name)
 
     def used(job: QueuedJob) -> int | None:
-        return between(job.start, now) if job.start else 0
+        """Without the time in which it was suspended, by which Slurm has moved its end."""
+        if job.state == "SUSPENDED":
+            return None
+        if job.start is None:
+            return 0
+        passed, allowed = between(job.start, now), between(job.start, job.end)
+        if passed is None or allowed is None or job.limit is None:
+            return passed
+        return passed - max(0, allowed - job.limit)
 
     def left(job: QueuedJob) -> int | None:
+        if job.state == "SUSPENDED":
+            return None
         return between(now, job.end) if job.end else job.limit
 
     def start(job: QueuedJob) -> datetime | None:
@@ -136,7 +152,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
             Column("user", "u", "USER", text("user")),
             Column("account", "a", "ACCOUNT", text("account")),
             Column("state", "T", "STATE", text("state")),
-            Column("statecompact", "t", "ST", lambda job: "R" if job.state == "RUNNING" else "PD"),
+            Column("statecompact", "t", "ST", lambda job: _SHORT.get(job.state, job.state)),
             Column("qos", "q", "QOS", text("qos")),
             Column("nodes", "D", "NODES", text("nodes"), value("nodes")),
             Column("priority", "Q", "PRIORITY", text("priority"), value("priority")),
@@ -176,5 +192,5 @@ def _wanted(text: str) -> frozenset[str]:
     """Raises ``BadParameter``."""
     words = {word.lower() for word in listed(text)} - {"all"}
     if unknown := sorted(words - _STATES.keys()):
-        raise typer.BadParameter(f"jobs here are pending or running, not {unknown[0]!r}", param_hint="-t")
+        raise typer.BadParameter(f"jobs are pending, running or suspended, not {unknown[0]!r}", param_hint="-t")
     return frozenset(_STATES[word] for word in words)

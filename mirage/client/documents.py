@@ -252,15 +252,15 @@ class QueuedJob:
     partition: str = ""
     qos: str = ""
     state: str = ""
-    """PENDING or RUNNING."""
+    """PENDING, RUNNING or SUSPENDED."""
     nodes: int = 0
     limit: int | None = None
     submit: datetime | None = None
     eligible: datetime | None = None
     start: datetime | None = None
-    """Running: when it started."""
+    """When it started; ``None``: it is pending."""
     end: datetime | None = None
-    """Running: when its limit ends it."""
+    """Running: when its limit ends it. ``None`` while it is suspended: that time does not count."""
     planned_start: datetime | None = None
     """Pending: Slurm's own plan."""
     priority: int | None = None

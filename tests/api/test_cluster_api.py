@@ -18,8 +18,9 @@ from shown_queues import NOW, columns, snapshot
 from mirage.api.access.policy import Policy
 from mirage.api.documents.queue import Sought, queue_page
 from mirage.control.status import Status
-from mirage.domain.job import NEVER
+from mirage.domain.job import ABSENT, NEVER
 from mirage.domain.joblabels import JobLabels
+from mirage.slurm.queuelabels import QueueLabels
 
 if TYPE_CHECKING:
     from api_world import World
@@ -164,6 +165,21 @@ def test_where_slurm_hides_the_jobs_of_others_so_does_the_queue(world: World) ->
                 assert {job["job_id"] for job in found["jobs"]} <= set(expected), query
                 assert found["own_only"] is (expected != every)
             assert served.call("GET", QUEUE, user=user)[1]["total"] == len(expected)
+
+
+def test_suspended_job_has_no_end_and_a_resumed_one_a_later_end(world: World) -> None:
+    seen = snapshot(columns(), columns(*({"job_id": each, "start": NOW - 600} for each in (5, 6, 7))))
+    ids = seen.labels.job_id
+    ends = np.array([ABSENT, NOW + 5_000, ABSENT])
+    labels = QueueLabels.extending(seen.labels, ids == 0, ids == 5, ends)
+    status = replace(STATUS, snapshot=replace(seen, labels=labels))
+    with serving(world, status=lambda: status) as served:
+        jobs = served.call("GET", "/api/v1/queue")[1]["jobs"]
+    assert [(job["state"], job["end"]) for job in jobs] == [
+        ("SUSPENDED", None),
+        ("RUNNING", "2023-11-14T23:36:40Z"),
+        ("RUNNING", "2023-11-14T23:03:20Z"),
+    ]
 
 
 def test_bytes_of_no_text_are_told_as_question_marks(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -28,6 +30,17 @@ def test_names_and_accounts_are_shown_where_they_are_told(capsys: pytest.Capture
     columns.print([MINE, OTHERS], "%.4i %a %j", heading=False)
     assert capsys.readouterr().out == "   7 research train-vit\n   8 - -\n"
     assert [job.job_id for job in columns.sorted([OTHERS, MINE], "account")] == [8, 7]
+
+
+def test_suspended_job_has_its_state_and_no_time(capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime(2026, 11, 28, 13, tzinfo=UTC)
+    stopped = QueuedJob(7, state="SUSPENDED", limit=3_600, start=now - timedelta(hours=8))
+    resumed = replace(stopped, state="RUNNING", end=now + timedelta(minutes=5))
+    queue_columns(now).print([stopped, resumed], "%t %T %M %L", heading=False)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["S", "SUSPENDED", "-", "-"],
+        ["R", "RUNNING", "00:55:00", "00:05:00"],
+    ]
 
 
 @given(st.text())

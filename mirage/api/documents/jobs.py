@@ -10,7 +10,7 @@ from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import PredictionList, quantiles
 from mirage.domain.job import ABSENT
-from mirage.slurm.queuelabels import jobs_kept_pending
+from mirage.slurm.queuelabels import ends_of, jobs_kept_pending, suspended_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class JobDocument(Described):
     qos: str
     """As Slurm calls it."""
     state: str
-    """PENDING or RUNNING."""
+    """PENDING, RUNNING or SUSPENDED."""
     nodes: int
     """How many it asks for, or holds."""
     limit: int | None
@@ -47,9 +47,9 @@ class JobDocument(Described):
     eligible: str | None
     """``null``: not yet known, as for held jobs and those that depend on others."""
     start: str | None
-    """Running: when it started."""
+    """When it started; ``null``: it is pending."""
     end: str | None
-    """Running: when its limit ends it."""
+    """Running: when its limit ends it. ``null`` while it is suspended: that time does not count."""
     planned_start: str | None
     """Pending: Slurm's own plan."""
     priority: int | None
@@ -101,25 +101,29 @@ def job_documents(
     jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, labels: Labels, *, running: bool
 ) -> Iterator[JobDocument]:
     """These rows of the pending or the running jobs; names and accounts are told of those in ``labels``."""
-    now = snapshot.time
+    now, ids = snapshot.time, jobs.job_id[list(rows)]
+    suspended = suspended_jobs(snapshot.labels, ids) if running else frozenset()
+    ends = ends_of(snapshot.labels, ids) if running else {}
     for row in rows:
-        name, account = labels.get(int(jobs.job_id[row]), ("", ""))
+        job_id = int(jobs.job_id[row])
+        name, account = labels.get(job_id, ("", ""))
         start, submit, limit = int(jobs.start[row]), int(jobs.submit[row]), int(jobs.limit[row])
         until = start if running else now
+        ends_at = running and job_id not in suspended and ABSENT not in (start, limit)
         yield JobDocument(
-            job_id=int(jobs.job_id[row]),
+            job_id=job_id,
             name=_told(name),
             user=_named(snapshot.users, jobs.user[row]),
             account=_told(account),
             partition=_named(snapshot.partition_names, jobs.partition[row]),
             qos=_named(snapshot.qos_names, jobs.qos[row]),
-            state="RUNNING" if running else "PENDING",
+            state="SUSPENDED" if job_id in suspended else "RUNNING" if running else "PENDING",
             nodes=int(jobs.nodes[row]),
             limit=limit if limit != ABSENT else None,
             submit=instant(submit),
             eligible=instant(int(jobs.eligible[row])),
             start=instant(start) if running else None,
-            end=instant(start + limit) if running and ABSENT not in (start, limit) else None,
+            end=instant(max(start + limit, ends.get(job_id, ABSENT))) if ends_at else None,
             planned_start=instant(start) if not running else None,
             priority=int(jobs.priority[row]) if jobs.priority[row] != ABSENT else None,
             waited=max(0, until - submit) if ABSENT not in (until, submit) else None,
