@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from mirage.cli.completing import complete_chain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from mirage.client.client import Client
+
+T = TypeVar("T")
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Socket = Annotated[
@@ -48,6 +52,14 @@ States = Annotated[
 def listed(text: str) -> frozenset[str]:
     """The words of a list with commas."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+
+def selected(
+    document: dict[str, Any], key: str, records: Iterable[T], shown: Callable[[T], bool]
+) -> dict[str, Any]:
+    """The document with those items under ``key`` whose record is ``shown``; ``records`` are in their order."""
+    items = [item for item, record in zip(document[key], records, strict=True) if shown(record)]
+    return document | {key: items}
 
 
 def whole(client: Client, path: str, key: str, **query: object) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from mirage.cli.asking import (
     States,
     User,
     listed,
+    selected,
     whole,
 )
 from mirage.cli.chainlogs import logs_command
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.client.client import Client
-    from mirage.client.documents import Chain
+    from mirage.client.documents import Chain, ChainPage
 
 chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
 
@@ -74,7 +75,8 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
 ) -> None:
     """List your chains, as squeue lists jobs.
 
-    With --all also those that are over and, for administrators, everybody's; so do -u and -t.
+    With --all also those that are over and, for administrators, everybody's; so do -u and -t. With --json the same
+    chains, with all fields.
 
     Columns: chain (%i), name (%j), user (%u), state (%T, %t), since, expected, partition (%P), account (%a),
     qos (%q), nodes (%D), gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L),
@@ -82,6 +84,8 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     saved, overlap, predictor, aim, steering, handover, failures, refusals.
     """
     from mirage.cli.chaintables import chain_columns
+    from mirage.client.documents import ChainPage
+    from mirage.client.reading import read
 
     wanted = _states(states)
     chain_columns(None).check(layout, sort)
@@ -100,21 +104,19 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     def once() -> None:
         with exit_codes():
             document = _list(connect(socket), every=every or bool(user or wanted))
+            page = read(ChainPage, document)
         if as_json:
-            typer.echo(json.dumps(document))
+            typer.echo(json.dumps(selected(document, "chains", page.chains, shown)))
         else:
-            _show_list(document, shown, Shown(layout, sort, not no_header))
+            _show_list(page, shown, Shown(layout, sort, not no_header))
 
     repeated(iterate, as_json, once)
 
 
-def _show_list(document: Any, shown: Callable[[Chain], bool], how: Shown) -> None:
+def _show_list(page: ChainPage, shown: Callable[[Chain], bool], how: Shown) -> None:
     from mirage.cli.chaintables import chain_columns
     from mirage.cli.silence import tell_silence
-    from mirage.client.documents import ChainPage
-    from mirage.client.reading import read
 
-    page = read(ChainPage, document)
     chains = [chain for chain in page.chains if shown(chain)]
     columns = chain_columns(page.time)
     columns.print(columns.sorted(chains, how.sort), how.layout, heading=how.heading)

@@ -17,6 +17,7 @@ from mirage.cli.asking import (
     Sort,
     User,
     listed,
+    selected,
     whole,
 )
 from mirage.cli.connection import connect, exit_codes
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.cli.columns import Columns
     from mirage.client.client import Client
-    from mirage.client.documents import QueuedJob
+    from mirage.client.documents import QueuedJob, QueuePage
 
 States = Annotated[
     str,
@@ -65,12 +66,17 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     that is queued already should start no later. Predictors read the queue: jobs that wait for more than their
     turn have none, as those that are held, depend on others, begin later or are at a limit of their account.
 
+    With --json the same jobs, with all fields.
+
     The names and accounts of others' jobs are told to administrators, and where the site's policy says so.
 
     Columns: jobid (%i), partition (%P), name (%j), user (%u), account (%a), state (%T, %t), qos (%q), nodes (%D),
     priority (%Q), timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for
     those that pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
     """
+    from mirage.client.documents import QueuePage
+    from mirage.client.reading import read
+
     wanted = _wanted(states)
     queue_columns(None).check(layout, sort)
     users, partitions = listed(user), listed(partition)
@@ -85,20 +91,19 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     def once() -> None:
         with exit_codes():
             document = _ask(connect(socket), "me" if mine else user, partition)
+            page = read(QueuePage, document)
         if as_json:
-            typer.echo(json.dumps(document))
+            document = selected(document, "jobs", page.jobs, shown)
+            typer.echo(json.dumps(document | {"total": len(document["jobs"])}))
         else:
-            _show(document, shown, Shown(layout, sort or "-state,jobid", not no_header))
+            _show(page, shown, Shown(layout, sort or "-state,jobid", not no_header))
 
     repeated(iterate, as_json, once)
 
 
-def _show(document: Any, shown: Callable[[QueuedJob], bool], how: Shown) -> None:
+def _show(page: QueuePage, shown: Callable[[QueuedJob], bool], how: Shown) -> None:
     from mirage.cli.silence import tell_silence
-    from mirage.client.documents import QueuePage
-    from mirage.client.reading import read
 
-    page = read(QueuePage, document)
     jobs, columns = [job for job in page.jobs if shown(job)], queue_columns(page.snapshot)
     columns.print(columns.sorted(jobs, how.sort), how.layout, heading=how.heading)
     tell_silence(page.stale_since)
