@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mirage.cli.columns import Row
     from mirage.cli.plan import CommandLine
+    from mirage.client.client import Client
     from mirage.client.documents import Forecast, PastError, Predictions
     from mirage.domain.job import JobRequest, Seconds
     from mirage.slurm.sbatchoptions import Given
@@ -63,8 +64,11 @@ Examples:
   mirage predict -N 4 -t 12:00:00 train.sh      the same with another size and limit
   mirage predict -p gpu -N 2 --gpus-per-node=4 -t 1-00:00:00
 
-Exit codes: 0 ok, 1 error or no start is predicted, 2 usage, 4 denied, 5 no daemon.
+Exit codes: 0 ok, 1 error or no start is predicted, 2 usage, 4 denied or rejected by Slurm, 5 no daemon.
 """
+
+
+_REFUSED = 4
 
 
 def predict_command(context: typer.Context) -> None:
@@ -81,9 +85,12 @@ def predict_command(context: typer.Context) -> None:
         show("Try mirage predict --help", err=True)
         raise SystemExit(WRONG) from None
     with exit_codes():
-        document = connect(line.value("socket") or "").get(
-            "/predictions", **_shape(request), predictor=line.value("predictor") or None
-        )
+        daemon = connect(line.value("socket") or "")
+        document = daemon.get("/predictions", **_shape(request), predictor=line.value("predictor") or None)
+        rejected = _rejected(request, daemon)
+    if rejected:
+        show(f"mirage: {rejected}", err=True)
+        raise SystemExit(_REFUSED)
     for remark in remarks:
         show(f"mirage: {remark}", err=True)
     from mirage.client.documents import Predictions
@@ -99,6 +106,15 @@ def predict_command(context: typer.Context) -> None:
         causes = "; ".join(f"{each.predictor}: {each.trouble}" for each in found.predictions)
         show(f"mirage: no start is predicted: {causes or 'no predictor was asked'}", err=True)
         raise SystemExit(1)
+
+
+def _rejected(request: JobRequest, daemon: Client) -> str:
+    """Why Slurm would never start such a job; empty: it would, or it is not known."""
+    from mirage.cli.sending import slurm_commands
+    from mirage.cli.slurmcheck import why_rejected
+
+    simulated = daemon.get("/cluster")["backend"] == "simulated"
+    return "" if simulated else why_rejected(request, slurm_commands())
 
 
 def _is_empty(found: Predictions) -> bool:

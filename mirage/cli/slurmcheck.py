@@ -56,6 +56,18 @@ def check_request(request: JobRequest, commands: Commands) -> str:
     return ""
 
 
+def why_rejected(request: JobRequest, commands: Commands) -> str:
+    """In Slurm's words why it would reject such a job whatever comes; empty: it would not, or does not answer."""
+    try:
+        CliActuator(commands, request.user).estimate_start(request)
+    except SubmissionRejected as error:
+        if is_permanent(error.reason) and not _nodes_may_be_away(error, request, commands):
+            return f"Slurm rejects such a job: {error}"
+    except ClusterUnavailable:
+        pass
+    return ""
+
+
 def _nodes_may_be_away(error: SubmissionRejected, request: JobRequest, commands: Commands) -> bool:
     """``--test-only`` takes nodes that are down or drained for nodes that do not exist; ``sbatch`` does not."""
     if error.reason != "BadConstraints":

@@ -218,9 +218,9 @@ def _said(guard: Guard, role: Role, observation: Observation) -> Iterator[Said]:
 
 
 def _reply(name: str, role: Role, prediction: Prediction) -> Said:
-    """Scores say nothing where there is nothing to hand over."""
+    """Scores and rules say nothing where there is nothing to hand over."""
     if not isinstance(prediction, ActionScores):
-        return Said(name, role, prediction)
+        return Said(name, role, None if prediction.rule else prediction, prediction.rule)
     if prediction.forecast is not None:
         return Said(name, role, prediction.forecast)
     return Said(name, role, None, "it scores submitting against holding at a hand-over and foresees no start")

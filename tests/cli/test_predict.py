@@ -39,7 +39,8 @@ ANSWERS = {
 class _Daemon(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = dict(parse_qsl(urlsplit(self.path).query))
-        text = json.dumps({"asked": asked} | ANSWERS[asked.get("partition", "")]).encode()
+        answer = ANSWERS.get(asked.get("partition", ""), {}) | {"asked": asked}
+        text = json.dumps({"backend": "cli"} if self.path.endswith("/cluster") else answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
@@ -48,6 +49,15 @@ class _Daemon(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
+
+
+@pytest.fixture(autouse=True)
+def sbatch(folder: Path) -> Path:
+    """A Slurm that takes every job."""
+    file = folder / "bin" / "sbatch"
+    file.write_text("#!/bin/sh\nexit 0\n")
+    file.chmod(0o755)
+    return file
 
 
 @pytest.fixture
@@ -73,6 +83,23 @@ def predict(folder: Path, daemon: str, *words: str, **variables: str) -> subproc
         cwd=folder,
         env=environment | variables,
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)", 4),
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", 0),
+    ],
+)
+def test_job_that_slurm_would_reject_has_no_start(
+    folder: Path, daemon: str, sbatch: Path, said: str, code: int
+) -> None:
+    sbatch.write_text(f"#!/bin/sh\necho 'sbatch: error: {said}' >&2\nexit 1\n")
+    done = predict(folder, daemon, "-p", "gpu", "-t", "9-0")
+    assert done.returncode == code, done.stderr
+    assert ("quantile" in done.stdout) is (code == 0)
+    assert ("time limit is invalid" in done.stderr) is (code == 4)
 
 
 @pytest.mark.parametrize(

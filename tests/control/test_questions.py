@@ -29,7 +29,7 @@ from mirage.control.questions import (
 from mirage.control.wallclock import WallClock, WallTicks
 from mirage.domain.chain import ChainId
 from mirage.domain.command import PauseChain
-from mirage.domain.decision import ActionScores, WaitForecast, Wants
+from mirage.domain.decision import ActionScores, Observation, WaitForecast, Wants
 from mirage.domain.errors import ClusterUnavailable, MirageError
 from mirage.domain.job import ABSENT, NEVER, JobRequest
 from mirage.predictors.registry import build_predictor
@@ -61,6 +61,16 @@ class Counted:
         return WaitForecast.point(observation.time + HOUR)  # type: ignore[attr-defined]
 
 
+class Six:
+    """Foresees six hours."""
+
+    name = "six"
+    wants = Wants()
+
+    def predict(self, observation: Observation) -> WaitForecast:
+        return WaitForecast.point(observation.time + 6 * HOUR)
+
+
 def guarded(predictor: object) -> Guard:
     return Guard(predictor, build_predictor("reactive"))  # type: ignore[arg-type]
 
@@ -88,7 +98,7 @@ def asked() -> Asked:
 
 
 def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> None:
-    promise = asked.desk.ask(Question(JOB, guarded(build_predictor("fixed:6h"))))
+    promise = asked.desk.ask(Question(JOB, guarded(Six())))
     assert asked.answer()
     assert not asked.answer()
     found = promise.result(0)
@@ -97,7 +107,7 @@ def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> 
         ("counted", Role.IN_CHARGE),
         ("dqn", Role.SHADOW),
         ("average", Role.SHADOW),
-        ("fixed:6h", Role.NAMED),
+        ("six", Role.NAMED),
     ]
     charge, scores, average, named = found.said
     assert charge.forecast == WaitForecast.point(1_000 + HOUR)
@@ -106,6 +116,11 @@ def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> 
     assert average.forecast is None, "another's answer says nothing of it"
     assert "no job has started yet" in average.trouble
     assert named.forecast == WaitForecast.point(1_000 + 6 * HOUR)
+
+
+def test_rule_is_no_forecast() -> None:
+    told = [("fixed:6h", Role.IN_CHARGE, False, True)]
+    assert said_by(guarded(build_predictor("fixed:6h"))) == told
 
 
 class Failing:
@@ -130,11 +145,11 @@ def said_by(charge: Guard, *shadows: Guard) -> list[tuple[str, Role, bool, bool]
 
 
 def test_predictor_that_answered_in_place_is_told() -> None:
-    charge = Guard(Failing(), guarded(build_predictor("fixed:6h")))
-    told = [("failing", Role.IN_CHARGE, False, True), ("fixed:6h", Role.INSTEAD, True, False)]
+    charge = Guard(Failing(), guarded(Six()))
+    told = [("failing", Role.IN_CHARGE, False, True), ("six", Role.INSTEAD, True, False)]
     assert said_by(charge) == told
-    assert said_by(charge, guarded(build_predictor("fixed:6h"))) == told
-    shadow = Guard(Failing(), guarded(build_predictor("fixed:6h")))
+    assert said_by(charge, guarded(Six())) == told
+    shadow = Guard(Failing(), guarded(Six()))
     assert said_by(guarded(Counted()), shadow) == [
         ("counted", Role.IN_CHARGE, True, False),
         ("failing", Role.SHADOW, False, True),
