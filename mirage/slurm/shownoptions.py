@@ -146,8 +146,7 @@ def _memory(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str
         amount = _megabytes(job.value(name))
         if amount is None or (option in said and _megabytes(said[option].value or "") == amount):
             continue
-        if amount or said.keys() & {"mem", "mem-per-cpu"}:
-            yield option, f"{amount}M" if amount else "0"
+        yield option, f"{amount}M" if amount else "0"  # all memory: by --mem=0, or where no default is set
 
 
 def _per_gpu(job: ShownJob, name: str) -> int:

@@ -124,6 +124,8 @@ def test_what_the_script_says_in_other_words_is_not_said_twice() -> None:
         ({}, ("Contiguous=0", "Contiguous=1"), {"--contiguous"}),
         ({}, ("TimeMin=N/A", "TimeMin=00:05:00"), {"--time-min=00:05:00"}),
         ({}, ("C=0:0:*:* CoreSpec", "C=0:0:2:1 CoreSpec"), {"--ntasks-per-socket=2", "--ntasks-per-core=1"}),
+        ({"mem": "2G"}, ("MinMemoryNode=2G", "MinMemoryNode=0"), {"--mem=0"}),
+        ({"mem": "0"}, ("MinMemoryNode=2G", "MinMemoryNode=0"), set()),
         ({"prefer": "nvlink"}, ("Features=(null)", "Features=nvlink"), set()),
         ({}, ("Nice=0", "Nice=5"), {"--nice=5"}),
         ({}, ("Features=(null)", "Features=nvlink"), {"--constraint=nvlink"}),
