@@ -73,7 +73,7 @@ def with_reason(text: str, job: Job | None) -> str:
     """What is told of a pending job, with Slurm's reason for that where it has one."""
     if job is None or not job.reason:
         return text
-    if job.held and job.reason != _HELD_BY_OWNER and not held_by_slurm(job):
+    if job.held and job.reason not in (_HELD_BY_ADMIN, _HELD_BY_OWNER) and not held_by_slurm(job):
         return f"{text}: {job.reason}: Slurm holds it until `scontrol release {job.job_id}`"
     who = ", held by an administrator" if held_by_admin(job) else ""
     return f"{text}: {job.reason}{who}"
