@@ -122,7 +122,7 @@ def reason_of(chain: Chain) -> str:
     """Why it is as it is; two links of one writer, and one that is not ready, come first."""
     said = chain.reason or chain.sentence or NOTHING
     if chain.handover == "none" and sum(link.state == "running" for link in chain.links) > 1:
-        return f"two links run together, against hand-over none; {said}"
+        return f"two of its jobs run, against hand-over none: see mirage explain; {said}"
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 

@@ -135,7 +135,10 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
         leaves = "; the one before it makes way then" if _running_links(timeline) > 1 else ""
         yield f"Link {chain['unready']} has not said that it is ready (its handover file is not there){leaves}."
     if _running_links(timeline) > 1 and chain["handover"] == "none":
-        yield "Two links run together, against its hand-over none: the dependency of the later one was taken away."
+        yield (
+            "Two of its jobs run, against its hand-over none: the earlier one was suspended or requeued, or the "
+            "dependency of the later one was taken away. The script of the later one waits where it can ask Slurm."
+        )
     if nothing:
         yield "No link of it is on the cluster."
         yield from _last_end(timeline)

@@ -76,9 +76,12 @@ class Pins:
 
 
 def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -> str:
-    """Why a link could not see, as it starts, that its predecessor has finished the work; empty: it can."""
+    """Why a link of one writer could not see, as it starts, how its predecessor stands; empty: it can.
+
+    A pin does not keep it back while that one is suspended, nor after it has finished the work.
+    """
     batch = request.batch
-    if batch is None or not (chain.one_writer and chain.done_by_zero):
+    if batch is None or not chain.one_writer:
         return ""
     if released and chain.steering is Steering.AUTO:
         return "its held job cannot check whether the work is done"

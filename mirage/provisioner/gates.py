@@ -63,4 +63,5 @@ def _gate(record: ChainRecord, last: Link) -> Gate:
         stops=tuple(state for state, kind in KINDS.items() if chain.failures.of(kind).recovery is Recovery.STOP),
         warn_lead=warn.lead if warn else ABSENT,
         limit=known if last.warned_until == ABSENT else ABSENT,
+        alone=chain.one_writer,
     )

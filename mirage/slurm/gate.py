@@ -28,7 +28,8 @@ _HAS_RUN = '[ "$mirage_end" -gt "$mirage_start" ] 2>/dev/null'
 """A job that is cancelled while it is pending starts and ends at one time."""
 _QUESTION = """\
 # The link before may have ended the chain just before this one started.
-read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END
+mirage_ask() {{
+  read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END
 $(
   unset {filters}
   export SLURM_TIME_FORMAT=%s
@@ -36,13 +37,28 @@ $(
     --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>/dev/null
 )
 END
+}}
 mirage_ends() {{
   echo "mirage: job {job}, the link before, has ended the chain ($mirage_state): this link does not run" >&2
   exit "$1"
 }}
-{conditions}unset -f mirage_ends
+mirage_ask
+{wait}{conditions}unset -f mirage_ask mirage_ends
 unset mirage_state mirage_code mirage_start mirage_end mirage_limit
 """
+_WAIT = """\
+# Its nodes are free while it is suspended; it may write once it is resumed, and only one link may.
+mirage_told=
+while [ "$mirage_state" = SUSPENDED ] || [ "$mirage_state" = RUNNING ]; do
+  [ "$mirage_told" ] || echo "mirage: job {job}, the link before, is $mirage_state: this one waits for its end" >&2
+  mirage_told=1
+  mirage_run sleep {interval}
+  mirage_ask
+done
+unset mirage_told
+"""
+_INTERVAL = 15
+"""Seconds between two looks at a predecessor that is not over."""
 _CONDITION = """\
 if {test}; then
   mirage_ends {code}
@@ -73,17 +89,22 @@ class Gate:
     """How long before its limit Slurm warns that job; ``ABSENT``: it does not."""
     limit: Seconds = ABSENT
     """That job's time limit as far as is known; with any other one the job may have been warned."""
+    alone: bool = False
+    """Whether nothing may run beside that job: then the link waits until it is over."""
 
     def lines(self) -> str:
-        """Lines for ``sh`` that exit where the chain is over; where Slurm does not answer, they do nothing.
+        """Lines for ``sh`` that exit where the chain is over, and first wait where the job before is not.
+
+        Where Slurm does not answer, they do nothing.
 
         The exit code is the one that says that the work is done, or else one that does not.
         """
         conditions = "".join(self._conditions())
         question = ""
-        if conditions:
+        if conditions or self.alone:
+            wait = _WAIT.format(job=self.job, interval=_INTERVAL) if self.alone else ""
             filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
-            question = _QUESTION.format(filters=filters, job=self.job, conditions=conditions)
+            question = _QUESTION.format(filters=filters, job=self.job, wait=wait, conditions=conditions)
         return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")
 
     def _conditions(self) -> Iterable[str]:

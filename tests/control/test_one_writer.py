@@ -308,7 +308,9 @@ def test_link_that_is_queued_ahead_looks_for_what_ends_the_chain(kind: dict[str,
 
 def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
     goes_on = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
-    request = second_link(done=DoneCondition(exit_code=None, links=3), failures=goes_on)
+    done = DoneCondition(exit_code=None, links=3)
+    assert second_link(done=done, failures=goes_on).batch.text != scripted().batch.text, "one writer looks"
+    request = second_link(done=done, failures=goes_on, handover=Handover(HandoverPolicy.OVERLAP), lead=0)
     assert request.node_list == "node-100"
     assert request.batch.text == scripted().batch.text
 

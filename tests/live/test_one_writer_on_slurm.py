@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import replace
 from itertools import pairwise
+from time import sleep
 from typing import TYPE_CHECKING
 
 from test_daemon import PATIENCE, start, write_config
@@ -174,6 +175,37 @@ def test_link_queued_ahead_stays_away_once_the_chain_has_stopped(testbed: Testbe
         assert record.status is ChainStatus.STOPPED, record.reason
         assert record.ended_by == 1, record.reason
         assert (tmp_path / f"{name}.log").read_text().split() == ["+", "1"], name
+
+
+def test_pinned_link_waits_while_the_one_before_is_suspended(testbed: Testbed, tmp_path: Path) -> None:
+    """Slurm starts it on the nodes that are free then; the other one writes on once it is resumed."""
+    log = tmp_path / "suspended.log"
+    chain = replace(writer("suspended", tmp_path), steering=Steering.PIN)
+    chain = replace(chain, request=replace(chain.request, warn=None), done=DoneCondition(links=2))
+
+    def state(job: object) -> str:
+        return testbed.ask("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").strip()
+
+    def suspend(folder: Path) -> None:
+        def second() -> Link | None:
+            links = records(folder)["suspended"].links
+            return links[1] if len(links) == 2 and links[1].job_id and log.exists() else None
+
+        testbed.wait_until(lambda: second() is not None, PATIENCE, "a second link that waits")
+        first, waits = records(folder)["suspended"].links[0].job_id, second()
+        assert waits is not None
+        testbed.ask("scontrol", "suspend", str(first))
+        testbed.wait_until(lambda: state(waits.job_id) == "RUNNING", PATIENCE, "the second link on free nodes")
+        sleep(2)
+        assert log.read_text().split() == ["+", "1"]
+        testbed.ask("scontrol", "update", f"JobId={waits.job_id}", "TimeLimit=90")  # its waiting counts
+        testbed.ask("scontrol", "update", f"JobId={first}", "TimeLimit=6")
+        testbed.ask("scontrol", "resume", str(first))
+
+    found = kept(testbed, [chain], tmp_path, suspend)["suspended"]
+    assert found.status is ChainStatus.DONE
+    assert found.links[1].start < found.links[0].end, "its nodes were free"
+    assert log.read_text().split() == ["+", "1", "+", "2"]
 
 
 def test_one_writer_stays_alone_on_oversubscribed_nodes(oversubscribing_testbed: Testbed, tmp_path: Path) -> None:

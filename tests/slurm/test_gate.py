@@ -92,6 +92,37 @@ def test_link_runs_unless_the_one_before_has_ended_the_chain(
     assert code_of(gate, tmp_path, answer, shell) == code
 
 
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+@pytest.mark.parametrize(
+    ("gate", "states", "code"),
+    [
+        (Gate(JOB, alone=True), ("SUSPENDED", "SUSPENDED", "RUNNING", "COMPLETING", "COMPLETED"), RUNS),
+        (Gate(JOB, done_code=0, alone=True), ("SUSPENDED", "RUNNING", "COMPLETED"), 0),
+        (Gate(JOB, alone=True), ("TIMEOUT",), RUNS),
+        (Gate(JOB, alone=True), ("SUSPENDED", ""), RUNS),
+    ],
+)
+def test_link_of_one_writer_waits_until_the_one_before_is_over(
+    tmp_path: Path, gate: Gate, states: tuple[str, ...], code: int, shell: str
+) -> None:
+    """Its nodes are free while that one is suspended. A Slurm that does not answer any more keeps no link."""
+    for name, text in (("sleep", "#!/bin/sh\necho x >>$TMPDIR/slept\n"), ("slurm_script", "")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "slept").touch()
+    answers = "".join(f'[ "$n" != {k} ] || {job(state)}\n' for k, state in enumerate(states) if state)
+    answer = f'n=$(wc -l <"$TMPDIR/slept")\n{answers}'
+    script = tmp_path / "slurm_script"
+    script.write_text(gated(f"#!{shell}\necho $(wc -l <$TMPDIR/slept)\nexit {RUNS}\n", gate))
+    done = subprocess.run(
+        [script], capture_output=True, text=True, check=False, env=squeue(tmp_path, answer), timeout=60
+    )
+    assert done.returncode == code, done.stderr
+    waits = min(len(states) - 1, sum(state in ("SUSPENDED", "RUNNING") for state in states))
+    assert done.stdout.split() == ([str(waits)] if code == RUNS else [])
+    assert done.stderr.count("waits for its end") == bool(waits)
+
+
 @pytest.mark.parametrize(
     ("limit", "spelled"),
     [(1_800, "30:00"), (36_000, "10:00:00"), (2 * 86_400, "2-00:00:00"), (90_000, "1-01:00:00")],
