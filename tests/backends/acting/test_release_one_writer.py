@@ -31,7 +31,7 @@ def test_stock_of_one_writer_never_runs_together(
     assert [outcome.overlap for outcome in record.outcomes()] == [0, 0]
     assert [link.job_id for link in record.links] == [100, 101, 102]
     sent = {job_id: change.dependencies for job_id, change in slurm.changes if change.dependencies}
-    looks_first = steering is Steering.AUTO and exit_code == 0  # which a job that is there already cannot
+    looks_first = steering is Steering.AUTO  # which a job that is there already cannot
     bound = svc.method is Steering.PIN and not sharing and not looks_first
     expected = {101: (Dependency(kind, JobId(100)),), 102: (Dependency(kind, JobId(101)),)}
     assert sent == ({} if bound else expected), "a pin is bound to nodes instead"
