@@ -285,6 +285,8 @@ class ControlLoop:
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
+        # What Mirage has not held back it never lets go: nodes that it is bound to are those that its owner names.
+        unpinned = unpinned or (behind is None and record.chain.method is not Steering.OFF)
         return self._sent(self._hands.send(record, replace(link, unpinned=unpinned), now, behind), now)
 
     def _steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds) -> Cycle:

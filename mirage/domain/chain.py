@@ -241,7 +241,7 @@ class Link:
     exit_code: int = 0
     reason: str = ""
     """The sentence that decided its submission."""
-    unpinned: bool = False  # steering by pin would not keep it back: it was submitted without
+    unpinned: bool = False  # submitted as any job, not held back: steering has nothing to let go
     telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
     retired: Seconds = ABSENT
     """When it was told to make way for its successor; what ends it after that is no failure."""

@@ -63,7 +63,7 @@ def to_release(record: ChainRecord, job: Job | None) -> bool:
     link, chain = record.waiting, record.chain
     if link is None or job is None or not held_by_slurm(job):
         return False
-    if chain.owner_holds(link.index) or chain.method is Steering.HOLD:
+    if chain.owner_holds(link.index) or (chain.method is Steering.HOLD and not link.unpinned):
         return False
     return record.status is ChainStatus.ACTIVE and (record.live == (link,) or not chain.one_writer)
 

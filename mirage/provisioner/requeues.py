@@ -65,4 +65,5 @@ def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRec
     record = record.with_link(replace(ended, state=LinkState.ENDED))
     tag = record.chain.tag(record.next_index)
     again = Link(record.next_index, tag, now, LinkState.SUBMITTED, link.job_id, event.submit)
-    return record.with_link(replace(again, reason=f"job {link.job_id} was requeued", job_submit=event.submit))
+    reason = f"job {link.job_id} was requeued"
+    return record.with_link(replace(again, reason=reason, job_submit=event.submit, unpinned=link.unpinned))

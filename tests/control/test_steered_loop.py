@@ -122,6 +122,21 @@ def test_a_link_that_an_administrator_holds_is_left_alone() -> None:
     assert service.cluster.changes == [(101, LET_GO[Steering.HOLD])]
 
 
+@pytest.mark.parametrize("steering", list(Steering))
+@pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.ON_START])
+def test_first_link_keeps_the_nodes_that_its_owner_names(steering: Steering, policy: HandoverPolicy) -> None:
+    """Mirage has not bound it to them, and nothing of it has Mirage put off."""
+    cluster = FakeCluster(lambda request: Fate(wait=5 * HOUR))
+    service = Service(cluster, chain_=chain(steering=steering, handover=Handover(policy)))
+    service.cycle()
+    job = service.cluster.jobs[100]
+    service.cluster.jobs[100] = replace(job, node_list="n7", nice=3, reason="Resources")
+    for minute in range(1, 5 * 60, 7):
+        service.cycle(minute * MIN)
+    assert not service.cluster.changes
+    assert service.cluster.jobs[100].node_list == "n7"
+
+
 def test_a_release_without_effect_is_tried_less_and_less_and_not_told_as_done() -> None:
     service = steered(Steering.HOLD)
     service.run(20 * HOUR)
