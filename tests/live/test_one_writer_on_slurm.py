@@ -208,6 +208,28 @@ def test_pinned_link_waits_while_the_one_before_is_suspended(testbed: Testbed, t
     assert log.read_text().split() == ["+", "1", "+", "2"]
 
 
+def test_first_link_waits_for_the_node_that_its_owner_names(testbed: Testbed, tmp_path: Path) -> None:
+    """As with sbatch, although another node is free: Mirage takes it for no binding of its own."""
+    node, me = testbed.nodes[0], getpass.getuser()
+    asked = ["sbatch", "--parsable", "--exclusive", f"--nodelist={node}", "--output=/dev/null"]
+    before = testbed.run(me, [*asked, "--wrap=sleep infinity"]).stdout.strip()
+    ask = ("squeue", "--noheader", "--states=all")
+    testbed.wait_until(
+        lambda: testbed.ask(*ask, f"--jobs={before}", "--format=%T").strip() == "RUNNING", PATIENCE, "a full node"
+    )
+    chain = replace(writer("named", tmp_path, options=(f"--nodelist={node}",)), steering=Steering.AUTO)
+    chain = replace(chain, done=DoneCondition(links=1))
+
+    def leave(folder: Path) -> None:
+        testbed.wait_until(lambda: bool(records(folder)["named"].links[-1:]), PATIENCE, "a first link")
+        sleep(6)
+        assert testbed.ask(*ask, "--states=PENDING", "--format=%n").split() == [node]
+        testbed.ask("scancel", before)
+
+    found = kept(testbed, [chain], tmp_path, leave)["named"]
+    assert testbed.ask(*ask, f"--jobs={found.links[0].job_id}", "--format=%N").split() == [node]
+
+
 def test_one_writer_stays_alone_on_oversubscribed_nodes(oversubscribing_testbed: Testbed, tmp_path: Path) -> None:
     """No pin holds a link there: each of them depends on the end of the one before it."""
     testbed = oversubscribing_testbed
