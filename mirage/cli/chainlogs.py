@@ -38,7 +38,7 @@ _ENDED = ("ended", "lost")
 
 
 def logs_command(chain_id: Id, link: Index = None, *, follow: Follow = False, socket: Socket = "") -> None:
-    """Print the output file of a link's job.
+    """Print the output file of a link's job; its path comes first, on stderr.
 
     With -f, go over to the next link when it starts, and end when the chain is over.
     """
@@ -54,6 +54,7 @@ def logs_command(chain_id: Id, link: Index = None, *, follow: Follow = False, so
     path = _path(chain, chosen)
     try:
         with path.open("rb") as file:
+            _head(chosen, path)
             _copy(file)
     except FileNotFoundError:
         raise _missing(f"link {chosen['index']}, job {chosen['job_id']}: {path} does not exist") from None
@@ -85,6 +86,10 @@ def _path(chain: dict[str, Any], link: dict[str, Any]) -> Path:
     from mirage.cli.joboutput import output_of
 
     return output_of(chain, link["job_id"])
+
+
+def _head(link: dict[str, Any], path: Path) -> None:
+    show(f"==> link {link['index']}, job {link['job_id']}: {path} <==", err=True)
 
 
 def _copy(file: BinaryIO) -> int:
@@ -141,7 +146,7 @@ class _Followed:
             show(f"mirage: {error}", err=True)
             self._pause()
             return
-        show(f"==> link {link['index']}, job {link['job_id']}: {path} <==", err=True)
+        _head(link, path)
         file: BinaryIO | None = None
         try:
             while True:
