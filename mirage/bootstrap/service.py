@@ -143,7 +143,7 @@ class Service:
 
     def stand_by(self, sentence: str) -> None:
         """Show what the leader has stored until now; for one that does not lead. Raises ``StoreUnavailable``."""
-        self.store.chains.forget()
+        self.store.stand_by()
         self.loop.stand_by(sentence)
         if self.interface is not None:
             self.interface.service.gate.tokens.forget()

@@ -22,7 +22,7 @@ from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tokens import TokenStore
 from mirage.store.upgrading import bring_up_to_date
 from mirage.store.waithistory import SqlWaitHistory
-from mirage.store.written import WriteCount, number_file, read_number
+from mirage.store.written import WriteCount, number_file, read_number, witness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +56,13 @@ class Store:
     holders: HolderStore
     restoration: RestorationStore
     cluster: ClusterNameStore
+    number: Path | None = None
+    """The file with the number of the last transaction that this daemon knows of."""
+
+    def stand_by(self) -> None:
+        """Read chains anew, and remember how far their leader has come. Raises ``StoreUnavailable``."""
+        witness(self.database, self.number)
+        self.chains.forget()
 
     def prune(self, retention: Retention, now: Seconds, chains_of_one: int = 0) -> dict[str, int]:
         """Delete what is older than ``retention`` allows; returns how many of what.
@@ -127,4 +134,5 @@ def open_store(
         HolderStore(database),
         RestorationStore(leading),
         ClusterNameStore(leading),
+        file,
     )

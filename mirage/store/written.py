@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from mirage.store.database import Database
+
 _LOG = logging.getLogger(__name__)
 
 _NAME = "transactions"
@@ -85,6 +87,20 @@ def kept_number(file: Path, where: str) -> int:
         return 0
     number, _, place = text.partition(" ")
     return int(number) if place == where and number.isascii() and number.isdigit() else 0
+
+
+def witness(database: Database, file: Path | None) -> None:
+    """Keep the number that the leader has reached, for a daemon that does not lead; raises ``StoreUnavailable``.
+
+    Once it leads itself, it knows by that a database that was put back meanwhile. A smaller number is not kept.
+    """
+    number = database.read(read_number)
+    if file is None or number <= kept_number(file, database.where):
+        return
+    try:
+        keep_number(file, database.where, number)
+    except OSError as error:
+        _LOG.warning("%s: not written: %s", file, error.strerror)
 
 
 def keep_number(file: Path, where: str, number: int) -> None:

@@ -92,6 +92,27 @@ def test_copy_by_another_tool_is_known_as_the_store_is_opened(declared: bool, tm
     assert owners(url) == (["alice", "bob"] if declared else []), "who restores it may keep the tokens"
 
 
+def test_daemon_that_stood_by_knows_a_database_that_was_put_back_as_it_leads(tmp_path: Path, state: Path) -> None:
+    """It has stored nothing of it itself, and has seen how far the leader had come."""
+    file, others = tmp_path / "mirage.db", tmp_path / "others"
+    others.mkdir()
+    url = f"sqlite:///{file}"
+    first = opened(url, state)
+    fill(first)
+    first.close()
+    shutil.copyfile(file, tmp_path / "copy")
+    leader, standby = opened(url, state), opened(url, others)
+    leader.chains.save(record(links=1, failures=2))
+    standby.stand_by()
+    leader.close()
+    standby.close()
+    shutil.copyfile(tmp_path / "copy", file)
+    again = opened(url, others)
+    assert again.restoration.load() is not None
+    assert owners(url) == []
+    again.close()
+
+
 def test_new_database_in_the_place_of_one_is_no_restored_one(tmp_path: Path, state: Path) -> None:
     file = tmp_path / "mirage.db"
     store = opened(f"sqlite:///{file}", state)
