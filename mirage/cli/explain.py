@@ -39,7 +39,9 @@ def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, s
     from mirage.cli.story import chain_story, link_story
 
     try:
-        sentences = list(chain_story(chain, timeline) if link is None else link_story(link, timeline))
+        sentences = list(
+            chain_story(chain, timeline) if link is None else link_story(link, timeline, chain["sentence"])
+        )
     except KeyError:
         show(f"mirage: {chain['id']} has {len(timeline['links'])} links, and no link {link}", err=True)
         raise SystemExit(_NOT_FOUND) from None

@@ -29,10 +29,7 @@ _STEERING = {
         "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; "
         "where another job fits next to it or Slurm may requeue it, it is not bound."
     ),
-    "auto": (
-        "Each link is submitted as the one before it starts, bound to its nodes; where another job fits on them, "
-        "or Slurm may requeue it, in time by forecast."
-    ),
+    "auto": "Each link is submitted as the one before it starts, bound to its nodes; {else_}.",
     "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
     "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
 }
@@ -69,13 +66,13 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
             yield f"What was decided last: {chain['sentence']}."
         yield from _foreseen_next(timeline, now)
     yield from _past(timeline)
-    yield from _worth(chain)
+    yield from _worth(chain, timeline)
 
 
-def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
+def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterator[str]:
     """Why a link was submitted when it was, what was foreseen of it, and how it went.
 
-    Raises ``KeyError`` where the chain has no such link.
+    ``now``: what is said of the chain at present. Raises ``KeyError`` where the chain has no such link.
     """
     link = next((link for link in timeline["links"] if link["index"] == index), None)
     if link is None:
@@ -83,6 +80,8 @@ def link_story(index: int, timeline: Mapping[str, Any]) -> Iterator[str]:
     yield from _submission(link)
     yield from _forecast_of(link, timeline)
     yield from _life(link, instant_of(timeline.get("now")))
+    if now and link["state"] in ("planned", "submitted", "pending"):
+        yield f"Now: {now}."
     for handover in timeline["handovers"]:
         if handover["successor"] == index:
             yield f"As it took over from link {handover['predecessor']}, {_handover(handover)}."
@@ -96,9 +95,11 @@ def _method(chain: Mapping[str, Any]) -> Iterator[str]:
     if by_predictor or chain["steering"] == "off":
         yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so."
     elif chain["steering"] in _STEERING:
-        yield _STEERING[chain["steering"]]
+        alone = chain["handover"] == "none"
+        else_ = "it waits for that one's end by a dependency" if alone else "it is submitted in time by forecast"
+        yield _STEERING[chain["steering"]].format(else_=f"where another job fits on them, {else_}")
     if chain["handover"] == "none":
-        yield "No two links run at the same time."
+        yield "No two of its scripts run at the same time."
 
 
 def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
@@ -135,13 +136,20 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
         leaves = "; the one before it makes way then" if _running_links(timeline) > 1 else ""
         yield f"Link {chain['unready']} has not said that it is ready (its handover file is not there){leaves}."
     if _running_links(timeline) > 1 and chain["handover"] == "none":
-        yield (
-            "Two of its jobs run, against its hand-over none: the earlier one was suspended or requeued, or the "
-            "dependency of the later one was taken away. The script of the later one waits where it can ask Slurm."
-        )
+        yield _two_of_one_writer(timeline)
     if nothing:
         yield "No link of it is on the cluster."
         yield from _last_end(timeline)
+
+
+def _two_of_one_writer(timeline: Mapping[str, Any]) -> str:
+    first, *_, last = (link for link in timeline["links"] if link["state"] == "running")
+    if first["job_state"] == "SUSPENDED":
+        return f"Link {last['index']} has nodes already; its script waits for the end of link {first['index']}."
+    return (
+        "Two of its jobs run, against its hand-over none: the earlier one was requeued, or the dependency of the "
+        "later one was taken away. The script of the later one waits where it can ask Slurm."
+    )
 
 
 def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
@@ -228,24 +236,27 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
         yield f"Two links ran at once for {words(together)} in all."
 
 
-def _worth(chain: Mapping[str, Any]) -> Iterator[str]:
-    """What was lost, and what submitting at the ends would have lost more."""
-    saved = chain.get("saved")
+def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
+    """What was lost, and what submitting at the ends would have lost more: of the hand-overs that are complete."""
+    lost, saved = chain["interruption"], chain.get("saved")
+    between_links = sum(each["interruption"] for each in timeline["handovers"])
+    if lost or saved:
+        after = f", {words(lost - between_links)} of that since its last link" if lost > between_links else ""
+        yield f"In all it lost {words(lost)}{after}."
     if not saved:
         return
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
     if not any(saved.values()):
         yield (
-            f"In all it lost {words(chain['interruption'])}. Had each link been submitted at the end of the one "
-            f"before, as much would have been lost (from {counted} of its hand-overs)."
+            "Had each link been submitted at the end of the one before, its hand-overs would have lost as much "
+            f"(from {counted} of them)."
         )
         return
     p50, more = saved["p50"], "less" if saved["p50"] < 0 else "more"
     bounds = (f"{words(abs(saved[name]))}{' less' if saved[name] < 0 else ''}" for name in ("p10", "p90"))
     yield (
-        f"In all it lost {words(chain['interruption'])}. Had each link been submitted at the end of the one "
-        f"before, about {words(abs(p50))} {more} would have been lost (an estimate: {' to '.join(bounds)}; "
-        f"from {counted} of its hand-overs)."
+        f"Had each link been submitted at the end of the one before, its hand-overs would have lost about "
+        f"{words(abs(p50))} {more} (an estimate: {' to '.join(bounds)}; from {counted} of them)."
     )
 
 
@@ -256,7 +267,7 @@ def _submission(link: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield f"Link {link['index']} is about to be submitted."
     if link["reason"]:
-        yield f"The reason: {link['reason']}."
+        yield f"It was submitted then because: {link['reason']}."
 
 
 def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:

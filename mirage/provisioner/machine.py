@@ -100,11 +100,11 @@ def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> Cha
 def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     """The record after one event. ``TypeError`` for something that is not an event."""
     after = _apply(event, record, now)
-    if after.over and not record.over:
-        after = replace(after, lost=service_of(record, now).interruption)
-    if after.over and not record.over and isinstance(event, LinkEnded | LinkLost | LinkRequeued):
+    if not after.over or record.over:
+        return after
+    if isinstance(event, LinkEnded | LinkLost | LinkRequeued):
         return replace(after, ended_by=event.index)
-    return after
+    return replace(after, lost=service_of(record, now).interruption)
 
 
 def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:

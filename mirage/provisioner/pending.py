@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, JobChange, Seconds
 
 _HELD_BY_ADMIN, _HELD_BY_OWNER = "JobHeldAdmin", "JobHeldUser"
+_LIMIT = re.compile("Assoc|QOS")
 _BLOCKED_TRIES = 5
 """Over a quarter of an hour, by the pauses below; Slurm blocks a sound job for some seconds."""
 _FIRST_PAUSE: Seconds = 60
@@ -76,4 +78,7 @@ def with_reason(text: str, job: Job | None) -> str:
     if job.held and job.reason not in (_HELD_BY_ADMIN, _HELD_BY_OWNER) and not held_by_slurm(job):
         return f"{text}: {job.reason}: Slurm holds it until `scontrol release {job.job_id}`"
     who = ", held by an administrator" if held_by_admin(job) else ""
+    if limit := _LIMIT.match(job.reason):
+        whose = "QOS" if limit[0] == "QOS" else "account"
+        who = f", a limit of the {whose}: see `sacctmgr show {limit[0].lower()}`"
     return f"{text}: {job.reason}{who}"

@@ -94,6 +94,14 @@ def test_what_a_chain_had_lost_as_it_was_cancelled_stays_known() -> None:
     assert after(running(fresh()), CancelAsked(), now=3 * HOUR).lost == 0
 
 
+def test_gap_before_a_link_that_is_seen_once_it_has_ended_counts_once() -> None:
+    down = ended(running(fresh(failures=STOPS, done=DoneCondition(exit_code=None))), HOUR, JobState.TIMEOUT)
+    seen = LinkEnded(2, HOUR + 60, HOUR + 90, JobState.FAILED, 3)
+    over = after(submitted(down, HOUR), seen, now=HOUR + 300)
+    assert over.over
+    assert sum(each.interruption for each in over.outcomes()) + service_of(over, 9 * HOUR).interruption == 60
+
+
 @pytest.mark.parametrize("ran", [False, True])
 def test_a_paused_chain_is_not_up(ran: bool) -> None:
     record = after(running(fresh()) if ran else submitted(fresh()), PauseAsked("by hand"))

@@ -341,7 +341,10 @@ def predecessor_of(link: Link, record: ChainRecord, status: Status) -> Job | Non
 
 
 def _all_suspended(record: ChainRecord, status: Status) -> bool:
-    jobs = (job_of(link, record, status) for link in record.links if link.running)
+    running = [link for link in record.links if link.running]
+    if record.chain.one_writer:  # the next one has nodes, and waits for its end
+        running = running[:1]
+    jobs = (job_of(link, record, status) for link in running)
     return all(job is not None and job.state is JobState.SUSPENDED for job in jobs)
 
 
