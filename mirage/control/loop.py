@@ -260,6 +260,7 @@ class ControlLoop:
         """Submit the successor held back; where a pin would not do that, by a dependency, or when it is time."""
         job = _job(record, predecessor, snapshot)
         loose = self._pins.why_not(record, predecessor, job, released=self._held is not None)
+        loose = loose or heldlinks.why_unbound(record, self._held)
         if not loose:
             return self._plan(record, steering.spoken(record.chain, predecessor.index), now, job)
         if record.chain.one_writer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB
+from mirage.domain.chain import NO_JOB, Steering
 from mirage.provisioner.handover import end_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ def held_indices(chain: Chain, stock: HeldJobs) -> tuple[int, ...]:
     """Return the indices of the chain's held links, ascending."""
     numbers = (job.tag.rpartition(":")[2] for job in stock.of(chain))
     return tuple(sorted({int(number) for number in numbers if number.isascii() and number.isdecimal()}))
+
+
+def why_unbound(record: ChainRecord, stock: HeldJobs | None) -> str:
+    """Why the next held link cannot be bound to its predecessor's nodes: its owner names nodes; empty: it can."""
+    if stock is None or record.chain.method is not Steering.PIN:
+        return ""
+    job = stock.find(record.chain.tag(record.next_index), record.chain.owner)
+    named = job is not None and job.node_list not in ("", record.chain.request.node_list)
+    return "its held job asks for nodes by name, and Slurm keeps one list of nodes for a job" if named else ""
 
 
 def shortage(record: ChainRecord, stock: HeldJobs | None) -> str:

@@ -9,7 +9,7 @@ from backends.acting.test_release import Operated, Service, waiting
 from fakes import HOUR, chain
 
 from mirage.backends.acting.release import ReleaseCluster
-from mirage.domain.chain import ChainStatus, DoneCondition, Steering
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.job import ABSENT, Dependency, DependencyKind, JobChange, JobId, JobState
 
 
@@ -35,6 +35,17 @@ def test_stock_of_one_writer_never_runs_together(
     bound = svc.method is Steering.PIN and not sharing and not looks_first
     expected = {101: (Dependency(kind, JobId(100)),), 102: (Dependency(kind, JobId(101)),)}
     assert sent == ({} if bound else expected), "a pin is bound to nodes instead"
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.ON_START])
+def test_held_jobs_keep_the_nodes_that_their_owner_names(policy: HandoverPolicy) -> None:
+    slurm = waiting(2)
+    svc = chain(done=DoneCondition(links=3), steering=Steering.PIN, handover=Handover(policy))
+    slurm.stock(svc, 1, 2, 3)
+    for number in (100, 101, 102):
+        slurm.jobs[JobId(number)] = replace(slurm.jobs[JobId(number)], node_list="n7")
+    Service(slurm, svc, "fixed:5h").run(300 * HOUR)
+    assert not [change for _, change in slurm.changes if change.node_list is not None]
 
 
 def running(slurm: Operated) -> list[JobId]:
