@@ -62,6 +62,7 @@ Examples:
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
 """
+_NOT_FOUND, _REFUSED = 3, 4
 _DIGITS = 10
 _LONGEST = 400
 """Characters of a command line that are shown."""
@@ -83,6 +84,16 @@ def adopt_command(context: typer.Context) -> None:
 
 def adopt(argv: Sequence[str]) -> None:
     """Do what the command line says."""
+    from mirage.cli.adoptedjob import Unfit, UnknownHere
+
+    try:
+        _adopt(argv)
+    except (Unfit, UnknownHere) as error:
+        show(f"mirage: {error}", err=True)
+        raise SystemExit(_NOT_FOUND if isinstance(error, UnknownHere) else _REFUSED) from None
+
+
+def _adopt(argv: Sequence[str]) -> None:
     from mirage.cli.connection import exit_codes
     from mirage.cli.submit import text_of
 

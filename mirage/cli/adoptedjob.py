@@ -24,13 +24,21 @@ _NOT_STORED = (503,)
 """Answers beside those of the client's own making after which certainly no chain was made."""
 
 
+class UnknownHere(ConfigError):
+    """Slurm does not show the job."""
+
+
+class Unfit(ConfigError):
+    """The job cannot be the first link of a chain."""
+
+
 def read_job(job_id: JobId, commands: Commands) -> ShownJob:
-    """As ``scontrol show job`` has it. Raises ``ConfigError`` and ``ClusterUnavailable``."""
+    """As ``scontrol show job`` has it. Raises ``UnknownHere`` and ``ClusterUnavailable``."""
     answer = commands.run(["scontrol", "show", "job", str(job_id)])
     if answer.status and unreachable(answer.said):
         raise ClusterUnavailable(f"scontrol: {one_line(answer.said)}")
     if answer.status:
-        raise ConfigError(_place(job_id), f"Slurm does not show it: {one_line(answer.said)}")
+        raise UnknownHere(_place(job_id), f"Slurm does not show it: {one_line(answer.said)}")
     try:
         return read_shown_job(answer.out, job_id)
     except BadSpelling as error:
@@ -38,9 +46,9 @@ def read_job(job_id: JobId, commands: Commands) -> ShownJob:
 
 
 def check_adoptable(job: ShownJob, uid: int) -> None:
-    """Raise ``ConfigError`` for a job that cannot be the first link of a chain of the user ``uid``."""
+    """Raise ``Unfit`` for a job that cannot be the first link of a chain of the user ``uid``."""
     if problem := _problem(job, uid):
-        raise ConfigError(_place(job.job_id), problem)
+        raise Unfit(_place(job.job_id), problem)
 
 
 def read_script(job_id: JobId, commands: Commands) -> str:
@@ -68,7 +76,7 @@ def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
     """While the chain is made, and after that: the job's comment is the mark of its link.
 
     Where certainly no chain was made, the comment that the job had is put back. Where that is not known the mark
-    stays: it is what the chain's link is known by. Raises ``ConfigError`` for a job that has another chain's mark
+    stays: it is what the chain's link is known by. Raises ``Unfit`` for a job that has another chain's mark
     by now.
     """
     check_adoptable(read_job(job.job_id, commands), job.uid)
