@@ -34,6 +34,13 @@ _STEERING = {
     "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
 }
 _CHEAPEST = "cheapest"
+_REQUEUED = "was requeued"
+_TOGETHER = {
+    "none": "No two of its scripts run at the same time.",
+    "on-start": "Two links run together while the earlier one makes way, as soon as the later one has started.",
+    "when-ready": "Two links run together until the later one is ready and the earlier one has made way.",
+    "overlap": "Two links run together until the earlier one ends.",
+}
 _SHORT = 120
 """Seconds before its limit at which no limit of its own ends a job."""
 _ENDS = {
@@ -98,8 +105,8 @@ def _method(chain: Mapping[str, Any]) -> Iterator[str]:
         alone = chain["handover"] == "none"
         else_ = "it waits for that one's end by a dependency" if alone else "it is submitted in time by forecast"
         yield _STEERING[chain["steering"]].format(else_=f"where another job fits on them, {else_}")
-    if chain["handover"] == "none":
-        yield "No two of its scripts run at the same time."
+    if chain["handover"] in _TOGETHER:
+        yield _TOGETHER[chain["handover"]]
 
 
 def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
@@ -276,7 +283,7 @@ def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
     made = [each for each in said if submit is None or (instant_of(each["time"]) or submit) <= submit]
     charge = next((each for each in made if not each["shadow"]), None)
-    if charge is None:
+    if charge is None or link["reason"].endswith(_REQUEUED):  # made of a submission that never came
         return
     yield f"{charge['predictor']} had foreseen that it would start {_range(charge)}."
     if start is None:

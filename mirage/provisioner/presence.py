@@ -34,6 +34,8 @@ class Kept(StrEnum):
 
 
 _BEGIN = "BeginTime"
+_IN_TURN = ("", "None", "Resources", "Priority")
+"""Slurm's reasons of a job that the queue alone keeps."""
 _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
 
 
@@ -66,14 +68,22 @@ def kept_until(record: ChainRecord, link: Link, kept: Kept, predecessor: Job | N
     return predecessor.end - ends_early(record) - (0 if to_its_end else record.chain.release_lead)
 
 
-def expected_start(record: ChainRecord, link: Link, job: Job, predecessor: Job | None) -> Seconds:
+def expected_start(
+    record: ChainRecord, link: Link, job: Job, predecessor: Job | None, *, idle: bool = True
+) -> Seconds:
     """When the waiting ``link`` may start: as Slurm plans it, or where Mirage knows better, when that lets it go.
 
-    Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that.
+    Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that; one that
+    is let go starts then where enough nodes are ``idle``. Nothing is known of one that more than the queue keeps.
     """
     kept = kept_by(record, link, job)
     until = kept_until(record, link, kept, predecessor)
-    return until if kept in (Kept.PINNED, Kept.BEGIN) and until != ABSENT else job.expected_start
+    if until == ABSENT or kept not in (Kept.PINNED, Kept.BEGIN):
+        return job.expected_start
+    if kept is Kept.PINNED and (job.held or job.reason not in _IN_TURN):
+        return job.expected_start
+    stays = kept is Kept.BEGIN or record.chain.one_writer or not record.chain.release_lead
+    return until if stays or idle else job.expected_start
 
 
 def running_until(record: ChainRecord, link: Link, job: Job | None) -> Seconds:

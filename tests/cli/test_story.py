@@ -57,6 +57,7 @@ CHAIN = {
     "held_links": None,
     "request": {"nodes": 1, "partition": "gpu", "limit": 24 * 3_600},
 }
+TOGETHER = "Two links run together while the earlier one makes way, as soon as the later one has started."
 PINNED = (
     "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; where "
     "another job fits next to it or Slurm may requeue it, it is not bound."
@@ -93,6 +94,7 @@ def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
         "train-k3q9, a chain of alice, is up since 2026-11-21 05:30, for 6 h 30 min; each of its links asks for 1 "
         "node in partition gpu for 24 h.",
         PINNED,
+        TOGETHER,
         "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
         "What was decided last: hold: it would start 2 h too early.",
         "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "
@@ -155,7 +157,12 @@ def test_a_chain_that_has_no_link_yet() -> None:
         )
     )
     assert "is paused: no further link is submitted (by alice)" in said[0]
-    assert said[1:] == [PINNED, "No link of it is on the cluster.", "No link has taken over from another yet."]
+    assert said[1:] == [
+        PINNED,
+        TOGETHER,
+        "No link of it is on the cluster.",
+        "No link has taken over from another yet.",
+    ]
 
 
 @pytest.mark.parametrize(

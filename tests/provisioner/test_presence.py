@@ -61,6 +61,17 @@ def test_what_keeps_a_link_and_until_when(
     assert expected_start(chain, chain.links[1], second, first) == expected
 
 
+@pytest.mark.parametrize(
+    ("idle", "reason", "held"), [(False, "Resources", False), (True, "PartitionDown", False), (True, "", True)]
+)
+def test_pinned_link_that_more_than_its_pin_keeps_starts_as_slurm_plans(
+    idle: bool, reason: str, held: bool
+) -> None:
+    chain, first = record(Steering.AUTO, HandoverPolicy.ON_START), job(1, JobState.RUNNING, "n1")
+    waits = replace(job(2, JobState.PENDING, "n1", held=held), reason=reason)
+    assert expected_start(chain, chain.links[1], waits, first, idle=idle) == PLAN
+
+
 def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> None:
     chain = record(Steering.PIN, HandoverPolicy.NONE, unpinned=True)
     waiting = job(2, JobState.PENDING)

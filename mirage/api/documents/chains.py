@@ -321,7 +321,9 @@ def _expected(record: ChainRecord, status: Status) -> str | None:
     job = job_of(link, record, status) if link is not None else None
     if link is None or job is None or status.snapshot.stale:
         return None
-    return instant(expected_start(record, link, job, predecessor_of(link, record, status)))
+    states = (each for each in status.snapshot.partitions if each.name == job.partition)
+    idle = any(each.idle >= job.nodes for each in states)
+    return instant(expected_start(record, link, job, predecessor_of(link, record, status), idle=idle))
 
 
 def _unready(record: ChainRecord, status: Status) -> int | None:
