@@ -240,7 +240,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
     chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.known_until)
     if service.state is ServiceState.UP and _all_suspended(record, status):
-        service = replace(service, state=ServiceState.DOWN, since=ABSENT)
+        service = replace(service, state=ServiceState.DOWN, since=ABSENT, overlap=0)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
