@@ -136,7 +136,7 @@ def test_job_that_has_ended_is_not_adopted(site: Site) -> None:
     with site.daemon():
         wait_until(lambda: listening(site), "the first cycle")
         done = adopt(site, job)
-        assert (done.returncode, "has ended" in done.stderr) == (1, True)
+        assert (done.returncode, "has ended" in done.stderr) == (4, True)
         assert site.client.get("/chains")["chains"] == []
     assert len(site.slurm.jobs()) == 1
 
@@ -147,7 +147,7 @@ def test_job_of_another_user_is_not_adopted(site: Site) -> None:
     with site.daemon():
         wait_until(lambda: listening(site), "the first cycle")
         done = adopt(site, job)
-        assert (done.returncode, "not yours" in done.stderr) == (1, True)
+        assert (done.returncode, "not yours" in done.stderr) == (4, True)
         assert site.client.get("/chains")["chains"] == []
     assert job not in site.slurm.comments
 
@@ -159,7 +159,7 @@ def test_job_is_adopted_once(site: Site) -> None:
         assert adopt(site, job).returncode == 0
         chain = site.record().chain
         again = adopt(site, job)
-        assert (again.returncode, chain.chain_id in again.stderr) == (1, True)
+        assert (again.returncode, chain.chain_id in again.stderr) == (4, True)
         assert site.slurm.comments[job] == chain.tag(1)
         assert len(site.client.get("/chains")["chains"]) == 1
 

@@ -331,15 +331,15 @@ def _known(fake: FakeSlurm, job_id: JobId) -> Job | None:
 def sacct(fake: FakeSlurm, call: Call) -> Answer:
     if not fake.accounting:
         return Answer("", "Slurm accounting storage is disabled\n", 1)
+    if option(call, "--format") == "SubmitLine":  # which it does not keep
+        return Answer("\n")
     mark = option(call, "--delimiter")
     fields = [field.partition("%")[0] for field in option(call, "--format").split(",")]
     words = [word for word in option(call, "--jobs").split(",") if word]
-    for word in words:
-        if not word.isdecimal():
-            return Answer("", f"sacct: fatal: Bad job/step specified: {word}\n", 1)
-    ids = set(map(int, words))
+    if wrong := [word for word in words if not word.isdecimal()]:
+        return Answer("", f"sacct: fatal: Bad job/step specified: {wrong[0]}\n", 1)
     start, end = _instant(fake, option(call, "--starttime")), _instant(fake, option(call, "--endtime"))
-    jobs = [job for job in fake.accounted() if not ids or job.job_id in ids]
+    jobs = [job for job in fake.accounted() if not words or str(job.job_id) in words]
     within = [job for job in jobs if job.submit < end and (job.end == ABSENT or job.end >= start)]
     if "--duplicates" not in call.arguments:  # of jobs with one number the last
         within = list({job.job_id: job for job in sorted(within, key=lambda job: job.submit)}.values())
