@@ -111,6 +111,9 @@ def test_on_a_real_slurm(shell: Shell) -> None:
             shell.testbed.wait_until(lambda: shell.says("mirage chains", "CHAIN"), PATIENCE, "the daemon")
         if step.command == "mirage chain show train":
             shell.testbed.wait_until(lambda: shell.says("mirage chains -t all", "DONE"), PATIENCE, "its end")
+            shell.testbed.wait_until(
+                lambda: not shell.says("mirage chain show train", "RUNNING"), PATIENCE, "the end of its last job"
+            )
         if step.command != "kill %1":
             step.check(shell.type(step.command))
     shown = shell.type("mirage chain show train")
