@@ -164,12 +164,12 @@ def _remarks(plan: Plan, job: ShownJob, submitted: str, *, known: bool) -> Itera
     assert plan.request.batch is not None
     if arguments := plan.request.batch.arguments:
         yield f"the script's arguments: {shlex.join(arguments)}; if they are others, give them behind --"
-    runs_on = f"job {job.job_id} stays as it is; the next links get this shell's environment, and "
+    stays = f"job {job.job_id} stays as it is; the next links get this shell's environment, and "
     if known:
-        yield f"{runs_on}the options of its script and of its command line: {submitted[:_LONGEST]}"
+        yield f"{stays}the options of its script and of its command line: {submitted[:_LONGEST]}"
     else:
         yield (
-            f"{runs_on}options that Slurm does not show of a job, such as --signal, from its script or this "
+            f"{stays}options that Slurm does not show of a job, such as --signal, from its script or this "
             "command line alone"
         )
     if submitted and not known:

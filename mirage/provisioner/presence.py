@@ -9,6 +9,7 @@ from mirage.domain.chain import Steering
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.limitwarnings import ends_early
 from mirage.provisioner.steering import held_back, steerable
+from mirage.slurm.queuelabels import waits_its_turn
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord, Link
@@ -34,8 +35,6 @@ class Kept(StrEnum):
 
 
 _BEGIN = "BeginTime"
-_IN_TURN = ("", "None", "Resources", "Priority")
-"""Slurm's reasons of a job that the queue alone keeps."""
 _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
 
 
@@ -80,7 +79,7 @@ def expected_start(
     until = kept_until(record, link, kept, predecessor)
     if until == ABSENT or kept not in (Kept.PINNED, Kept.BEGIN):
         return job.expected_start
-    if kept is Kept.PINNED and (job.held or job.reason not in _IN_TURN):
+    if kept is Kept.PINNED and (job.held or not waits_its_turn(job.reason)):
         return job.expected_start
     stays = kept is Kept.BEGIN or record.chain.one_writer or not record.chain.release_lead
     return until if stays or idle else job.expected_start

@@ -45,6 +45,6 @@ def _without_wrapped(texts: list[str], command: list[str]) -> list[str]:
     """Without ``--wrap``, whose command is all of the script; further options may follow it."""
     for begin in (["--wrap", *command], [f"--wrap={command[0]}", *command[1:]]):
         for at in range(len(texts)):
-            if texts[at : at + len(begin)] == begin:
+            if texts[at] == begin[0] and texts[at : at + len(begin)] == begin:
                 return texts[:at] + texts[at + len(begin) :]
     return texts
