@@ -93,8 +93,10 @@ class StartEstimator(Protocol):
 class NodeSharing(Protocol):
     """Whether the nodes of a running job are taken from other jobs until it is over."""
 
-    def why_shared(self, job: Job) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         """Why a second such job may run on them, or the job leave them before it is over; empty: neither.
+
+        ``spreads``: the second one may have further nodes.
 
         Raises ``ClusterUnavailable`` where that cannot be told.
         """

@@ -211,7 +211,7 @@ class FakeCluster:
         self._answer()
         return self.plan
 
-    def why_shared(self, job: Job) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         return self.sharing
 
     def recent_waits(self, count: int, partition: str, gres: str = "", qos: str = "") -> RecentWaits:

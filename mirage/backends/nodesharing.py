@@ -23,14 +23,15 @@ class CliNodeSharing:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
-    def why_shared(self, job: Job) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         """See the port."""
         shown = self._shown(nodesharing.job_arguments(job.job_id))
         if why := nodesharing.requeued(shown):
             return why
         if nodesharing.has_whole_nodes(shown):
             return ""
-        return nodesharing.why_shared(shown, self._shown(nodesharing.node_arguments(job.node_list)))
+        nodes = self._shown(nodesharing.node_arguments(job.node_list))
+        return nodesharing.why_shared(shown, nodes, spreads=spreads)
 
     def _shown(self, argv: Sequence[str]) -> str:
         answer = self._commands.run(argv)
@@ -45,8 +46,9 @@ class RestNodeSharing:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
-    def why_shared(self, job: Job) -> str:
-        """See the port."""
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
+        """See the port; only whole nodes count, on which nothing can spread."""
+        del spreads
         path = f"job/{job.job_id}"
         records = self._rest.records(path, "jobs")
         if len(records) != 1:

@@ -74,9 +74,9 @@ class PacedCluster:
         """As the simulated cluster is described."""
         return self._cluster.default_partition()
 
-    def why_shared(self, job: Job) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         """Whether simulated links share nodes."""
-        return self._present().why_shared(job)
+        return self._present().why_shared(job, spreads=spreads)
 
     def _present(self) -> SimulatedCluster:
         self._cluster.advance(max(self._clock.now(), self._cluster.now()))

@@ -139,8 +139,9 @@ class SimulatedCluster:
         """The start in the backfill plan of this instant."""
         return self.simulation.estimate_start(request)
 
-    def why_shared(self, job: Job) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         """Simulated links that do not ask for whole nodes count as sharing them."""
+        del spreads
         whole = {p.name for p in self.simulation.cluster.partitions if p.exclusive}
         if job.partition in whole or job.job_id in self._whole:
             return ""

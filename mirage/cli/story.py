@@ -19,7 +19,7 @@ _STATES = {
     "starting": "is starting: no link of it has run yet",
     "up": "is up",
     "down": "is down: no link of it runs now",
-    "paused": "is paused: no further link is submitted",
+    "paused": "is paused",
     "done": "is done",
     "failed": "has failed",
     "cancelled": "was cancelled",
@@ -118,6 +118,8 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     if chain["state"] in ("up", "down") and chain["since"]:
         lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
         state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
+    elif chain["state"] == "paused":
+        state += (f" since {_at(chain['since'])}" if chain["since"] else "") + ": no further link is submitted"
     elif chain["state"] in ("done", "failed", "cancelled") and chain["since"]:
         state += f", its last link having ended at {_at(chain['since'])}"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"

@@ -85,7 +85,7 @@ class Chain:
     state: str = ""
     """starting, up, down, paused, done, failed or cancelled."""
     since: datetime | None = None
-    """Up: since when without interruption; else when the last link ended."""
+    """Up: since when without interruption; paused: since when; else when the last link ended."""
     expected: datetime | None = None
     """When the link that waits in the queue may start: Slurm's plan, or when Mirage lets it go."""
     unready: int | None = None

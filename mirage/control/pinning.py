@@ -9,7 +9,7 @@ from mirage.domain.chain import Steering
 from mirage.domain.errors import MirageError
 from mirage.provisioner.gates import cannot_look
 from mirage.provisioner.handover import why_loose
-from mirage.slurm.jobrequest import names_nodes
+from mirage.slurm.jobrequest import may_spread, names_nodes
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
@@ -45,6 +45,8 @@ class Pins:
         Empty: it can.
         """
         why = _cannot_look(record.chain, request) or _named_nodes(request)
+        if not why and may_spread(request):
+            why = self._asked(predecessor, spreads=True)
         if why:
             self._tell(record.chain.chain_id, predecessor.job_id, why)
         return why
@@ -61,16 +63,17 @@ class Pins:
     def _shared(self, record: ChainRecord, job: Job) -> str:
         known = self._told.get(record.chain.chain_id)
         if known is None or known[0] != job.job_id:
-            why = _named_nodes(record.chain.request) or self._asked(job)
+            request = record.chain.request
+            why = _named_nodes(request) or self._asked(job, spreads=may_spread(request))
             self._tell(record.chain.chain_id, job.job_id, why)
             return why
         return known[1]
 
-    def _asked(self, job: Job) -> str:
+    def _asked(self, job: Job, *, spreads: bool) -> str:
         if self.source is None:
             return "whether its nodes are shared cannot be asked here"
         try:
-            return self.source.why_shared(job)
+            return self.source.why_shared(job, spreads=spreads)
         except MirageError as error:
             return f"whether its nodes are shared is not known: {error}"
 

@@ -319,6 +319,7 @@ class ChainRecord:
     """Slurm's words on the last of them."""
     permanent: int = 0  # how many of them no retry can mend
     lost: Seconds = 0  # for which nothing had run as it ended, after a link that had run
+    paused: Seconds = ABSENT  # since when, while it is
 
     @property
     def over(self) -> bool:

@@ -260,3 +260,5 @@ class Job:
     """Of a job that was requeued: its runs before this one (``PastRun``), the first one first."""
     runs_untold: bool = False
     """It was requeued, and accounting does not answer about the runs before this one."""
+    begin: Seconds = ABSENT
+    """Of a pending job that is put off, by its owner or as it was requeued: when it may start at the earliest."""

@@ -38,7 +38,7 @@ from mirage.provisioner.failures import (
 )
 from mirage.provisioner.handover import before, let_run, told_to_leave
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
-from mirage.provisioner.rejections import forgive_lost, room_again, sent_again
+from mirage.provisioner.rejections import forgive_lost, paused, room_again, sent_again
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.service import service_of
 from mirage.provisioner.steering import steerable
@@ -238,10 +238,10 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     if kind is None or (kind is FailureKind.EXIT and was_warned(record, link)):
         record = _go_on(record)
         why = "" if record.over else ends_at_once(record, was_warned(record, link))
-        return _paused(record, why) if why else record
+        return paused(record, why, now) if why else record
     policy = record.chain.failures.of(kind)
     if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:
-        return _cancelled_pending(record, link)
+        return _cancelled_pending(record, link, now)
     return _failed(record, link, kind, now)
 
 
@@ -256,7 +256,7 @@ def _(event: LinkLost, record: ChainRecord, now: Seconds) -> ChainRecord:
     if record.over or (told_to_leave(link) and not at_limit):
         return record
     if ran and not told_to_leave(link) and (why := may_be_over(record, link)):
-        return _paused(record, why)
+        return paused(record, why, now)
     return _go_on(record) if at_limit else _failed(record, link, FailureKind.NODE, now)
 
 
@@ -281,7 +281,7 @@ def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
     if not event.pauses:
         return record
     text = f"Slurm rejects link {event.index}: {event.reason}; correct the cause, then `mirage chain resume`"
-    return _paused(record, text)
+    return paused(record, text, now)
 
 
 @_apply.register
@@ -293,14 +293,14 @@ def _(event: DoneFileSeen, record: ChainRecord, now: Seconds) -> ChainRecord:
 def _(event: PauseAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     if record.over:
         return record
-    return replace(record, status=ChainStatus.PAUSED, reason=event.reason)
+    return replace(paused(record, event.reason, now), reason=event.reason)
 
 
 @_apply.register
 def _(event: ResumeAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
     if record.status is not ChainStatus.PAUSED:
         return record
-    record = replace(record, status=ChainStatus.ACTIVE, reason="", failures=0, not_before=now)
+    record = replace(record, status=ChainStatus.ACTIVE, reason="", paused=ABSENT, failures=0, not_before=now)
     return _forgiven(forgive_lost(record))
 
 
@@ -383,17 +383,10 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
     record = _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
     if record.over or policy.recovery is not Recovery.CONTINUE or not (why := fails_to_start(record)):
         return record
-    return _paused(record, why)
+    return paused(record, why, now)
 
 
-def _cancelled_pending(record: ChainRecord, link: Link) -> ChainRecord:
+def _cancelled_pending(record: ChainRecord, link: Link, now: Seconds) -> ChainRecord:
     """Somebody wanted this job gone, and not the link that runs: the next one waits for a word of the owner."""
     text = f"job {link.job_id} was cancelled while pending; `mirage chain resume` to continue"
-    return _paused(record, text)
-
-
-def _paused(record: ChainRecord, why: str) -> ChainRecord:
-    """Paused; one that is paused already keeps its reason, which may be its owner's word."""
-    if record.status is not ChainStatus.PAUSED:
-        record = replace(record, status=ChainStatus.PAUSED, reason=why)
-    return record
+    return paused(record, text, now)

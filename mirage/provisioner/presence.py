@@ -12,7 +12,7 @@ from mirage.provisioner.steering import held_back, steerable
 from mirage.slurm.queuelabels import waits_its_turn
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord, Link
     from mirage.domain.job import Job, Seconds
 
 
@@ -52,14 +52,14 @@ def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
     return Kept.DEPENDENT if alone and any(other.running for other in record.live) else Kept.NOTHING
 
 
-def kept_until(record: ChainRecord, link: Link, kept: Kept, predecessor: Job | None) -> Seconds:
-    """When what keeps ``link`` is to end, as far as it is known; ``ABSENT``: that is not known.
+def kept_until(record: ChainRecord, kept: Kept, job: Job, predecessor: Job | None) -> Seconds:
+    """When what keeps ``job``, a link that waits, is to end, as far as it is known; ``ABSENT``: that is not known.
 
     A pinned link that is never let go, and one of one writer, may start as its predecessor ends.
     """
-    if kept is Kept.BEGIN and link.index == 1:
-        return record.chain.request.begin or ABSENT
-    if kept in (Kept.NOTHING, Kept.OWNER, Kept.BEGIN) or predecessor is None:
+    if kept is Kept.BEGIN:
+        return job.begin
+    if kept in (Kept.NOTHING, Kept.OWNER) or predecessor is None:
         return ABSENT
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
         return ABSENT
@@ -73,16 +73,22 @@ def expected_start(
     """When the waiting ``link`` may start: as Slurm plans it, or where Mirage knows better, when that lets it go.
 
     Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that; one that
-    is let go starts then where enough nodes are ``idle``. Nothing is known of one that more than the queue keeps.
+    is let go, or waits for the end of its predecessor, starts then where enough nodes are ``idle``. Nothing is
+    known of one that more than the queue keeps.
     """
     kept = kept_by(record, link, job)
-    until = kept_until(record, link, kept, predecessor)
-    if until == ABSENT or kept not in (Kept.PINNED, Kept.BEGIN):
+    until = kept_until(record, kept, job, predecessor)
+    if until == ABSENT or kept is Kept.LOW:
         return job.expected_start
     if kept is Kept.PINNED and (job.held or not waits_its_turn(job.reason)):
         return job.expected_start
-    stays = kept is Kept.BEGIN or record.chain.one_writer or not record.chain.release_lead
+    stays = kept is Kept.BEGIN or (kept is Kept.PINNED and not _let_go(record.chain))
     return until if stays or idle else job.expected_start
+
+
+def _let_go(chain: Chain) -> bool:
+    """Whether its pinned links may start on other nodes before their predecessors end."""
+    return not chain.one_writer and chain.release_lead > 0
 
 
 def running_until(record: ChainRecord, link: Link, job: Job | None) -> Seconds:

@@ -61,9 +61,14 @@ def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds
     if len(link.lost) < _MOST_LOST or accepted <= link.lost[0]:
         return record
     text = f"link {link.index}: slurmrestd has ended {len(link.lost)} times when this link was submitted: {error}"
-    return replace(
-        record, status=ChainStatus.PAUSED, reason=f"{text}; correct the cause, then `mirage chain resume`"
-    )
+    return paused(record, f"{text}; correct the cause, then `mirage chain resume`", now)
+
+
+def paused(record: ChainRecord, why: str, now: Seconds) -> ChainRecord:
+    """Paused; one that is paused already keeps its reason, which may be its owner's word."""
+    if record.status is ChainStatus.PAUSED:
+        return record
+    return replace(record, status=ChainStatus.PAUSED, reason=why, paused=now)
 
 
 def room_again(record: ChainRecord) -> ChainRecord:

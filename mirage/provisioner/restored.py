@@ -18,6 +18,7 @@ from mirage.domain.job import ABSENT, JobState
 from mirage.domain.linkidentity import LinkIdentity, is_link
 from mirage.provisioner import machine
 from mirage.provisioner.events import PauseAsked, adopted, sightings
+from mirage.provisioner.rejections import paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -219,7 +220,7 @@ def _applied(record: ChainRecord, events: Iterable[Event], now: Seconds, jobs: M
         record = machine.apply(record, event, now)
         if record.over and _went_on(record, event, jobs):
             reason = "it continued after a link that would have ended it"
-            record = replace(record, status=ChainStatus.PAUSED, reason=reason, cancel_running=False, ended_by=0)
+            record = replace(paused(record, reason, now), cancel_running=False, ended_by=0)
     return record
 
 

@@ -34,7 +34,8 @@ class Service:
 
     state: ServiceState
     since: Seconds = ABSENT
-    """Up: start of the first link after the last interruption; else the end of the link that ran last."""
+    """Up: start of the first link after the last interruption; paused: since when; else the end of the link that
+    ran last."""
     interruption: Seconds = 0
     """Seconds for which nothing has run since the last link, or had as the chain ended."""
     overlap: Seconds = 0
@@ -48,9 +49,10 @@ def service_of(record: ChainRecord, now: Seconds) -> Service:
     if up and state is ServiceState.UP:
         return Service(state, _up_since(record), overlap=overlap)
     ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
+    since = record.paused if state is ServiceState.PAUSED else ABSENT if up else ended
     if up or ended == ABSENT:
-        return Service(state, overlap=overlap)
-    return Service(state, ended, record.lost if record.over else max(0, now - ended))
+        return Service(state, since, overlap=overlap)
+    return Service(state, since, record.lost if record.over else max(0, now - ended))
 
 
 def state_of(record: ChainRecord) -> ServiceState:

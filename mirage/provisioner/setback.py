@@ -22,7 +22,7 @@ def corrected(record: ChainRecord, now: Seconds, limits: Limits) -> ChainRecord:
     """
     # Of a chain that is over, the last link's time counts towards its owner's share.
     links = record.links[-1:] if record.over else record.links
-    later = record.refused > now or any(_is_later(link, now) for link in links)
+    later = max(record.refused, record.paused) > now or any(_is_later(link, now) for link in links)
     if record.not_before <= now and not later:
         return record
     latest = now + _longest_pause(record, limits)
@@ -33,6 +33,7 @@ def corrected(record: ChainRecord, now: Seconds, limits: Limits) -> ChainRecord:
         links=tuple(_corrected(link, now) if _is_later(link, now) else link for link in record.links),
         not_before=min(record.not_before, latest),
         refused=min(record.refused, now),
+        paused=min(record.paused, now),
         refused_since=min(record.refused_since, now),
     )
 

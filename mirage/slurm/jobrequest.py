@@ -147,15 +147,36 @@ def names_nodes(request: JobRequest) -> bool:
     """Whether the request asks for nodes by name, in its options or its script."""
     if request.node_list or request.batch is None:
         return bool(request.node_list)
+    given = _given(request.batch)
+    return given is None or bool(given.keys() & {"nodelist", "nodefile"})
+
+
+def may_spread(request: JobRequest) -> bool:
+    """Whether Slurm may give a further such job more nodes than this one has: no option says how many.
+
+    A job of one task stays on one node, unless its GPUs are counted for the whole job and its tasks are not.
+    """
+    if request.batch is None:
+        return False
+    given = _given(request.batch)
+    if given is None:
+        return True
+    if "nodes" in given:
+        low, _, high = (given["nodes"].value or "").partition("-")
+        return not _is_count(low) or high not in ("", low)
+    if request.nodes != 1 and "nodes" not in said_by_options(request):
+        return False
+    return _amount(given["ntasks"]) != 1 if "ntasks" in given else "gpus" in given
+
+
+def _given(batch: BatchScript) -> dict[str, Given] | None:
+    """The options that count, of the script and those passed on; ``None``: sbatch may read them in another way."""
     try:
-        words = read_directives(request.batch.text, SBATCH_LINE, "script").words
-        given = (
-            *SBATCH.read(words)[0],
-            *SBATCH.read([Word(text, "options") for text in request.batch.options])[0],
-        )
+        words = read_directives(batch.text, SBATCH_LINE, "script").words
+        passed = [Word(text, "options") for text in batch.options]
+        return {each.name: each for source in (words, passed) for each in SBATCH.read(source)[0]}
     except BadSpelling:
-        return True  # sbatch may read it in another way
-    return any(option.name in ("nodelist", "nodefile") for option in given)
+        return None
 
 
 def _slot(given: Given) -> str:

@@ -39,10 +39,11 @@ def has_whole_nodes(job: str) -> bool:
     return exclusive[1] == "NODE" if exclusive else _over_subscribe(job) == "NO"
 
 
-def why_shared(job: str, nodes: str) -> str:
+def why_shared(job: str, nodes: str, *, spreads: bool = False) -> str:
     """Why a second such job may fit beside it; empty: what both need is more than the nodes have.
 
-    ``job``, ``nodes``: the answers of ``scontrol --oneliner show``.
+    ``job``, ``nodes``: the answers of ``scontrol --oneliner show``. One that ``spreads`` may take what is free of
+    these nodes, and the rest of others: it is kept off full ones alone.
     """
     exclusive = _EXCLUSIVE.search(job)
     if exclusive and exclusive[1] != "NO":
@@ -50,8 +51,11 @@ def why_shared(job: str, nodes: str) -> str:
     if (told := _over_subscribe(job)) != ("NO" if exclusive else "OK"):
         return f"the nodes are oversubscribed (OverSubscribe={told})"
     used, there = _amounts(_ALLOCATED, job), _amounts(_CONFIGURED, nodes)
-    if any(2 * used[name] > there[name] for name in used.keys() & there.keys()):
+    known = used.keys() & there.keys()
+    if any(used[name] == there[name] if spreads else 2 * used[name] > there[name] for name in known):
         return ""
+    if spreads:
+        return "its links may have a part of these nodes and a part of others (no --nodes)"
     return f"its links do not need whole nodes (OverSubscribe={told}), so that two of them fit on the same ones"
 
 

@@ -1,4 +1,4 @@
-"""What the queue says of jobs beside their columns: which a limit keeps pending, and which are suspended."""
+"""What the queue says of jobs beside their columns: which are kept pending, and which are suspended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class QueueLabels(JobLabels):
     """Further columns, as long as ``job_id``."""
 
     kept_pending: NDArray[np.bool_]
-    """Pending, and kept there by more than the queue."""
+    """Pending, and kept there by more than the queue: a limit, or nodes that it names."""
     suspended: NDArray[np.bool_]
     end: NDArray[np.int64]
     """When the time limit ends it, by Slurm: later than its start and limit say where it was suspended."""

@@ -192,6 +192,7 @@ def _only(ours: tuple[QueuedJob, ...], unreadable: Sequence[str], owners: frozen
 def _labels(cells: dict[str, tuple[str, ...]], read: dict[str, Int64]) -> QueueLabels:
     state = read["State"]
     in_turn = rows.numbers(cells["Reason"], lambda text: int(waits_its_turn(text))) == 1
+    anywhere = rows.numbers(cells["ReqNodes"], lambda text: int(not _text(text))) == 1
     labels = JobLabels.of_texts(
         read["JobID"],
         map(_text, cells["Name"]),
@@ -201,7 +202,7 @@ def _labels(cells: dict[str, tuple[str, ...]], read: dict[str, Int64]) -> QueueL
     )
     return QueueLabels.extending(
         labels,
-        kept_pending=(state == JobState.PENDING) & ~in_turn,
+        kept_pending=(state == JobState.PENDING) & ~(in_turn & anywhere),
         suspended=state == JobState.SUSPENDED,
         end=np.where(state == JobState.RUNNING, read["EndTime"], ABSENT),
     )
@@ -260,6 +261,7 @@ def _numbers(cells: dict[str, tuple[str, ...]]) -> dict[str, Int64]:
             waits & (eligible != UNREADABLE) & (barred | (eligible == ABSENT) | (priority == 0)), NEVER, eligible
         ),
         "StartTime": np.where(waits & unplanned & (start != UNREADABLE), ABSENT, start),
+        "Begin": np.where(waits & put_off & (start != UNREADABLE), start, ABSENT),
         "EndTime": _times(cells["EndTime"]),
         "TimeLimit": rows.numbers(cells["TimeLimit"], parse_limit),
         "NumNodes": rows.numbers(cells["NumNodes"], _read_nodes),
@@ -311,6 +313,7 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
         held=waits and (reason == "JobHeldUser" or (shown["PriorityLong"] == 0 and reason not in _HELD)),
         nice=shown["Nice"],
         node_list=_text(texts["ReqNodes" if waits else "NodeList"]),
+        begin=shown["Begin"],
     )
     return QueuedJob(_with_limit_end(job, completing), completing, shown["exit_code"] if completing else ABSENT)
 

@@ -175,7 +175,7 @@ def test_pin_that_a_limit_keeps_out_is_tried_again() -> None:
 def test_sharing_is_asked_once_for_each_handover() -> None:
     service = writer(Steering.PIN, sharing=SHARED)
     asked = []
-    service.cluster.why_shared = lambda job: asked.append(job.job_id) or SHARED
+    service.cluster.why_shared = lambda job, *, spreads: asked.append(job.job_id) or SHARED
     service.run(500 * HOUR, tick=MIN)
     assert asked == [100, 101]
 

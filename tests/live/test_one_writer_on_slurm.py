@@ -49,8 +49,11 @@ WRITERS = {
     "hold": (Steering.HOLD, True),
     "auto": (Steering.AUTO, True),
     "several": (Steering.PIN, True),
+    "spread": (Steering.AUTO, False),
 }
 PARTITIONS = {"several": "cpu,v100"}
+OPTIONS = {"spread": ("--ntasks=33",)}
+"""More than half of a node, and a second such job fits on the rest and another node."""
 FINISHER = """#!/bin/bash
 echo "+ $MIRAGE_LINK" >>LOG
 [ $MIRAGE_LINK = 1 ] && exec sleep infinity
@@ -101,7 +104,7 @@ def test_links_of_one_writer_never_run_together(testbed: Testbed, tmp_path: Path
         first = records(folder)["early"].links[0]
         testbed.ask("scontrol", "update", f"JobId={first.job_id}", "TimeLimit=15")
 
-    chains = [writer(name, tmp_path, PARTITIONS.get(name, "cpu")) for name in WRITERS]
+    chains = [writer(name, tmp_path, PARTITIONS.get(name, "cpu"), OPTIONS.get(name, ())) for name in WRITERS]
     check_apart(kept(testbed, chains, tmp_path, lower_a_limit), tmp_path)
 
 

@@ -56,8 +56,8 @@ def test_what_keeps_a_link_and_until_when(
     chain, first = record(steering, policy), job(1, JobState.RUNNING, "n1")
     second = job(2, JobState.PENDING, nodes, held=held)
     assert kept_by(chain, chain.links[1], second) is kept
-    assert kept_until(chain, chain.links[1], kept, first) == until
-    expected = until if kept is Kept.PINNED else PLAN
+    assert kept_until(chain, kept, second, first) == until
+    expected = until if kept in (Kept.PINNED, Kept.HELD) else PLAN
     assert expected_start(chain, chain.links[1], second, first) == expected
 
 
@@ -75,23 +75,26 @@ def test_pinned_link_that_more_than_its_pin_keeps_starts_as_slurm_plans(
 def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> None:
     chain = record(Steering.PIN, HandoverPolicy.NONE, unpinned=True)
     waiting = job(2, JobState.PENDING)
+    predecessor = job(1, JobState.RUNNING, "n1")
     assert kept_by(chain, chain.links[1], waiting) is Kept.DEPENDENT
-    assert expected_start(chain, chain.links[1], waiting, job(1, JobState.RUNNING, "n1")) == PLAN
+    assert expected_start(chain, chain.links[1], waiting, predecessor) == END
+    waiting = replace(waiting, expected_start=ABSENT)
+    assert expected_start(chain, chain.links[1], waiting, predecessor, idle=False) == ABSENT
 
 
 def test_end_of_a_suspended_predecessor_is_not_known() -> None:
     chain = record(Steering.PIN, HandoverPolicy.NONE)
-    assert kept_until(chain, chain.links[1], Kept.PINNED, job(1, JobState.SUSPENDED, "n1")) == ABSENT
-    assert kept_until(chain, chain.links[1], Kept.PINNED, None) == ABSENT
+    waiting = job(2, JobState.PENDING, "n1")
+    assert kept_until(chain, Kept.PINNED, waiting, job(1, JobState.SUSPENDED, "n1")) == ABSENT
+    assert kept_until(chain, Kept.PINNED, waiting, None) == ABSENT
 
 
-def test_first_link_that_is_to_begin_later_is_expected_then() -> None:
+def test_link_that_is_to_begin_later_is_expected_then() -> None:
+    """The first one by its owner's word, any by Slurm's as its job was requeued."""
     chain = record(Steering.PIN, HandoverPolicy.NONE)
-    chain = replace(chain, chain=replace(chain.chain, request=replace(chain.chain.request, begin=9 * HOUR)))
-    chain = replace(chain, links=(replace(chain.links[1], index=1),))
-    waiting = replace(job(2, JobState.PENDING), reason="BeginTime", expected_start=ABSENT)
-    assert kept_by(chain, chain.links[0], waiting) is Kept.BEGIN
-    assert expected_start(chain, chain.links[0], waiting, None) == 9 * HOUR
+    waiting = replace(job(2, JobState.PENDING), reason="BeginTime", expected_start=ABSENT, begin=9 * HOUR)
+    assert kept_by(chain, chain.links[1], waiting) is Kept.BEGIN
+    assert expected_start(chain, chain.links[1], waiting, None) == 9 * HOUR
 
 
 def test_running_link_ends_by_its_limit_or_as_its_time_to_make_way_is_over() -> None:

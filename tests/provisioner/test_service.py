@@ -11,7 +11,7 @@ from provisioner.test_machine import LIMIT, after, ended, fresh, running, submit
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import ABSENT, JobState
-from mirage.provisioner.events import CancelAsked, LinkEnded, LinkStarted, PauseAsked
+from mirage.provisioner.events import CancelAsked, LinkEnded, LinkStarted, PauseAsked, ResumeAsked
 from mirage.provisioner.service import Service, ServiceState, service_of
 
 STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
@@ -104,8 +104,9 @@ def test_gap_before_a_link_that_is_seen_once_it_has_ended_counts_once() -> None:
 
 @pytest.mark.parametrize("ran", [False, True])
 def test_a_paused_chain_is_not_up(ran: bool) -> None:
-    record = after(running(fresh()) if ran else submitted(fresh()), PauseAsked("by hand"))
-    assert service_of(record, HOUR) == Service(ServiceState.PAUSED)
-    record = ended(record, HOUR) if ran else record
-    waits = HOUR if ran else 0
-    assert service_of(record, 2 * HOUR) == Service(ServiceState.PAUSED, HOUR if ran else ABSENT, waits)
+    at = HOUR // 2
+    record = after(running(fresh()) if ran else submitted(fresh()), PauseAsked("by hand"), now=at)
+    assert service_of(record, HOUR) == Service(ServiceState.PAUSED, at)
+    record = after(ended(record, HOUR) if ran else record, PauseAsked("once more"), now=HOUR)
+    assert service_of(record, 2 * HOUR) == Service(ServiceState.PAUSED, at, HOUR if ran else 0)
+    assert service_of(after(record, ResumeAsked()), 2 * HOUR).since == (HOUR if ran else ABSENT)

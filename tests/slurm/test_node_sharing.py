@@ -37,6 +37,13 @@ def test_resources_decide_where_nodes_may_be_shared(field, over_subscribe, tres,
     assert (why_shared(shown, f"{GPUS}\n" * nodes) == "") is alone
 
 
+@pytest.mark.parametrize(
+    ("tres", "alone"), [("cpu=33,node=1,gres/gpu=3", False), ("cpu=40,node=1", True), ("cpu=1,gres/gpu=4", True)]
+)
+def test_job_that_may_have_more_nodes_is_kept_off_full_ones_alone(tres: str, alone: bool) -> None:
+    assert (why_shared(job("OK", tres), GPUS, spreads=True) == "") is alone
+
+
 def test_exclusive_job_has_whole_nodes() -> None:
     assert has_whole_nodes(job("NO", "cpu=1"))
 

@@ -62,10 +62,12 @@ def test_other_reasons_keep_a_job_pending(reason: str) -> None:
 
 
 def test_labels_tell_the_jobs_that_are_kept_pending() -> None:
+    """By a limit, or for nodes that they name."""
     limited, waiting = {"JobID": "1", "Reason": "AssocGrpCPUMinutesLimit"}, {"JobID": "2", "Reason": "Resources"}
+    named = waiting | {"JobID": "4", "ReqNodes": "n1"}
     running = RUNS | {"JobID": "3", "Reason": "AssocGrpCPUMinutesLimit"}
-    labels = read(limited, waiting, running).labels
-    assert jobs_kept_pending(labels, np.array([1, 2, 3])) == {1}
+    labels = read(limited, waiting, running, named).labels
+    assert jobs_kept_pending(labels, np.array([1, 2, 3, 4])) == {1, 4}
     assert jobs_kept_pending(labels, np.array([2, 3])) == set()
 
 

@@ -124,11 +124,11 @@ class ChainDocument(Described):
     """starting: no link has run yet; up; down: links ran, none runs now, or Slurm has suspended those that run;
     paused, done, failed or cancelled."""
     since: str | None
-    """Up: since when without interruption; else when the last link ended. ``null``: not known, as while it is
-    suspended."""
+    """Up: since when without interruption; paused: since when; else when the last link ended. ``null``: not known,
+    as while it is suspended."""
     expected: str | None
-    """When the link that waits in the queue may start: as Slurm plans it or, of one that is bound to its
-    predecessor's nodes, when these are to be free or it is let go. ``null``: not known."""
+    """When the link that waits in the queue may start: as Slurm plans it or, where its predecessor keeps it back,
+    when that one is to end or it is let go. ``null``: not known."""
     unready: int | None
     """The running link that has not said that it is ready, as links of this chain do; ``null``: none."""
     status: str

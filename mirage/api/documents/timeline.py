@@ -195,7 +195,7 @@ def timeline(
 def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
     job = job_of(link, record, status)
     kept = kept_by(record, link, job)
-    until = kept_until(record, link, kept, predecessor_of(link, record, status)) if kept else ABSENT
+    until = kept_until(record, kept, job, predecessor_of(link, record, status)) if kept and job else ABSENT
     return LinkBar(
         index=link.index,
         job_id=link.job_id if link.job_id != NO_JOB else None,

@@ -79,7 +79,7 @@ class _Rows:
         count = tasks(record) if pending else 1
         label = (job_id(record), text(record, "name"), text(record, "account"))
         runs = state is JobState.RUNNING and "COMPLETING" not in texts(record, "job_state")
-        kept = pending and not waits_its_turn(_reason(record))
+        kept = pending and not (waits_its_turn(_reason(record)) and not text(record, "required_nodes"))
         mark = (kept, state is JobState.SUSPENDED, instant(record, "end_time") if runs else ABSENT)
         tres = text(record, "tres_alloc_str") or text(record, "tres_req_str")
         (self.pending if pending else self.running).extend([row] * count)
@@ -193,6 +193,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
         held=pending and _is_held_by_owner(record),
         nice=whole(record, "nice"),
         node_list=text(record, "required_nodes" if pending else "nodes"),
+        begin=instant(record, "start_time") if pending and _put_off(record) else ABSENT,
     )
     completing = state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state")
     return QueuedJob(job, completing, exit_code(record) if completing else ABSENT)
@@ -266,5 +267,8 @@ def _eligible(record: Record) -> int:
 
 def _planned_start(record: Record) -> int:
     """Slurm's plan; what it gives for a job that waits for more than its turn is only the earliest begin."""
-    put_off = _reason(record) == "BeginTime"
-    return ABSENT if put_off or _is_barred(record) else instant(record, "start_time")
+    return ABSENT if _put_off(record) or _is_barred(record) else instant(record, "start_time")
+
+
+def _put_off(record: Record) -> bool:
+    return _reason(record) == "BeginTime"
