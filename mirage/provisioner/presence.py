@@ -73,7 +73,7 @@ def expected_start(
     """When the waiting ``link`` may start: as Slurm plans it, or where Mirage knows better, when that lets it go.
 
     Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that; one that
-    is let go, or waits for the end of its predecessor, starts then where enough nodes are ``idle``. Nothing is
+    is released, or waits for the end of its predecessor, starts then where enough nodes are ``idle``. Nothing is
     known of one that more than the queue keeps.
     """
     kept = kept_by(record, link, job)

@@ -128,7 +128,7 @@ class ChainDocument(Described):
     as while it is suspended."""
     expected: str | None
     """When the link that waits in the queue may start: as Slurm plans it or, where its predecessor keeps it back,
-    when that one is to end or it is let go. ``null``: not known."""
+    when that one is to end or Mirage releases it. ``null``: not known."""
     unready: int | None
     """The running link that has not said that it is ready, as links of this chain do; ``null``: none."""
     status: str
