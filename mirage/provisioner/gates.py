@@ -9,10 +9,10 @@ from mirage.domain.bounds import LARGEST_DIRECTIVES, LARGEST_SCRIPT
 from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
 from mirage.domain.failurepolicy import Recovery
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, JobState
 from mirage.domain.script import script_size
 from mirage.provisioner.failures import KINDS
-from mirage.provisioner.handover import before
+from mirage.provisioner.handover import before, in_vain
 from mirage.slurm.batchscript import read_interpreter, sbatch_lines
 from mirage.slurm.gate import Gate
 from mirage.slurm.wrapper import gated
@@ -50,6 +50,21 @@ def with_gate(request: JobRequest, record: ChainRecord, link: Link) -> JobReques
         return request
     gate = _gate(record, last)
     return replace(request, batch=replace(batch, text=gated(batch.text, gate))) if gate.lines() else request
+
+
+def not_begun(record: ChainRecord, link: Link) -> bool:
+    """Whether the started ``link`` ended before its script, having seen that the chain is over.
+
+    It does not see the end of a chain whose retries or whose running time are used up: then its script runs until
+    the next cycle cancels it.
+    """
+    if not in_vain(record, link) or link.job_state is JobState.CANCELLED:
+        return False
+    last, chain = record.links[record.ended_by - 1], record.chain
+    if last.job_state in (JobState.COMPLETED, JobState.FAILED) and last.exit_code == chain.done.exit_code:
+        return True
+    kind = KINDS.get(last.job_state)
+    return kind is not None and chain.failures.of(kind).recovery is Recovery.STOP
 
 
 def _gate(record: ChainRecord, last: Link) -> Gate:

@@ -156,7 +156,7 @@ def test_a_chain_that_has_no_link_yet() -> None:
             CHAIN | {"interruption": 0, "status": "paused", "state": "paused", "reason": "by alice"}, empty
         )
     )
-    assert "is paused: no further link is submitted (by alice)" in said[0]
+    assert "is paused since 2026-11-21 05:30: no further link is submitted (by alice)" in said[0]
     assert said[1:] == [
         PINNED,
         TOGETHER,

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Steering
+from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Link, LinkState, Steering
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.provisioner.events import LinkEnded, LinkStarted, LinkSubmitted
-from mirage.provisioner.gates import with_gate
+from mirage.provisioner.gates import not_begun, with_gate
 from mirage.provisioner.machine import apply_all, plan
 
 RAN = 5
@@ -30,6 +31,34 @@ def running(chain: Chain, start: int, limit: int) -> ChainRecord:
     record, _ = plan(ChainRecord(chain), "", 0)
     events = (LinkSubmitted(1, JobId(7), 0), LinkStarted(1, start, start + limit, limit))
     return apply_all(record, events, start)
+
+
+def started_after(over: ChainRecord, state: JobState = JobState.COMPLETED) -> ChainRecord:
+    """The record with a second link that started at the end of the first one, which ended the chain."""
+    end = over.links[0].end
+    second = Link(2, over.chain.tag(2), 0, LinkState.ENDED, JobId(8), 0, start=end, end=end + 5, job_state=state)
+    return over.with_link(second)
+
+
+@pytest.mark.parametrize(
+    ("recovery", "state", "unseen"),
+    [
+        (Recovery.STOP, JobState.COMPLETED, True),
+        (Recovery.STOP, JobState.CANCELLED, False),
+        (Recovery.RETRY, JobState.COMPLETED, False),
+    ],
+)
+def test_script_of_a_link_that_cannot_see_the_end_of_its_chain_has_run(
+    recovery: Recovery, state: JobState, unseen: bool
+) -> None:
+    """None but Mirage knows that the retries are used up; a link that sees the end is not cancelled after it."""
+    request = JobRequest("s", "ann", LIMIT, batch=BatchScript(SCRIPT, directory="/d"))
+    policies = FailurePolicies(exit=FailurePolicy(recovery, retries=0))
+    record = running(Chain(ChainId("c"), "c", "ann", request, failures=policies, steering=Steering.OFF), 0, LIMIT)
+    over = apply_all(record, (LinkEnded(1, 0, 60, JobState.FAILED, 3, limit=LIMIT),), 60)
+    assert over.over
+    waited = started_after(over, state)
+    assert not_begun(waited, waited.links[1]) is unseen
 
 
 def code_of(text: str, folder: Path, answer: str) -> int:
@@ -85,6 +114,8 @@ def test_link_stays_away_only_where_the_chain_is_over(
     if ended != RAN:
         assert left.over
         assert (ended == done) == (left.reason == f"link 1 ended with exit code {code}")
+        waited = started_after(left)
+        assert not_begun(waited, waited.links[1])
     elif left.over:
         retried = Recovery.RETRY in (failures.exit.recovery, failures.node.recovery, failures.cancelled.recovery)
         assert retried or warn or not lasted, "nothing else keeps a link from seeing that the chain is over"

@@ -23,7 +23,7 @@ from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.decision import ActionScores, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import EntryKind
-from mirage.provisioner.handover import in_vain
+from mirage.provisioner.gates import not_begun
 from mirage.provisioner.limitwarnings import was_warned
 from mirage.provisioner.presence import kept_by, kept_until
 
@@ -56,7 +56,7 @@ class LinkBar(Described):
     warned: bool
     """Whether Slurm had warned it of that limit when it ended."""
     in_vain: bool
-    """Whether it started after the end of the chain: its script did not run, or was ended at once."""
+    """Whether it started after the end of the chain and has seen that: its script did not run."""
     kept: str
     """Waiting: what keeps it beside the queue: owner (who holds it), pinned (to its predecessor's nodes), held or
     low-rank (by Mirage), dependent (on the end of the links before it), begin (it is not to begin before an
@@ -204,7 +204,7 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
         nodes=job.node_list if job is not None and link.running else "",
         limit=link.limit if link.limit != ABSENT else None,
         warned=link.final and link.started and was_warned(record, link),
-        in_vain=link.started and in_vain(record, link),
+        in_vain=link.started and not_begun(record, link),
         kept=kept,
         kept_until=instant(until),
         planned=instant(link.planned),
