@@ -190,7 +190,7 @@ def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = N
 def _as_followed(sources: Sources, followed: Followed) -> Sources:
     """With what the job has beside its script. Options of the command line count more."""
     given = [option.name for option in sources.command]
-    submitted = without_chosen(followed.options, given)
+    submitted = without_chosen(followed.job, followed.options, given)
     said = Sources(sources.script, submitted).effective()
     beside = Sources(environment=submitted, command=further_options(followed.job, said, given))
     return replace(sources, environment=tuple(beside.effective().values()))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STATES = {
     "starting": "is starting: no link of it has run yet",
     "up": "is up",
-    "down": "is down: no link of it runs now",
+    "down": "is down",
     "paused": "is paused",
     "done": "is done",
     "failed": "has failed",
@@ -98,9 +98,10 @@ def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterat
 
 def _method(chain: Mapping[str, Any]) -> Iterator[str]:
     """How its links come into the queue, and whether two may run together."""
-    by_predictor = chain["steering"] == "auto" and (chain["predictor"] or chain["aim"] != _CHEAPEST)
-    if by_predictor or chain["steering"] == "off":
-        yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so."
+    if chain["method"] == "off":
+        loose = chain["steering"] == "auto" and not chain["predictor"] and chain["aim"] == _CHEAPEST
+        why = "; it is not bound to nodes, because --requeue was given" if loose else ""
+        yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so{why}."
     elif chain["steering"] in _STEERING:
         alone = chain["handover"] == "none"
         else_ = "it waits for that one's end by a dependency" if alone else "it is submitted in time by forecast"
@@ -115,6 +116,9 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     where = f" in partition {request['partition']}" if request["partition"] else ""
     why = f" ({chain['reason']})" if chain["reason"] else ""
     state = _STATES.get(chain["state"], f"is {chain['state']}")
+    if chain["state"] == "down":
+        stands = any(link["state"] == "running" for link in timeline["links"])
+        state += ": Slurm has suspended it" if stands else ": no link of it runs now"
     if chain["state"] in ("up", "down") and chain["since"]:
         lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
         state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
@@ -180,7 +184,7 @@ def _running(link: Mapping[str, Any], now: datetime | None) -> str:
     on = f" on {link['nodes']}" if link["nodes"] else ""
     job = f"Link {link['index']} runs as job {link['job_id']}{on} since {_at(link['start'])}"
     if link["job_state"] == "SUSPENDED":
-        return f"{job}, but is suspended; when its limit ends it is not known until it is resumed."
+        return f"{job}, but Slurm has suspended it; when its limit ends it is not known until it is resumed."
     left = between(now, instant_of(link["end"]))
     until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
     if link["retired"]:
@@ -193,8 +197,8 @@ def _kept(link: Mapping[str, Any]) -> str:
     """What keeps a link that waits, or when Slurm plans to start it."""
     until = f" until {_at(link['kept_until'])}" if link["kept_until"] else ""
     match link["kept"]:
-        case "owner":
-            return ", held by its owner"
+        case "owner" | "administrator":
+            return f", held by {'its owner' if link['kept'] == 'owner' else 'an administrator'}"
         case "pinned":
             return f", bound to the nodes of the link before it{until}"
         case "held":
@@ -250,8 +254,16 @@ def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[st
     lost, saved = chain["interruption"], chain.get("saved")
     between_links = sum(each["interruption"] for each in timeline["handovers"])
     if lost or saved:
-        after = f", {words(lost - between_links)} of that since its last link" if lost > between_links else ""
-        yield f"In all it lost {words(lost)}{after}."
+        suspended = chain.get("suspended", 0)
+        parts = [
+            f"{words(since)} of that {when}"
+            for since, when in (
+                (suspended, "while Slurm had suspended it"),
+                (lost - between_links - suspended, "since its last link"),
+            )
+            if since > 0
+        ]
+        yield f"In all it lost {', '.join((words(lost), *parts))}."
     if not saved:
         return
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"

@@ -97,6 +97,8 @@ class Chain:
     predictor: str = ""
     aim: str = ""
     steering: str = ""
+    method: str = ""
+    """How a successor in the queue is held back; ``steering`` with ``auto`` resolved."""
     handover: str = ""
     done: Done = field(default_factory=Done)
     files_unknown: str = ""
@@ -118,6 +120,7 @@ class Chain:
     uninterrupted: int = 0  # hand-overs with a minute without a running link at most
     interruption: int = 0
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
+    suspended: int = 0  # seconds of these for which Slurm had suspended its links
     overlap: int = 0
     """Seconds with two running links, over all hand-overs, one that goes on included."""
     saved: Estimate | None = None

@@ -232,8 +232,7 @@ class Link:
     end: Seconds = ABSENT  # running: when its limit ends it
     limit: Seconds = ABSENT
     """The job's own time limit as Slurm reported it last; it may differ from the one requested, and change."""
-    limit_end: Seconds = ABSENT
-    """When that limit ends it, or would have."""
+    limit_end: Seconds = ABSENT  # when that limit ends it, or would have
     warned_until: Seconds = ABSENT
     """Where the limit was raised after Slurm had warned of it: when the former limit would have ended the job."""
     warned_from: Seconds = ABSENT  # with it: when Slurm can have warned of a former limit at the earliest
@@ -243,10 +242,11 @@ class Link:
     """The sentence that decided its submission."""
     unpinned: bool = False  # submitted as any job, not held back: steering has nothing to let go
     telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
-    retired: Seconds = ABSENT
-    """When it was told to make way for its successor; what ends it after that is no failure."""
+    retired: Seconds = ABSENT  # when it was told to make way; what ends it after that is no failure
     lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
+    suspended: Seconds = ABSENT  # running: since when Slurm has it suspended, as a snapshot first showed
+    stood: Seconds = 0  # suspended for, before that, while no other link of the chain ran
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
     job_submit: Seconds = ABSENT
     """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""

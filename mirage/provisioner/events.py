@@ -97,6 +97,29 @@ class LinkStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSuspended:
+    """Slurm has stopped the running link, and keeps its job (``scontrol suspend``, gang scheduling)."""
+
+    index: int
+    since: Seconds
+    """When a snapshot first showed it."""
+
+    def __str__(self) -> str:
+        return f"link {self.index} is suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkResumed:
+    """The suspended link runs on."""
+
+    index: int
+    at: Seconds
+
+    def __str__(self) -> str:
+        return f"link {self.index} is resumed"
+
+
+@dataclass(frozen=True, slots=True)
 class LinkRetired:
     """Mirage told the link to make way: a later one has taken over."""
 
@@ -218,6 +241,8 @@ Event = (
     | LinkQueued
     | LinkRequeued
     | LinkStarted
+    | LinkSuspended
+    | LinkResumed
     | LinkRetired
     | LinkEnded
     | LinkLost
@@ -270,6 +295,7 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
     run = ended_run(link, job, now)
     if run is None:
         yield from _progress(link.index, link, job)
+        yield from _suspension(link, job, now)
         return
     if not link.running:
         yield LinkStarted(link.index, run.start, run.start + max(job.limit, 0), job.limit)
@@ -300,6 +326,13 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
             yield LinkQueued(index)
     elif link is None or not link.running or (link.end != job.end and not _is_being_requeued(link, job)):
         yield LinkStarted(index, job.start, job.end, job.limit)
+
+
+def _suspension(link: Link, job: Job, now: Seconds) -> Iterator[Event]:
+    if job.state is JobState.SUSPENDED and link.suspended == ABSENT:
+        yield LinkSuspended(link.index, now)
+    elif job.state is JobState.RUNNING and link.suspended != ABSENT:
+        yield LinkResumed(link.index, now)
 
 
 def _is_being_requeued(link: Link, job: Job) -> bool:

@@ -20,10 +20,12 @@ from mirage.provisioner.events import (
     LinkQueued,
     LinkRefused,
     LinkRequeued,
+    LinkResumed,
     LinkRetired,
     LinkReturned,
     LinkStarted,
     LinkSubmitted,
+    LinkSuspended,
     PauseAsked,
     RefusalsForgiven,
     ResumeAsked,
@@ -42,6 +44,7 @@ from mirage.provisioner.rejections import forgive_lost, paused, room_again, sent
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.service import service_of
 from mirage.provisioner.steering import steerable
+from mirage.provisioner.suspension import standing_counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +102,7 @@ def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> Cha
 
 def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     """The record after one event. ``TypeError`` for something that is not an event."""
-    after = _apply(event, record, now)
+    after = _apply(event, standing_counted(record, event, now), now)
     if not after.over or record.over:
         return after
     if isinstance(event, LinkEnded | LinkLost | LinkRequeued):
@@ -220,6 +223,12 @@ def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 @_apply.register
+def _(event: LinkSuspended | LinkResumed, record: ChainRecord, now: Seconds) -> ChainRecord:
+    since = event.since if isinstance(event, LinkSuspended) else ABSENT
+    return record.with_link(replace(record.links[event.index - 1], suspended=since))
+
+
+@_apply.register
 def _(event: LinkRetired, record: ChainRecord, now: Seconds) -> ChainRecord:
     return record.with_link(replace(record.links[event.index - 1], retired=now))
 
@@ -291,9 +300,7 @@ def _(event: DoneFileSeen, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 @_apply.register
 def _(event: PauseAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
-    if record.over:
-        return record
-    return replace(paused(record, event.reason, now), reason=event.reason)
+    return record if record.over else replace(paused(record, event.reason, now), reason=event.reason)
 
 
 @_apply.register

@@ -22,6 +22,8 @@ class Kept(StrEnum):
     NOTHING = ""
     OWNER = "owner"
     """Its owner holds it."""
+    ADMIN = "administrator"
+    """An administrator holds it."""
     PINNED = "pinned"
     """It may run on its predecessor's nodes alone, which that one has."""
     HELD = "held"
@@ -34,7 +36,7 @@ class Kept(StrEnum):
     """It is not to begin before an instant."""
 
 
-_BEGIN = "BeginTime"
+_ADMIN, _BEGIN, _DEPENDENCY = "JobHeldAdmin", "BeginTime", "Dependency"
 _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
 
 
@@ -42,7 +44,9 @@ def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
     """What keeps the waiting ``link``, which is ``job``."""
     if job is None or not link.waiting:
         return Kept.NOTHING
-    if record.chain.owner_holds(link.index) and job.held:
+    if job.reason == _ADMIN:
+        return Kept.ADMIN
+    if job.held and (record.chain.owner_holds(link.index) or record.chain.method is not Steering.HOLD):
         return Kept.OWNER
     if job.reason == _BEGIN:
         return Kept.BEGIN
@@ -59,7 +63,7 @@ def kept_until(record: ChainRecord, kept: Kept, job: Job, predecessor: Job | Non
     """
     if kept is Kept.BEGIN:
         return job.begin
-    if kept in (Kept.NOTHING, Kept.OWNER) or predecessor is None:
+    if kept in (Kept.NOTHING, Kept.OWNER, Kept.ADMIN) or predecessor is None:
         return ABSENT
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
         return ABSENT
@@ -77,10 +81,12 @@ def expected_start(
     known of one that more than the queue keeps.
     """
     kept = kept_by(record, link, job)
+    if predecessor is not None and predecessor.state is JobState.SUSPENDED and kept is not Kept.NOTHING:
+        return ABSENT  # Slurm's plan is of the time before
     until = kept_until(record, kept, job, predecessor)
     if until == ABSENT or kept is Kept.LOW:
         return job.expected_start
-    if kept is Kept.PINNED and (job.held or not waits_its_turn(job.reason)):
+    if kept in (Kept.PINNED, Kept.DEPENDENT) and not (waits_its_turn(job.reason) or job.reason == _DEPENDENCY):
         return job.expected_start
     stays = kept is Kept.BEGIN or (kept is Kept.PINNED and not _let_go(record.chain))
     return until if stays or idle else job.expected_start

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.chain import ChainStatus
 from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner.suspension import standing_since
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
@@ -21,7 +22,7 @@ class ServiceState(StrEnum):
     """No link has run yet."""
     UP = "up"
     DOWN = "down"
-    """Links ran, none runs now, and another one is to come."""
+    """Links ran, none runs now or Slurm has suspended those that do, and another one is to come."""
     PAUSED = "paused"
     DONE = "done"
     FAILED = "failed"
@@ -45,6 +46,8 @@ class Service:
 def service_of(record: ChainRecord, now: Seconds) -> Service:
     """How the service of a chain is at ``now``."""
     state, up = state_of(record), record.head is not None
+    if (stands := standing_since(record)) != ABSENT and not record.over:
+        return Service(state, record.paused if state is ServiceState.PAUSED else stands, max(0, now - stands))
     overlap = _together(record, now)
     if up and state is ServiceState.UP:
         return Service(state, _up_since(record), overlap=overlap)
@@ -65,8 +68,14 @@ def state_of(record: ChainRecord) -> ServiceState:
         case ChainStatus.STOPPED:
             return ServiceState.CANCELLED if _cancelled(record) else ServiceState.FAILED
     if record.head is not None:
-        return ServiceState.UP
+        return ServiceState.UP if standing_since(record) == ABSENT else ServiceState.DOWN
     return ServiceState.DOWN if any(link.started for link in record.links) else ServiceState.STARTING
+
+
+def interruption_of(record: ChainRecord, now: Seconds) -> Seconds:
+    """Seconds for which nothing has run until ``now``, from the first start on."""
+    between = sum(outcome.interruption for outcome in record.outcomes())
+    return between + sum(link.stood for link in record.links) + service_of(record, now).interruption
 
 
 def _cancelled(record: ChainRecord) -> bool:

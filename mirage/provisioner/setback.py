@@ -46,7 +46,7 @@ def _longest_pause(record: ChainRecord, limits: Limits) -> Seconds:
 
 
 def _is_later(link: Link, now: Seconds) -> bool:
-    return link.planned > now or link.missed > now or link.telling > now or link.retired > now
+    return max(link.planned, link.missed, link.telling, link.retired, link.suspended) > now
 
 
 def _corrected(link: Link, now: Seconds) -> Link:
@@ -59,5 +59,6 @@ def _corrected(link: Link, now: Seconds) -> Link:
         missed=min(link.missed, now),
         telling=min(link.telling, now),
         retired=min(link.retired, now),
+        suspended=min(link.suspended, now),
         lost=tuple(min(time, now) for time in link.lost),
     )

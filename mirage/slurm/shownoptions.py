@@ -55,10 +55,21 @@ _EXCLUSIVE = {"NODE": _SHARED["NO"], "USER": _SHARED["USER"], "MCS": _SHARED["MC
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
-def without_chosen(options: Iterable[Given], given: Collection[str]) -> tuple[Given, ...]:
-    """Those options about which the ones named in ``given`` say nothing, and whose value Slurm does not show."""
+def without_chosen(job: ShownJob, options: Iterable[Given], given: Collection[str]) -> tuple[Given, ...]:
+    """Those options about which the ones named in ``given`` say nothing, and whose value Slurm does not show.
+
+    Of several partitions it shows the one in which the job runs.
+    """
     chosen = _chosen(given)
-    return tuple(option for option in options if option.name not in chosen and option.name not in _SHOWN)
+    untold = (option for option in options if option.name not in _SHOWN or _is_among_others(job, option))
+    return tuple(option for option in untold if option.name not in chosen)
+
+
+def _is_among_others(job: ShownJob, option: Given | None) -> bool:
+    if option is None or option.name != "partition":
+        return False
+    names = (option.value or "").split(",")
+    return len(names) > 1 and job.value("Partition") in names
 
 
 def further_options(job: ShownJob, said: Mapping[str, Given], given: Collection[str]) -> tuple[Given, ...]:
@@ -88,6 +99,8 @@ def _is_said(said: Mapping[str, Given], name: str, value: str | None) -> bool:
 def _plain(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
     for option, name in _ALWAYS.items():
         value = job.value(name)
+        if option == "partition" and _is_among_others(job, said.get(option)):
+            continue
         if option == "constraint" and "prefer" in said and said["prefer"].value == value:
             continue  # Slurm shows features that the job has but does not need in the same place
         if value:

@@ -11,6 +11,7 @@ import pytest
 from serving import serving
 
 from mirage.api.documents.chains import chain_document
+from mirage.api.documents.instants import instant
 from mirage.control.status import Status
 from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
 from mirage.domain.decision import ActionScores, WaitForecast
@@ -18,6 +19,8 @@ from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.outcome import Alternative, Outcome
 from mirage.domain.snapshot import Snapshot
+from mirage.provisioner.events import LinkResumed, LinkSuspended
+from mirage.provisioner.machine import apply
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -106,14 +109,17 @@ def test_hand_over_that_goes_on_and_a_link_that_is_not_ready_are_shown(world: Wo
 
 def test_suspended_link_is_no_service_and_has_no_end() -> None:
     chain = record()
+    chain = apply(chain, LinkSuspended(3, T0 + 9_200), T0 + 9_200)
     running = chain.links[2]
     job = Job(JobId(3), "svc", ME, "gpu", 1, HOUR, JobState.SUSPENDED, 0, node_list="gpu-1", tag=running.tag)
-    snapshot = replace(Snapshot.unseen(T0 + 9_000), links={running.tag: job}, stale_since=ABSENT)
-    status = Status(T0 + 9_000, "", snapshot, (chain,))
+    snapshot = replace(Snapshot.unseen(T0 + 10_000), links={running.tag: job}, stale_since=ABSENT)
+    status = Status(T0 + 10_000, "", snapshot, (chain,))
     found = chain_document(chain, status)
-    assert (found.state, found.since, found.links[2].job_state) == ("down", None, "SUSPENDED")
+    assert (found.state, found.since, found.links[2].job_state) == ("down", instant(T0 + 9_200), "SUSPENDED")
     assert (found.links[2].end, found.links[2].nodes) == (None, "gpu-1")
     jobs = {running.tag: replace(job, state=JobState.RUNNING)}
+    chain = apply(chain, LinkResumed(3, T0 + 10_200), T0 + 10_200)
+    assert chain_document(chain, status).suspended == 1_000
     found = chain_document(chain, replace(status, snapshot=replace(snapshot, links=jobs)))
     assert (found.state, found.links[2].end) == ("up", "2023-11-15T01:33:20Z")
 

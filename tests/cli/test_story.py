@@ -47,6 +47,8 @@ CHAIN = {
     "since": at(5, 30),
     "reason": "",
     "steering": "pin",
+    "method": "pin",
+    "suspended": 0,
     "handover": "on-start",
     "predictor": "",
     "aim": "cheapest",
@@ -169,9 +171,10 @@ def test_a_chain_that_has_no_link_yet() -> None:
     ("changes", "told"),
     [
         ({"steering": "auto"}, "bound to its nodes"),
-        ({"steering": "auto", "predictor": "forest"}, "when forest says so"),
-        ({"steering": "auto", "aim": "overlap=60s"}, "when the forecast of the daemon says so"),
-        ({"steering": "off", "predictor": "reactive"}, "when reactive says so"),
+        ({"steering": "auto", "method": "off", "predictor": "forest"}, "when forest says so"),
+        ({"steering": "auto", "method": "off", "aim": "overlap=60s"}, "when the forecast of the daemon says so"),
+        ({"steering": "auto", "method": "off"}, "--requeue"),
+        ({"steering": "off", "method": "off", "predictor": "reactive"}, "when reactive says so"),
         ({"handover": "none"}, "No two of its scripts run at the same time."),
     ],
 )
@@ -189,6 +192,7 @@ def test_how_links_come_into_the_queue(changes: dict[str, Any], told: str) -> No
         ({"kept": "dependent"}, "may start once the link before it has ended"),
         ({"kept": "held", "kept_until": at(17)}, "held by Mirage until 2026-11-21 17:00"),
         ({"kept": "owner"}, "held by its owner"),
+        ({"kept": "administrator"}, "held by an administrator"),
         ({"planned_start": at(16)}, "Slurm plans to start it at 2026-11-21 16:00"),
     ],
 )
@@ -212,6 +216,9 @@ def test_suspended_link_has_no_end() -> None:
         text = " ".join(said)
         assert "suspended" in text
         assert "an unknown time" not in text
+    down = " ".join(chain_story(CHAIN | {"state": "down", "interruption": 2_000, "suspended": 200}, timeline))
+    assert "is down: Slurm has suspended it since 2026-11-21 05:30" in down
+    assert "3 min of that while Slurm had suspended it" in down
 
 
 @pytest.mark.parametrize(

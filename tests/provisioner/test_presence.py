@@ -82,11 +82,27 @@ def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> No
     assert expected_start(chain, chain.links[1], waiting, predecessor, idle=False) == ABSENT
 
 
+@pytest.mark.parametrize(
+    ("reason", "held", "kept"),
+    [
+        ("JobHeldAdmin", False, Kept.ADMIN),
+        ("JobHeldUser", True, Kept.OWNER),
+        ("PartitionDown", False, Kept.DEPENDENT),
+    ],
+)
+def test_dependent_link_that_more_keeps_has_no_start(reason: str, held: bool, kept: Kept) -> None:
+    chain = record(Steering.PIN, HandoverPolicy.NONE, unpinned=True)
+    waiting = replace(job(2, JobState.PENDING, held=held), reason=reason, expected_start=ABSENT)
+    assert kept_by(chain, chain.links[1], waiting) is kept
+    assert expected_start(chain, chain.links[1], waiting, job(1, JobState.RUNNING, "n1")) == ABSENT
+
+
 def test_end_of_a_suspended_predecessor_is_not_known() -> None:
     chain = record(Steering.PIN, HandoverPolicy.NONE)
     waiting = job(2, JobState.PENDING, "n1")
     assert kept_until(chain, Kept.PINNED, waiting, job(1, JobState.SUSPENDED, "n1")) == ABSENT
     assert kept_until(chain, Kept.PINNED, waiting, None) == ABSENT
+    assert expected_start(chain, chain.links[1], waiting, job(1, JobState.SUSPENDED, "n1")) == ABSENT
 
 
 def test_link_that_is_to_begin_later_is_expected_then() -> None:

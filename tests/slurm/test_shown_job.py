@@ -180,7 +180,20 @@ def test_options_around_a_wrapped_command(line: str, found: set[str] | None) -> 
 
 def test_what_slurm_shows_by_now_counts_more_than_how_the_job_was_submitted() -> None:
     given = [Given(name, "x", "") for name in ("partition", "signal", "gpus", "mem", "time-min")]
-    assert [option.name for option in without_chosen(given, ("gres", "mem-per-cpu"))] == ["signal"]
+    job = read_shown_job(RECORDED, JobId(1))
+    assert [option.name for option in without_chosen(job, given, ("gres", "mem-per-cpu"))] == ["signal"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "stays"), [("a100,v100", True), ("v100,a100", True), ("v100,cpu", False), ("a100", False)]
+)
+def test_further_jobs_may_run_in_each_partition_that_was_asked_for(asked: str, stays: bool) -> None:
+    """Slurm shows the one in which the job runs; one to which it was moved since is the only one."""
+    partitions = Given("partition", asked, "")
+    kept = without_chosen(read_shown_job(RECORDED, JobId(1)), [partitions], ())
+    assert bool(kept) is stays
+    found = options(RECORDED, {"partition": asked})
+    assert ("--partition=a100" in found) is (not stays and asked != "a100")
 
 
 def test_memory_given_back_by_hand_is_no_memory() -> None:

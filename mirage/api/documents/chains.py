@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
@@ -17,7 +16,8 @@ from mirage.provisioner.handover import before
 from mirage.provisioner.heldlinks import held_indices
 from mirage.provisioner.presence import expected_start, running_until
 from mirage.provisioner.requeues import end_name
-from mirage.provisioner.service import ServiceState, service_of
+from mirage.provisioner.service import interruption_of, service_of
+from mirage.provisioner.suspension import suspended_for
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class ChainDocument(Described):
     """starting: no link has run yet; up; down: links ran, none runs now, or Slurm has suspended those that run;
     paused, done, failed or cancelled."""
     since: str | None
-    """Up: since when without interruption; paused: since when; else when the last link ended. ``null``: not known,
-    as while it is suspended."""
+    """Up: since when without interruption; paused or suspended: since when; else when the last link ended.
+    ``null``: none has run."""
     expected: str | None
     """When the link that waits in the queue may start: as Slurm plans it or, where its predecessor keeps it back,
     when that one is to end or Mirage releases it. ``null``: not known."""
@@ -142,7 +142,9 @@ class ChainDocument(Described):
     aim: str
     """As ``mirage submit --aim`` takes it."""
     steering: str
-    """How a successor in the queue is held back: off, nice, hold, pin."""
+    """How a successor in the queue is held back, as asked: auto, off, nice, hold, pin."""
+    method: str
+    """The same, auto resolved; off: links are submitted by forecast."""
     handover: str
     """How a predecessor that still runs makes way: none, when-ready, on-start."""
     done: DoneDocument
@@ -173,6 +175,8 @@ class ChainDocument(Described):
     """How many of them left the service without a running link for a minute at most."""
     interruption: int
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
+    suspended: int
+    """Seconds of these for which Slurm had suspended its links."""
     overlap: int
     """Seconds with two running links, over all hand-overs, one that goes on included."""
     saved: EstimateDocument | None
@@ -239,8 +243,6 @@ class Explanation(Described):
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
     """One chain as ``status`` shows it."""
     chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.known_until)
-    if service.state is ServiceState.UP and _all_suspended(record, status):
-        service = replace(service, state=ServiceState.DOWN, since=ABSENT, overlap=0)
     return ChainDocument(
         id=chain.chain_id,
         name=chain.name,
@@ -255,6 +257,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         predictor=chain.predictor,
         aim=spell_aim(chain.aim),
         steering=chain.steering,
+        method=chain.method,
         handover=chain.handover.policy,
         done=_done(chain.done),
         files_unknown=status.files_unknown.get(chain.chain_id, ""),
@@ -269,7 +272,8 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         ended_by=record.ended_by or None,
         handovers=len(outcomes),
         uninterrupted=sum(outcome.interruption <= ZERO_WITHIN for outcome in outcomes),
-        interruption=sum(outcome.interruption for outcome in outcomes) + service.interruption,
+        interruption=interruption_of(record, status.known_until),
+        suspended=suspended_for(record, status.known_until),
         overlap=sum(outcome.overlap for outcome in outcomes) + service.overlap,
         saved=estimate(total_saved(outcomes)),
         appraised=sum(outcome.saved is not None for outcome in outcomes),
@@ -340,14 +344,6 @@ def predecessor_of(link: Link, record: ChainRecord, status: Status) -> Job | Non
     """The job that the waiting ``link`` follows, where it is not over."""
     other = before(record, link)
     return job_of(other, record, status) if other is not None else None
-
-
-def _all_suspended(record: ChainRecord, status: Status) -> bool:
-    running = [link for link in record.links if link.running]
-    if record.chain.one_writer:  # the next one has nodes, and waits for its end
-        running = running[:1]
-    jobs = (job_of(link, record, status) for link in running)
-    return all(job is not None and job.state is JobState.SUSPENDED for job in jobs)
 
 
 def job_state(link: Link, job: Job | None) -> str:

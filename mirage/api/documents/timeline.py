@@ -58,7 +58,8 @@ class LinkBar(Described):
     in_vain: bool
     """Whether it started after the end of the chain and has seen that: its script did not run."""
     kept: str
-    """Waiting: what keeps it beside the queue: owner (who holds it), pinned (to its predecessor's nodes), held or
+    """Waiting: what keeps it beside the queue: owner or administrator (who holds it), pinned (to its predecessor's
+    nodes), held or
     low-rank (by Mirage), dependent (on the end of the links before it), begin (it is not to begin before an
     instant); empty: nothing."""
     kept_until: str | None
