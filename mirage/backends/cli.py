@@ -11,9 +11,10 @@ from mirage.backends.execution import ArgumentsRefused
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.backends.seldom import Seldom
 from mirage.backends.visibility import CliVisibility
-from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
+from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm import accounting, nodetext, queuetext
 from mirage.slurm.configtext import read_settings

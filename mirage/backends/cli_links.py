@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.jobquery import JobQuery
 from mirage.backends.seldom import Seldom
-from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import marked_for_another
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState, PastRun
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link, is_nameless, is_tag
 from mirage.domain.snapshot import Snapshot
 from mirage.slurm.rows import CELL

@@ -18,7 +18,7 @@ from mirage.backends.acting.links_only import Identity
 from mirage.backends.cli_links import LinkMemory
 from mirage.backends.jobquery import Fates, no_answer
 from mirage.backends.libslurm_records import arguments, changes, job_record, node_record, past_job_record
-from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
+from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import (
     BadSpelling,
     ClusterUnavailable,
@@ -28,6 +28,7 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import JobId, JobState, SignalReach, job_id_of
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm.rest.description import describe, describe_change
 from mirage.slurm.rest.faults import Faults

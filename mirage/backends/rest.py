@@ -13,9 +13,10 @@ from mirage.backends.cli_links import LinkMemory
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.backends.restclient import NoSuchPath
 from mirage.backends.visibility import RestVisibility
-from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
+from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import NO_IDENTITIES
 from mirage.slurm.rest import versions
 from mirage.slurm.rest.faults import Faults

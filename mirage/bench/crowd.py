@@ -9,8 +9,8 @@ import numpy as np
 
 from mirage.backends.simulated import SimulatedCluster
 from mirage.bootstrap.world import Lore, World
-from mirage.domain.chain import Link, LinkState
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import Link, LinkState
 from mirage.simulator.cluster import Association
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.configuration.resize import with_nodes

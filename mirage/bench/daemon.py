@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from mirage.bench import standin
 from mirage.bench.section import Section
-from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.domain.link import Link, LinkState
 from mirage.ownprocess import spawning
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import typer
 
 from mirage.backends.cli_actuator import CliActuator
 from mirage.client.client import chain_path
-from mirage.domain.chain import NO_JOB, Chain, ChainId, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
 from mirage.domain.job import JobChange, job_id_of
+from mirage.domain.link import NO_JOB
 from mirage.domain.script import script_digests
 from mirage.provisioner.heldlinks import MOST_AWAITED, awaited
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.journal import ChangedEntries
     from mirage.control.observing import Observer
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.decision import Prediction, WaitForecast
     from mirage.domain.job import Job, Seconds
+    from mirage.domain.link import Link
     from mirage.domain.snapshot import Snapshot
 
 

@@ -11,8 +11,9 @@ from mirage.domain.journal import EntryKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
 
 _Place = tuple["ChainId", int]
 

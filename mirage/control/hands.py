@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainStatus, Steering
+from mirage.domain.chain import ChainStatus, Steering
 from mirage.domain.errors import (
     BackEndLost,
     ClusterUnavailable,
@@ -17,6 +17,7 @@ from mirage.domain.errors import (
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobChange
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import NO_JOB
 from mirage.domain.texts import one_line
 from mirage.provisioner import handover, machine, rivals, setback, steering
 from mirage.provisioner.events import LinkRefused, LinkRetired, LinkSubmitted, PauseAsked
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from mirage.control.journal import ChangedEntries
     from mirage.control.permits import Permits
     from mirage.control.pinning import Pins
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.link import Link
     from mirage.ports import Actuator, ChainStore
     from mirage.provisioner.pending import Attempt
     from mirage.provisioner.protection import Protection

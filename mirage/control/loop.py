@@ -23,13 +23,14 @@ from mirage.control.restored import RestoredChains
 from mirage.control.startplans import ScriptedEstimator
 from mirage.control.status import Status
 from mirage.control.turns import Turns
-from mirage.domain.chain import LinkState, Steering
+from mirage.domain.chain import Steering
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import LinkState
 from mirage.domain.snapshot import Snapshot
 from mirage.provisioner import heldlinks, machine, pending, rejections, rivals, steering
 from mirage.provisioner.due import next_due
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from mirage.control.hands import Act
     from mirage.control.outside import Outside, Policy
     from mirage.control.questions import Foresight, Question
-    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Job, Seconds
+    from mirage.domain.link import Link
     from mirage.ports import Ticks
     from mirage.provisioner.limits import Permit
 

@@ -14,9 +14,10 @@ from mirage.slurm.rejections import is_permanent
 
 if TYPE_CHECKING:
     from mirage.control.counted import CountedChains
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.errors import SubmissionRejected
     from mirage.domain.job import Seconds
+    from mirage.domain.link import Link
     from mirage.provisioner.limits import Limits, Permit
     from mirage.provisioner.protection import Protection
     from mirage.provisioner.tally import Tally

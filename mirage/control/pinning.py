@@ -12,8 +12,9 @@ from mirage.provisioner.handover import why_loose
 from mirage.slurm.jobrequest import may_spread, names_nodes
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainId, ChainRecord
     from mirage.domain.job import Job, JobId, JobRequest
+    from mirage.domain.link import Link
     from mirage.ports import NodeSharing
 
 

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.link import NO_JOB
 from mirage.domain.pastlinks import PastLinks
 
 if TYPE_CHECKING:

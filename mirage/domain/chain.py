@@ -1,4 +1,4 @@
-"""Chains and links: a service longer than the walltime limit, and the Slurm jobs that carry it."""
+"""Chains: services longer than the walltime limit, each carried by one Slurm job after the other."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, NewType
 
 from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
-from mirage.domain.job import ABSENT, JobId, JobRequest, JobState, Seconds, SignalReach, WarnSignal
+from mirage.domain.job import ABSENT, JobId, JobRequest, Seconds, SignalReach, WarnSignal
+from mirage.domain.link import NO_JOB, Link, LinkState
 from mirage.domain.objective import CHEAPEST, Aim
-from mirage.domain.outcome import Alternative, Outcome, as_submitted_at, submitted_at_end
+from mirage.domain.outcome import Outcome, as_submitted_at, submitted_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ChainId = NewType("ChainId", str)
 """Names one chain; letters, digits, ``-``, ``_`` and ``.``, because it is part of every link's tag."""
-
-NO_JOB = JobId(0)
-"""Stands for a job id that the cluster has not given yet."""
 
 NOTHING_EXPECTED: Mapping[str, JobId] = MappingProxyType({})
 """No link has to be accounted for."""
@@ -200,89 +198,6 @@ class Chain:
         return replace(request, batch=replace(request.batch, environment=environment))
 
 
-class LinkState(StrEnum):
-    """Where a link is; only ever moves on, except that a requeued job goes back to pending."""
-
-    PLANNED = "planned"
-    """Intent stored; the job may or may not have reached the cluster."""
-    SUBMITTED = "submitted"
-    PENDING = "pending"
-    RUNNING = "running"
-    ENDED = "ended"
-    LOST = "lost"
-    """The cluster no longer knows the job and its end was not seen."""
-
-
-_WAITING = (LinkState.PLANNED, LinkState.SUBMITTED, LinkState.PENDING)
-_FINAL = (LinkState.ENDED, LinkState.LOST)
-_JOBLESS = (LinkState.PLANNED, LinkState.LOST)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One Slurm job of a chain. Instants not known are ``ABSENT``."""
-
-    index: int  # from 1; a retry is a new link: tags are never used twice
-    tag: str
-    planned: Seconds
-    state: LinkState = LinkState.PLANNED
-    job_id: JobId = NO_JOB
-    submit: Seconds = ABSENT
-    start: Seconds = ABSENT
-    end: Seconds = ABSENT  # running: when its limit ends it
-    limit: Seconds = ABSENT
-    """The job's own time limit as Slurm reported it last; it may differ from the one requested, and change."""
-    limit_end: Seconds = ABSENT  # when that limit ends it, or would have
-    warned_until: Seconds = ABSENT
-    """Where the limit was raised after Slurm had warned of it: when the former limit would have ended the job."""
-    warned_from: Seconds = ABSENT  # with it: when Slurm can have warned of a former limit at the earliest
-    job_state: JobState = JobState.PENDING
-    exit_code: int = 0
-    reason: str = ""
-    """The sentence that decided its submission."""
-    unpinned: bool = False  # submitted as any job, not held back: steering has nothing to let go
-    telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
-    retired: Seconds = ABSENT  # when it was told to make way; what ends it after that is no failure
-    lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
-    requeued: bool = False  # its run ended as its job went back to the queue
-    suspended: Seconds = ABSENT  # running: since when Slurm has it suspended, as a snapshot first showed
-    stood: Seconds = 0  # suspended for, before that, while no other link of the chain ran
-    missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
-    job_submit: Seconds = ABSENT
-    """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""
-    alternative: Alternative | None = None  # its wait, had it been submitted at its predecessor's end, as foreseen
-
-    @property
-    def waiting(self) -> bool:
-        """Submitted, or about to be, not yet running and still wanted."""
-        return self.state in _WAITING and not self.is_retired
-
-    @property
-    def is_retired(self) -> bool:
-        """Whether it was told to make way."""
-        return self.retired != ABSENT
-
-    @property
-    def running(self) -> bool:
-        """Whether it runs."""
-        return self.state is LinkState.RUNNING
-
-    @property
-    def final(self) -> bool:
-        """Whether nothing more can happen to it."""
-        return self.state in _FINAL
-
-    @property
-    def started(self) -> bool:
-        """Whether it has ever run."""
-        return self.start != ABSENT
-
-    @property
-    def end_known(self) -> bool:
-        """Whether ``end`` is more than a bound: nobody saw how a lost link ended, unless its job was requeued."""
-        return self.state is not LinkState.LOST or self.requeued
-
-
 class ChainStatus(StrEnum):
     """What a chain is up to."""
 
@@ -396,5 +311,5 @@ class ChainRecord:
         assert self.refusals >= 0, story
         for link in self.links:
             assert link.started or not link.running, f"runs but never started: {story}"
-            assert link.job_id != NO_JOB or link.state in _JOBLESS, f"no job: {story}"
+            assert link.job_id != NO_JOB or link.state in (LinkState.PLANNED, LinkState.LOST), f"no job: {story}"
             assert not link.started or not link.final or link.end >= link.start, f"ends too early: {story}"

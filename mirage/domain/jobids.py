@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, Link, LinkState
 from mirage.domain.job import is_job_id
+from mirage.domain.link import NO_JOB, Link, LinkState
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from mirage.domain.chain import ChainStatus, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import ABSENT
+from mirage.domain.link import LinkState
 from mirage.provisioner.service import ServiceState, state_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainRecord, ChainStatus
+from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import NO_JOB
 from mirage.domain.notice import Notice, NoticeKind
 from mirage.domain.outcome import total_saved
 from mirage.provisioner import heldlinks
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
     from mirage.control.forecasts import ForecastLedger
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainId, Link
+    from mirage.domain.chain import ChainId
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
 
 _DAY = 86_400
 _WEEK, _MONDAY = 7 * _DAY, 4 * _DAY

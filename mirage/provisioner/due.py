@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import LinkState
 from mirage.domain.job import NEVER
+from mirage.domain.link import LinkState
 from mirage.provisioner import handover, rejections
 from mirage.provisioner.limitwarnings import ends_early
 

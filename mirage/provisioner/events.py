@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import LinkState
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import LinkState
 from mirage.provisioner.requeues import ended_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.link import Link
     from mirage.domain.snapshot import Snapshot
 
 GIVE_UP_AFTER = 3_600

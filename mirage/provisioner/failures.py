@@ -11,8 +11,9 @@ from mirage.provisioner.handover import told_to_leave
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job, Seconds
+    from mirage.domain.link import Link
 
 KINDS = {
     JobState.FAILED: FailureKind.EXIT,

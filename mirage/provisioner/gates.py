@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.bounds import LARGEST_DIRECTIVES, LARGEST_SCRIPT
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
 from mirage.domain.failurepolicy import Recovery
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.script import script_size
 from mirage.provisioner.failures import KINDS
 from mirage.provisioner.handover import before, in_vain
@@ -18,8 +18,9 @@ from mirage.slurm.gate import Gate
 from mirage.slurm.wrapper import gated
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import BatchScript, JobRequest
+    from mirage.domain.link import Link
 
 _LONGEST_SCRIPT = LARGEST_SCRIPT - 2 * LARGEST_DIRECTIVES
 """Bytes; Slurm must take the script with what is put around it."""

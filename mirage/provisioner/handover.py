@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy, Steering
+from mirage.domain.chain import ChainStatus, HandoverPolicy, Steering
 from mirage.domain.job import ABSENT, NEVER, Dependency, DependencyKind, JobState
+from mirage.domain.link import NO_JOB
 from mirage.provisioner.decide import hours
 from mirage.provisioner.pending import held_by_slurm
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.link import Link
 
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 """Slurm's reason of a job whose dependency has failed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, Steering
+from mirage.domain.chain import Steering
+from mirage.domain.link import NO_JOB
 from mirage.provisioner.handover import end_of
 
 if TYPE_CHECKING:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import LinkIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import JobId
+    from mirage.domain.link import Link
     from mirage.domain.snapshot import Snapshot
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from mirage.domain.job import ABSENT, WARNED_EARLY, JobState
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job, Seconds
+    from mirage.domain.link import Link
     from mirage.provisioner.events import LinkEnded, LinkStarted
 
 _RECENT = 3

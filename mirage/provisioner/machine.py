@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainRecord, ChainStatus, Link, LinkState, Steering
+from mirage.domain.chain import ChainRecord, ChainStatus, Steering
 from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.domain.job import ABSENT, JobState, Seconds
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,

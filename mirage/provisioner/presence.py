@@ -12,8 +12,9 @@ from mirage.provisioner.steering import held_back, steerable
 from mirage.slurm.queuelabels import waits_its_turn
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.job import Job, Seconds
+    from mirage.domain.link import Link
 
 
 class Kept(StrEnum):

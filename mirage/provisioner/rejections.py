@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainStatus
+from mirage.domain.chain import ChainStatus
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT
+from mirage.domain.link import NO_JOB
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Seconds
+    from mirage.domain.link import Link
     from mirage.provisioner.limits import Limits
 
 _MOST_LOST = 3  # submissions of a link that the back end did not survive

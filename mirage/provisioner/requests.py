@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import ChainRecord, ChainStatus, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.command import (
     AddChain,
     CancelChain,
@@ -19,6 +19,7 @@ from mirage.domain.command import (
 )
 from mirage.domain.errors import ChainOver, ConfigError, UnknownChain
 from mirage.domain.job import ABSENT
+from mirage.domain.link import LinkState
 from mirage.provisioner import machine
 from mirage.provisioner.events import CancelAsked, LinkSubmitted, PauseAsked, RefusalsForgiven, ResumeAsked
 from mirage.provisioner.quotas import NO_QUOTAS, Quotas, check_quota

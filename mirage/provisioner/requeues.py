@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import Link, LinkState
 from mirage.domain.job import JobState, PastRun
+from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord

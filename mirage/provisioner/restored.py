@@ -11,10 +11,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy, Link, LinkState
+from mirage.domain.chain import ChainStatus, HandoverPolicy
 from mirage.domain.chainid import split_tag
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import NO_JOB, Link, LinkState
 from mirage.domain.linkidentity import LinkIdentity, is_link
 from mirage.provisioner import machine
 from mirage.provisioner.events import PauseAsked, adopted, sightings

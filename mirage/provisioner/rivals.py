@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.job import ABSENT, NEVER, JobState
+from mirage.domain.link import NO_JOB, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job
+    from mirage.domain.link import Link
     from mirage.domain.snapshot import Snapshot
 
 

@@ -10,8 +10,9 @@ from mirage.domain.job import ABSENT
 from mirage.provisioner.rejections import retry_pause
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Seconds
+    from mirage.domain.link import Link
     from mirage.provisioner.limits import Limits
 
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, LinkState, Steering
+from mirage.domain.chain import Steering
 from mirage.domain.job import ABSENT, JobChange, JobState
+from mirage.domain.link import NO_JOB, LinkState
 from mirage.provisioner.limitwarnings import ends_early
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
+    from mirage.domain.link import Link
 
 BACK = 1_000_000
 """The nice value of a link held back: more than the factors of common sites' priorities add up to."""

@@ -9,8 +9,9 @@ from mirage.domain.job import ABSENT
 from mirage.provisioner.events import LinkEnded, LinkLost, LinkRequeued, LinkResumed, LinkStarted
 
 if TYPE_CHECKING:
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Seconds
+    from mirage.domain.link import Link
     from mirage.provisioner.events import Event
 
 

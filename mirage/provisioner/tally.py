@@ -10,8 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, ChainStatus, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import ABSENT
+from mirage.domain.link import NO_JOB, LinkState
 from mirage.domain.script import script_size
 
 if TYPE_CHECKING:

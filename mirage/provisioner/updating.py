@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from mirage.domain.chain import LinkState, Steering
+from mirage.domain.chain import Steering
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import ABSENT
+from mirage.domain.link import LinkState
 from mirage.provisioner.machine import suffices
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from mirage.store.codec import from_values, loaded, plain_values, to_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.domain.chain import Chain, ChainId, Link
+    from mirage.domain.chain import Chain, ChainId
+    from mirage.domain.link import Link
     from mirage.domain.outcome import Outcome
     from mirage.store.upserts import Row
 

@@ -16,7 +16,8 @@ from onehost.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.link import Link
 
     from keepalive.surroundings import Surroundings
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from chaos.judgement import judged
 from mirage.client import Client, ClientError
-from mirage.domain.chain import NO_JOB, ChainStatus, HandoverPolicy
+from mirage.domain.chain import ChainStatus, HandoverPolicy
+from mirage.domain.link import NO_JOB
 from mirage.store.opening import open_store
 
 from disorder.accounts import Accounting

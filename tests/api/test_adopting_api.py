@@ -10,10 +10,10 @@ import pytest
 from api_world import START, definition, serve
 
 from mirage.backends.acting.links_only import Identity
-from mirage.domain.chain import LinkState
 from mirage.domain.chainid import owned_id
 from mirage.domain.errors import ClusterUnavailable, UnknownJob
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,8 +22,9 @@ from mirage.api.documents.tasks import tasks_document
 from mirage.api.taskstate.content import TaskStatus
 from mirage.api.taskstate.reading import LARGEST, Reading, StateUnseen, read_state
 from mirage.api.taskstate.watch import MOST_OWNERS, TaskWatch
-from mirage.domain.chain import ChainRecord, Link, LinkState
+from mirage.domain.chain import ChainRecord
 from mirage.domain.job import JobId
+from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
     from mirage.backends.filecheck import Viewer

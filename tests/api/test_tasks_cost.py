@@ -19,8 +19,9 @@ from mirage.api.server import ApiServer
 from mirage.api.taskstate.content import TaskStatus
 from mirage.api.taskstate.reading import LARGEST, MOST_VALUES, Reading, read_state
 from mirage.api.taskstate.watch import BURST, Shown, TaskWatch
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.job import JobId, JobRequest
+from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,10 @@ from mirage.api.app import create_app
 from mirage.api.documents.events import cycle_event
 from mirage.api.feed import Interest
 from mirage.control.faults import Fault
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
+from mirage.domain.link import Link
 
 if TYPE_CHECKING:
     from network_world import Network

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from backends.contract_world import HOUR, MINUTE, Doing, Facts, World
 
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import (
     ABSENT,
@@ -26,6 +25,7 @@ from mirage.domain.job import (
     JobState,
     SignalReach,
 )
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import LinkIdentity
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.cli_history import past_jobs
 from mirage.backends.execution import Commands
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, JobState
+from mirage.domain.link import NO_JOB
 from mirage.slurm.rejections import is_permanent
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 from mirage.backends.cli_links import GRACE, LinkMemory
 from mirage.backends.jobquery import MOST_PARTS, Fates
-from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import owned_id
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import LinkIdentity
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm.queuetext import Queue, QueuedJob

@@ -17,8 +17,8 @@ from mirage.backends.cli_links import LinkMemory
 from mirage.backends.execution import Commands
 from mirage.backends.jobquery import Fates
 from mirage.backends.visibility import CliVisibility
-from mirage.domain.chain import NO_JOB
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import LinkIdentity, is_link
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.slurm.queuetext import Queue, QueuedJob

@@ -11,12 +11,12 @@ from backends.fake_slurmrestd import FakeSlurmrestd, slurmrestd
 from backends.rest_world import ASSETS, EMPTY, REQUEST, Noon, client, cluster, fake, half, recorded, token
 
 from mirage.backends.rest import RestCluster, RestVersion
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import (
     ClusterUnavailable,
     UnsupportedSlurm,
 )
 from mirage.domain.job import ABSENT, JobId, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.pastlinks import PastLinks
 
 if TYPE_CHECKING:

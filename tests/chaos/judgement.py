@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from mirage.domain.chain import NO_JOB, ChainStatus, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.failurepolicy import Recovery
 from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, Job, JobState
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import NO_JOB, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mirage.domain.chain import ChainId, ChainRecord, Link
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
 
 _BAD = (
     JobState.FAILED,

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from chaos.steps import Scripts
     from fake_slurm.fake import Call
 
-    from mirage.domain.chain import Chain, ChainRecord, Link
+    from mirage.domain.chain import Chain, ChainRecord
     from mirage.domain.command import Command
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
 
 
 _FAILED_STARTS = 3

@@ -10,7 +10,7 @@ from chaos.scenario import NO_PEOPLE, play
 
 from mirage.backends.cli_links import LinkMemory
 from mirage.control.loop import ControlLoop
-from mirage.domain.chain import LinkState
+from mirage.domain.link import LinkState
 from mirage.provisioner import events, handover, machine
 from mirage.slurm import rows
 from mirage.store.chains import SqlChainStore

@@ -12,9 +12,9 @@ from chaos.scenario import Climate, play
 
 from mirage.control import permits
 from mirage.control.applying import CommandApplier
-from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT, JobChange
+from mirage.domain.link import NO_JOB, LinkState
 from mirage.provisioner import handover, machine, pending, steering
 from mirage.store.chains import SqlChainStore
 

@@ -13,8 +13,9 @@ import pytest
 from api_world import START, definition, world
 
 from mirage.cli.joboutput import output_of
-from mirage.domain.chain import ChainStatus, Link, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import BatchScript, JobId, JobState
+from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,10 @@ from mirage.backends.acting.orders import Answer, CancelJob, Verdict
 from mirage.cli.chains import _list
 from mirage.cli.connection import exit_code
 from mirage.client.errors import Refusal
-from mirage.domain.chain import ChainStatus, Link, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.chainid import owned_id
 from mirage.domain.job import JobId, JobState
+from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import mirage.cli as commands
 from mirage.cli.printing import show_error
-from mirage.domain.chain import Link, LinkState
 from mirage.domain.errors import MirageError
 from mirage.domain.job import JobId
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import Link, LinkState
 from mirage.domain.texts import printable
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from api_world import START, definition, world
 from test_chains import ME, mirage
 
 from mirage.control.status import Status
-from mirage.domain.chain import ChainStatus, Link, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import JobId
+from mirage.domain.link import Link, LinkState
 from mirage.slurm.queuelabels import QueueLabels
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 from loops import Service, waiting
 
-from mirage.domain.chain import Chain, ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.chain import Chain, ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.command import UpdateChain
 from mirage.domain.errors import ChainOver, ConfigError, PluginNotFound
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import LinkState
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:

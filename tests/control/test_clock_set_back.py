@@ -8,9 +8,10 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy, LinkState
+from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.errors import NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, JobState, WarnSignal
+from mirage.domain.link import LinkState
 from mirage.provisioner.limits import Limits
 from mirage.provisioner.setback import corrected
 

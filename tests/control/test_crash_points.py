@@ -22,10 +22,10 @@ from mirage.domain.chain import (
     DoneCondition,
     Handover,
     HandoverPolicy,
-    LinkState,
     WarnSignal,
 )
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import LinkState
 from mirage.predictors.registry import build_predictor
 from mirage.store.opening import open_store
 

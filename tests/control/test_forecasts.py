@@ -12,9 +12,10 @@ from mirage.control.guard import Guard, Guards
 from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
-from mirage.domain.chain import ChainId, ChainRecord, DoneCondition, Link
+from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import Link
 from mirage.predictors.registry import build_predictor
 
 

@@ -15,12 +15,11 @@ from mirage.domain.chain import (
     DoneCondition,
     Handover,
     HandoverPolicy,
-    Link,
-    LinkState,
     Steering,
 )
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import JobState, SignalReach, WarnSignal
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner.handover import let_run
 from mirage.provisioner.requeues import end_name
 

@@ -20,13 +20,13 @@ from mirage.domain.chain import (
     DoneCondition,
     Handover,
     HandoverPolicy,
-    LinkState,
     Steering,
 )
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import LinkState
 from mirage.domain.objective import Aim, AimKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits

@@ -10,11 +10,12 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.bounds import LARGEST_SCRIPT
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobRequest, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import LinkState
 from mirage.domain.objective import Aim, AimKind
 from mirage.provisioner.handover import NEVER_SATISFIED
 from mirage.store.opening import open_store

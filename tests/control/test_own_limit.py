@@ -9,8 +9,9 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainRecord, ChainStatus, Link, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner import machine
 from mirage.provisioner.events import LinkEnded, LinkPlanned, LinkStarted, LinkSubmitted
 

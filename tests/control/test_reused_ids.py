@@ -22,10 +22,11 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import CancelChain
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState
+from mirage.domain.link import LinkState
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.control.memory import MemoryStore
-from mirage.domain.chain import ChainStatus, DoneCondition, LinkState
+from mirage.domain.chain import ChainStatus, DoneCondition
 from mirage.domain.command import CancelChain, ResumeChain
 from mirage.domain.job import ABSENT, Job, JobId, JobState
+from mirage.domain.link import LinkState
 from mirage.provisioner.rivals import TaggedJobs
 
 

@@ -9,10 +9,11 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, LinkState, Steering
+from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
 from mirage.domain.job import JobChange, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import LinkState
 from mirage.provisioner.steering import BACK
 
 LAUNCH_FAILED = "launch failed requeued held"

@@ -17,9 +17,10 @@ from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
 from mirage.control.turns import Turns
-from mirage.domain.chain import Chain, ChainRecord, ChainStatus, DoneCondition, Link, LinkState
+from mirage.domain.chain import Chain, ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import PauseChain
 from mirage.domain.job import JobId
+from mirage.domain.link import Link, LinkState
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 from mirage.provisioner.protection import protection

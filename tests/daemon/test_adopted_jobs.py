@@ -14,8 +14,9 @@ from fake_slurm.fake import Fault
 from sites import Site, running_site
 
 from mirage.bootstrap.world import own_user
-from mirage.domain.chain import ChainStatus, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import JobState
+from mirage.domain.link import LinkState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from daemons import wait_until
 from sites import MAIN, running_site
 
 from mirage.bootstrap.world import own_user
-from mirage.domain.chain import LinkState
+from mirage.domain.link import LinkState
 from mirage.store.clustername import read_cluster_name
 
 if TYPE_CHECKING:

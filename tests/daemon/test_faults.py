@@ -17,8 +17,9 @@ from daemons import wait_until
 from fake_slurm.fake import HOUR, Fault
 from sites import Site, running_site
 
-from mirage.domain.chain import ChainStatus, LinkState
+from mirage.domain.chain import ChainStatus
 from mirage.domain.job import Job, JobState
+from mirage.domain.link import LinkState
 
 if TYPE_CHECKING:
     import subprocess

@@ -14,7 +14,7 @@ import pytest
 from daemons import DaemonFolder, Manager, wait_until
 
 from mirage.daemon.heartbeat import read_beat
-from mirage.domain.chain import LinkState
+from mirage.domain.link import LinkState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,10 @@ import pytest
 
 from mirage.control.forecasts import Foreseen
 from mirage.control.status import Status
-from mirage.domain.chain import ChainId, Link
+from mirage.domain.chain import ChainId
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import Link
 from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import Snapshot
 from mirage.metrics.exposition import expose

@@ -9,9 +9,10 @@ from fakes import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import ChainRecord, Link, LinkState
+from mirage.domain.chain import ChainRecord
 from mirage.domain.failurepolicy import FailurePolicy, Recovery
 from mirage.domain.job import ABSENT, BatchScript, JobId, JobRequest
+from mirage.domain.link import Link, LinkState
 from mirage.domain.objective import Weights, objective
 from mirage.domain.outcome import Outcome
 

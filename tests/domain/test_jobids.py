@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from fakes import chain
 
-from mirage.domain.chain import NO_JOB, ChainRecord, Link, LinkState
+from mirage.domain.chain import ChainRecord
 from mirage.domain.job import HIGHEST_JOB_ID, JobId, is_job_id
 from mirage.domain.jobids import without_impossible_ids
+from mirage.domain.link import NO_JOB, Link, LinkState
 
 CHAIN = chain()
 WRONG = [JobId(-5), JobId(HIGHEST_JOB_ID + 1), JobId(1 << 62)]

@@ -26,7 +26,8 @@ from mirage.simulator.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirage.domain.chain import Chain, Link
+    from mirage.domain.chain import Chain
+    from mirage.domain.link import Link
 
 NOW = 1_700_000_000
 TICK, DAY = 600, 86_400

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fuzzing import Target
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import WaitForecast
 from mirage.domain.job import JobId, JobRequest
 from mirage.domain.jobtable import Names, job_table
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT, Lease
+from mirage.domain.link import Link, LinkState
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.answers import StoredAnswer
 from mirage.store.audit import AuditEntry

@@ -18,9 +18,10 @@ from mirage.backends.acting.operator import OperatorActuator
 from mirage.backends.acting.release import ReleaseCluster
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.domain.chain import NO_JOB, Chain, ChainId
+from mirage.domain.chain import Chain, ChainId
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, JobChange, JobId, JobState, SignalReach
+from mirage.domain.link import NO_JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

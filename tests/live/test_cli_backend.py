@@ -15,9 +15,9 @@ from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.cli_history import past_jobs
 from mirage.backends.execution import Commands
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobChange, JobId, JobState
+from mirage.domain.link import NO_JOB
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:

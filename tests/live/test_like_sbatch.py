@@ -31,8 +31,8 @@ from mirage.backends.acting.operator import OperatorActuator
 from mirage.backends.acting.release import ReleaseCluster
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable
+from mirage.domain.link import NO_JOB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

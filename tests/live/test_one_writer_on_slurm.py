@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING
 
 from test_daemon import PATIENCE, start, write_config
 
-from mirage.domain.chain import (
-    NO_JOB,
-    Chain,
-    ChainId,
-    ChainRecord,
-    ChainStatus,
-    DoneCondition,
-    Link,
-    Steering,
-)
+from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, JobRequest, WarnSignal
+from mirage.domain.link import NO_JOB, Link
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from live_world import TestbedWorld
 from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator, TokenDirectory
 from mirage.backends.restclient import Address, Credentials, RestClient
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, BatchScript, JobChange, JobState, SignalReach, WarnSignal
+from mirage.domain.link import NO_JOB
 from mirage.slurm.rest import versions
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Link, LinkState, Steering
+from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Steering
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSignal
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner.events import LinkEnded, LinkStarted, LinkSubmitted
 from mirage.provisioner.gates import not_begun, with_gate
 from mirage.provisioner.machine import apply_all, plan

@@ -6,9 +6,10 @@ import pytest
 from fakes import HOUR, chain
 from test_machine import LIMIT, SETTLE, after, running, submitted
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import JobState
+from mirage.domain.link import LinkState
 from mirage.provisioner import machine
 from mirage.provisioner.events import (
     LinkEnded,

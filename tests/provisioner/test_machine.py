@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from fakes import HOUR, MIN, chain
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import ABSENT, Job, JobId, JobState, PastRun, WarnSignal
+from mirage.domain.link import LinkState
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.provisioner import handover, machine
 from mirage.provisioner.events import (

@@ -8,8 +8,9 @@ import pytest
 from fakes import HOUR, MIN
 from provisioner.test_machine import LIMIT, fresh, job, running, seen, submitted
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.job import ABSENT, Job, JobState, PastRun
+from mirage.domain.link import LinkState
 from mirage.provisioner import machine
 from mirage.provisioner.events import LinkQueued, LinkRequeued, LinkStarted, sightings
 from mirage.provisioner.identities import as_seen

@@ -6,17 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.chain import (
-    Chain,
-    ChainId,
-    ChainRecord,
-    Handover,
-    HandoverPolicy,
-    Link,
-    LinkState,
-    Steering,
-)
+from mirage.domain.chain import Chain, ChainId, ChainRecord, Handover, HandoverPolicy, Steering
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState, WarnSignal
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_until, running_until
 
 HOUR, MIN = 3_600, 60

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from fakes import HOUR, chain
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, Link, LinkState
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
 from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
+from mirage.domain.link import Link, LinkState
 from mirage.domain.pastlinks import PastLinks
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.provisioner.restored import PastJobs, bring_up

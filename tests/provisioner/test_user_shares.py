@@ -15,8 +15,9 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
-from mirage.domain.chain import Chain, ChainRecord, DoneCondition, Link, LinkState
+from mirage.domain.chain import Chain, ChainRecord, DoneCondition
 from mirage.domain.job import JobId
+from mirage.domain.link import Link, LinkState
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits, Usage, permit
 from mirage.provisioner.shares import Shares, in_turn, shares

@@ -13,10 +13,11 @@ import numpy as np
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import ActionScores, Prediction, WaitForecast
 from mirage.domain.job import Job, JobId, JobRequest, Seconds
 from mirage.domain.jobids import without_impossible_ids
+from mirage.domain.link import Link, LinkState
 from mirage.domain.outcome import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from sqlalchemy import event, select, update
 from stored_values import emptied, ran, record, records, reopened
 
-from mirage.domain.chain import ChainId, ChainStatus, Link, LinkState
+from mirage.domain.chain import ChainId, ChainStatus
 from mirage.domain.errors import ConfigError, StoreUnavailable
 from mirage.domain.job import BatchScript, JobId
+from mirage.domain.link import Link, LinkState
 from mirage.store.outbox import Outbox
 from mirage.store.tables import chains, links
 

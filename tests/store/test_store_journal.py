@@ -12,10 +12,11 @@ from sqlalchemy import event
 from sqlalchemy.exc import DataError
 from stored_values import FORECAST, SCORES, any_of, emptied, record
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Link
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import JobRequest
 from mirage.domain.journal import Entry, EntryKind
+from mirage.domain.link import Link
 from mirage.domain.outcome import Outcome
 from mirage.domain.texts import storable
 from mirage.store.journal import JournalLine, Span, SqlJournal

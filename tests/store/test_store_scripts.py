@@ -12,9 +12,10 @@ from sqlalchemy import select, update
 from stored_values import record, reopened, with_script
 from test_store_upgrading import EARLIER, thaw
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, Link
+from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import BatchScript
+from mirage.domain.link import Link
 from mirage.domain.script import StoredScript, script_digests
 from mirage.provisioner.quotas import stored_bytes, without_script
 from mirage.slurm.plansettings import plan_settings

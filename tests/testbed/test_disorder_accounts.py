@@ -12,8 +12,8 @@ sys.path.insert(0, str(PROGRAM.parent))
 
 from disorder.accounts import Accounting
 
-from mirage.domain.chain import Link
 from mirage.domain.job import JobId, JobState
+from mirage.domain.link import Link
 
 NODE = "cpu-001"
 

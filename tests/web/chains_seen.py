@@ -13,11 +13,10 @@ from mirage.domain.chain import (
     ChainStatus,
     Handover,
     HandoverPolicy,
-    Link,
-    LinkState,
     Steering,
 )
 from mirage.domain.job import JobId, JobRequest, JobState
+from mirage.domain.link import Link, LinkState
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}"
 

@@ -21,12 +21,7 @@ from mirage.backends.filecheck import Viewer
 from mirage.control.commands import CommandQueue
 from mirage.control.questions import Foresight, Question, Role, Said
 from mirage.control.status import Status
-from mirage.domain.chain import (
-    Chain,
-    ChainId,
-    ChainRecord,
-    Link,
-)
+from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import WaitForecast
 from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT, Job, JobRequest
@@ -44,6 +39,7 @@ from mirage.store.opening import open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mirage.domain.link import Link
     from mirage.store.opening import Store
 
 DEEDS = (

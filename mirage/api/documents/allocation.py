@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.tasks import TasksDocument  # noqa: TC001 (pydantic reads it)
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import BadSpelling
+from mirage.domain.link import NO_JOB
 from mirage.slurm.hostlist import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
+    from mirage.domain.link import Link
 
 
 class PieceDocument(Described):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mirage.api.conventions.described import Described
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
-from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.job import ABSENT, JobState
+from mirage.domain.link import NO_JOB, LinkState
 from mirage.domain.outcome import ZERO_WITHIN, total_saved
 from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
@@ -23,9 +23,10 @@ from mirage.slurm.duration import spell
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, DoneCondition, Link
+    from mirage.domain.chain import ChainRecord, DoneCondition
     from mirage.domain.job import Job
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
     from mirage.domain.outcome import Alternative
 
 

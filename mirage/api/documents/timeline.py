@@ -19,10 +19,10 @@ from mirage.api.documents.chains import (
 )
 from mirage.api.documents.instants import instant
 from mirage.api.documents.predictions import quantiles
-from mirage.domain.chain import NO_JOB, LinkState
 from mirage.domain.decision import ActionScores, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import NO_JOB, LinkState
 from mirage.provisioner.gates import not_begun
 from mirage.provisioner.limitwarnings import was_warned
 from mirage.provisioner.presence import kept_by, kept_until
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, Link
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.decision import Prediction
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
+    from mirage.domain.link import Link
     from mirage.store.journal import JournalLine
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.backends.acting.orders import Act, CancelJob, SignalJob, UpdateJob, describe
-from mirage.domain.chain import NO_JOB
 from mirage.domain.job import JobId, JobRequest
+from mirage.domain.link import NO_JOB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.acting.orders import CancelJob, SignalJob, UpdateJob, describe
 from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, MirageError, SubmissionRejected, UnknownJob
+from mirage.domain.link import NO_JOB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

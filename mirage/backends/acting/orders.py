@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from mirage.backends.acting.wire import BadOrder, dump, load
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import (
     ClusterUnavailable,
     JobBlocked,
@@ -21,6 +20,7 @@ from mirage.domain.errors import (
 )
 from mirage.domain.files import FileState  # noqa: TC001 (read by its name when orders are)
 from mirage.domain.job import JobChange, JobId, JobRequest, Seconds, SignalReach
+from mirage.domain.link import NO_JOB
 from mirage.domain.texts import one_line
 
 LONGEST_ANSWER = 256 * 1024

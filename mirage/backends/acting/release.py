@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import NO_JOB, NOTHING_EXPECTED
+from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import NotPermitted, UnknownJob
 from mirage.domain.heldjobs import HeldJobs
 from mirage.domain.job import ABSENT, JobChange, JobState
+from mirage.domain.link import NO_JOB
 from mirage.domain.linkidentity import NO_IDENTITIES
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from mirage.backends.acting.helper import GREETING, serve
 from mirage.backends.acting.links_only import Identity, LinksOnly
 from mirage.backends.acting.orders import Act, Answer, CancelJob, CheckFiles, Order, SignalJob, UpdateJob, Verdict
 from mirage.domain.bounds import LARGEST_SCRIPT
-from mirage.domain.chain import NO_JOB
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
 from mirage.domain.files import Presence
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, SignalReach
+from mirage.domain.link import NO_JOB
 
 FAR_FUTURE = 1 << 40
 LINK = replace(chain().link_request(1), batch=BatchScript("#!/bin/sh\n"))

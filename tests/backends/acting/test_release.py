@@ -13,10 +13,11 @@ from mirage.control.journal import MemoryJournal
 from mirage.control.loop import ControlLoop
 from mirage.control.memory import MemoryStore
 from mirage.control.outside import Outside, Policy
-from mirage.domain.chain import NO_JOB, Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
+from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState, SignalReach
 from mirage.domain.journal import EntryKind
+from mirage.domain.link import NO_JOB
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.heldlinks import awaited
 

@@ -14,10 +14,10 @@ from backends.recorded_squeue import PENDING, RUNNING, links_seen, links_told, r
 from mirage.backends.jobquery import Fates
 from mirage.backends.restactuator import _errors
 from mirage.backends.restclient import Answer
-from mirage.domain.chain import NO_JOB
 from mirage.domain.chainid import split_tag
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
+from mirage.domain.link import NO_JOB
 from mirage.slurm import jobhistory, nodetext
 from mirage.slurm.queuelabels import ends_of, jobs_kept_pending, suspended_jobs
 from mirage.slurm.rest.faults import Faults
