@@ -69,7 +69,7 @@ def _missing(text: str) -> SystemExit:
 
 
 def _chosen(chain: dict[str, Any], index: int | None) -> dict[str, Any] | None:
-    """The link of that number; else the newest that runs, the one that ended the chain, the newest that ran."""
+    """The link of that number; else the newest that works, the one that ended the chain, the newest that ran."""
     links: list[dict[str, Any]] = [link for link in chain["links"] if link["job_id"]]
     if index is not None:
         return next((link for link in links if link["index"] == index), None)
@@ -77,6 +77,8 @@ def _chosen(chain: dict[str, Any], index: int | None) -> dict[str, Any] | None:
         of_state = [link for link in links if link["state"] in states]
         if states is _ENDED and (last := [link for link in of_state if link["index"] == chain["ended_by"]]):
             return last[0]
+        if states is not _ENDED:  # what waits for the end of another does not work yet
+            of_state = of_state[:1] + [link for link in of_state[1:] if not link["looks"]]
         if of_state:
             return max(of_state, key=lambda link: (link["start"] is not None, int(link["index"])))
     return None

@@ -170,6 +170,8 @@ def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False,
             continue
         if not as_json:
             show(answers[-1]["sentence"])
+        if warning := answers[-1].get("warning"):
+            show(f"mirage: warning: {warning}", err=True)
     if as_json and (len(chain_ids) > 1 or answers):
         typer.echo(json.dumps({"chains": answers} if len(chain_ids) > 1 else answers[0]))
     raise SystemExit(codes[0] if codes else 0)

@@ -120,8 +120,12 @@ def _time(name: str) -> _Shown:
 
 def reason_of(chain: Chain) -> str:
     """Why it is as it is; two links of one writer, and one that is not ready, come first."""
-    said = chain.reason or chain.sentence or NOTHING
-    if chain.handover == "none" and sum(link.state == "running" for link in chain.links) > 1:
+    stays = chain.over and chain.running is not None
+    said = (chain.sentence if stays else chain.reason) or chain.sentence or NOTHING
+    running = [link for link in chain.links if link.state == "running"]
+    if chain.handover == "none" and len(running) > 1:
+        if running[-1].looks:
+            return f"link {running[-1].index} waits for the end of link {running[0].index}; {said}"
         return f"two of its jobs run, against hand-over none: see mirage explain; {said}"
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 

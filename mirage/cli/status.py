@@ -41,7 +41,7 @@ def status_command(as_json: AsJson = False, socket: Socket = "") -> None:
 
     chains = _ordered(read_all(Chain, document["chains"]))
     print_table([("Daemon", _daemon(document)), ("Slurm", _slurm(document)), ("Chains", _counts(chains))])
-    listed = [chain for chain in chains if chain.state not in _QUIET]
+    listed = [chain for chain in chains if chain.state not in _QUIET or chain.running is not None]
     if listed:
         show("")
         print_table([("CHAIN", "STATE", "SINCE", "LINKS", "JOBID", "REASON"), *map(_row, listed[:_SHOWN])])

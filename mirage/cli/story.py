@@ -72,6 +72,8 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
         elif chain["sentence"]:
             yield f"What was decided last: {chain['sentence']}."
         yield from _foreseen_next(timeline, now)
+    elif chain["sentence"] and any(link["state"] == "running" for link in timeline["links"]):
+        yield f"What was decided last: {chain['sentence']}."
     yield from _past(timeline)
     yield from _worth(chain, timeline)
 
@@ -124,7 +126,9 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
         state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
     elif chain["state"] == "paused":
         state += (f" since {_at(chain['since'])}" if chain["since"] else "") + ": no further link is submitted"
-    elif chain["state"] in ("done", "failed", "cancelled") and chain["since"]:
+    elif chain["state"] == "cancelled" and chain["since"]:
+        state += f" at {_at(chain['since'])}"
+    elif chain["state"] in ("done", "failed") and chain["since"]:
         state += f", its last link having ended at {_at(chain['since'])}"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
@@ -157,18 +161,20 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
 
 def _two_of_one_writer(timeline: Mapping[str, Any]) -> str:
     first, *_, last = (link for link in timeline["links"] if link["state"] == "running")
-    if first["job_state"] == "SUSPENDED":
+    if last["looks"]:
         return f"Link {last['index']} has nodes already; its script waits for the end of link {first['index']}."
     return (
         "Two of its jobs run, against its hand-over none: the earlier one was requeued, or the dependency of the "
-        "later one was taken away. The script of the later one waits where it can ask Slurm."
+        "later one was taken away."
     )
 
 
 def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
     """How the link ended that ran last; one that began in vain says nothing of the work."""
     ran = [
-        link for link in timeline["links"] if link["state"] == "ended" and link["start"] and not link["in_vain"]
+        link
+        for link in timeline["links"]
+        if link["state"] == "ended" and link["start"] and not (link["in_vain"] or link["waited"])
     ]
     last = max(ran, key=lambda link: link["end"] or "", default=None)
     if last is not None:
@@ -335,6 +341,9 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
         yield "The chain had ended before it started, so its work was not begun."
         return
     ran = between(start, end)
+    if link["waited"]:
+        yield f"It had nodes for {words(ran or 0)}, and waited for the link before to end: its script did not run."
+        return
     why = _why_ended(link, ran)
     yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."
 
@@ -350,7 +359,9 @@ def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
             "of its account or QOS may be used up, or was lowered"
         )
     if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran > link["limit"] + _SHORT:
-        return f"its time limit ended it, having been suspended for about {words(ran - link['limit'])}"
+        if link["suspended"]:
+            return f"its time limit ended it, having been suspended for about {words(link['suspended'])}"
+        return f"its time limit of {words(link['limit'])} ended it, {words(ran - link['limit'])} late"
     code = f" with exit code {link['exit_code']}" if link["job_state"] == "FAILED" and link["exit_code"] else ""
     return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}") + code
 

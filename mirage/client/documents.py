@@ -29,6 +29,7 @@ class Link:
     end: datetime | None = None
     """Running: when its limit ends it."""
     exit_code: int | None = None
+    looks: bool = False  # its script waits for the end of the link before it
     reason: str = ""
     """The sentence that decided its submission."""
 
@@ -85,7 +86,7 @@ class Chain:
     state: str = ""
     """starting, up, down, paused, done, failed or cancelled."""
     since: datetime | None = None
-    """Up: since when without interruption; paused: since when; else when the last link ended."""
+    """Up: since when without interruption; paused or cancelled: when that was; else when the last link ended."""
     expected: datetime | None = None
     """When the link that waits in the queue may start: Slurm's plan, or when Mirage lets it go."""
     unready: int | None = None
@@ -129,8 +130,9 @@ class Chain:
 
     @property
     def running(self) -> Link | None:
-        """The running link that ends last."""
+        """The running link that ends last, of those that do not wait for the end of another."""
         running = [link for link in self.links if link.state == "running"]
+        running = running[:1] + [link for link in running[1:] if not link.looks]
         return max(running, key=lambda link: link.end.timestamp() if link.end else 0.0, default=None)
 
     @property

@@ -90,7 +90,10 @@ class Hands:
         pinned = behind is not None and record.chain.method is Steering.PIN
         if behind is not None and pinned and (why := self.pins.unfit(record, behind, request)):
             return self._unable(record, link, f"{why}; it is not bound to its predecessor's nodes then", now)
-        request = with_gate(request, record, link)
+        gated = with_gate(request, record, link)
+        if record.chain.one_writer and gated is not request:
+            record = record.with_link(replace(record.links[link.index - 1], looks=True))
+        request = gated
         self.doubts.pop(link.tag, None)
         self.store.save(record)
         if behind is not None:
@@ -119,10 +122,12 @@ class Hands:
         self.store.save(record, told(record, now, EntryKind.ACTION, text, link.index))
         return Act(text, done=True)
 
-    def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> None:
-        """Cancel what has no business on the cluster any more; asked again until a snapshot shows it gone."""
-        for link in handover.to_cancel(record):
-            self._cancel(record, link, now)
+    def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> str:
+        """Cancel what has no business on the cluster any more; asked again until a snapshot shows it gone.
+
+        Returns what could not be cancelled and why; empty: all could.
+        """
+        return "; ".join(filter(None, [self._cancel(record, link, now) for link in handover.to_cancel(record)]))
 
     def cancel_stock(self, record: ChainRecord, stock: Iterable[Job], now: Seconds) -> None:
         """Cancel what a chain that is over will never ask for; asked again until a snapshot shows it gone."""
@@ -269,13 +274,14 @@ class Hands:
         self.store.save(record, told(record, now, EntryKind.ACTION, str(event), link.index))
         return record
 
-    def _cancel(self, record: ChainRecord, link: Link, now: Seconds) -> None:
+    def _cancel(self, record: ChainRecord, link: Link, now: Seconds) -> str:
+        """Why it could not; empty: it could."""
         try:
             self.actuator.cancel(link.job_id, record.chain.owner)
         except _REFUSED as error:
-            self._trouble(record, now, f"could not cancel link {link.index}: {error}")
-        else:
-            self.write(record, now, EntryKind.ACTION, f"cancelled link {link.index}", link.index)
+            return self._trouble(record, now, f"could not cancel link {link.index}: {error}").text
+        self.write(record, now, EntryKind.ACTION, f"cancelled link {link.index}", link.index)
+        return ""
 
     def _cancel_job(self, record: ChainRecord, job: Job, now: Seconds, what: str, why: str) -> None:
         try:

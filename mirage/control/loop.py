@@ -207,7 +207,7 @@ class ControlLoop:
         if waits:
             return self._explain(record, now, f"hold: {waits}", deciding=True)
         record = self._catch_up(record, snapshot, now)
-        self._hands.cancel_leftovers(record, now)
+        stays = self._hands.cancel_leftovers(record, now)
         self._hands.cancel_returned(record, returned := tagged.returned_to(record), now)
         record = self._hands.face(record, tagged.unknown_to(record), now, released=self._held is not None)
         if text := rivals.unsettled(record, snapshot, returned):
@@ -218,7 +218,7 @@ class ControlLoop:
         if few := heldlinks.shortage(record, self._held):
             self._hands.write(record, now, EntryKind.TROUBLE, few)
         stopped = pending.suspended(_job(record, record.head, snapshot))
-        said = filter(None, (cycle.sentence, stopped, few, self._clocks.text))
+        said = filter(None, (cycle.sentence, stays, stopped, few, self._clocks.text))
         return replace(cycle, sentence="; ".join(said))
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:

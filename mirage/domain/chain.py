@@ -235,6 +235,8 @@ class ChainRecord:
     permanent: int = 0  # how many of them no retry can mend
     lost: Seconds = 0  # for which nothing had run as it ended, after a link that had run
     paused: Seconds = ABSENT  # since when, while it is
+    cancelled: Seconds = ABSENT
+    """When a person ended it, by a word to Mirage."""
 
     @property
     def over(self) -> bool:
@@ -283,12 +285,13 @@ class ChainRecord:
 
         Not of a link whose end nobody saw.
         A link may outlast its successor, and those after it, where these fail. What counts is whether any link ran
-        before the one that starts: until the last of them ends, and no longer than the one that starts.
+        before the one that starts: until the last of them ends, and no longer than the one that starts. One that
+        waits for the end of the one before, with nodes already, works from then on.
         """
         found: list[tuple[Link, Outcome]] = []
         last = ABSENT
         needed = self.links[: self.ended_by or None]  # what started then had nothing to take over
-        for before, after in itertools.pairwise([link for link in needed if link.started]):
+        for before, after in itertools.pairwise([link for link in needed if link.worked]):
             if not before.final or before.end == ABSENT:
                 break
             if not before.end_known:
@@ -298,7 +301,8 @@ class ChainRecord:
             alternative = after.alternative and after.alternative.at_least(after.start - both_end)
             if submitted_at_end(after.submit, both_end, before.limit_end):
                 alternative = as_submitted_at(both_end, after.submit, after.start)
-            found.append((before, Outcome(both_end, after.start, alternative)))
+            start = max(after.start, both_end) if after.looks else after.start
+            found.append((before, Outcome(both_end, start, alternative)))
         return tuple(found)
 
     def check(self) -> None:

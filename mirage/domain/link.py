@@ -56,7 +56,12 @@ class Link:
     retired: Seconds = ABSENT  # when it was told to make way; what ends it after that is no failure
     lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
+    looks: bool = False
+    """Before its script it asks Slurm for the link before, and waits until that one is over."""
+    waited: bool = False
+    """It ended while it waited for that: its script has not run."""
     suspended: Seconds = ABSENT  # running: since when Slurm has it suspended, as a snapshot first showed
+    resumed: Seconds = ABSENT  # when the service last went on, having stood still by such a suspension
     stood: Seconds = 0  # suspended for, before that, while no other link of the chain ran
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
     job_submit: Seconds = ABSENT
@@ -87,6 +92,11 @@ class Link:
     def started(self) -> bool:
         """Whether it has ever run."""
         return self.start != ABSENT
+
+    @property
+    def worked(self) -> bool:
+        """Whether its script has run, or runs unless it waits first."""
+        return self.started and not self.waited
 
     @property
     def end_known(self) -> bool:

@@ -60,7 +60,7 @@ def ends_at_once(record: ChainRecord, warned: bool) -> str:
     ``warned``: whether Slurm had warned the last of them of its limit. A link that Mirage told to make way, that
     its limit ended or that went back to the queue is none of them.
     """
-    last = [link for link in record.links if link.started and link.final][-_FAILED_STARTS:]
+    last = [link for link in record.links if link.worked and link.final][-_FAILED_STARTS:]
     if len(last) < _FAILED_STARTS or not all(_left_at_once(record, link) for link in last):
         return ""
     codes = ", ".join(str(link.exit_code) for link in last)

@@ -176,6 +176,14 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
     return min((instant for instant in due if instant > now), default=NEVER)
 
 
+def waited_out(record: ChainRecord, link: Link) -> bool:
+    """Whether the ended ``link`` waited for the end of the one before until its own: its script never ran."""
+    last = before(record, link)
+    if not link.looks or not link.started or last is None:
+        return False
+    return last.running or (last.final and last.end >= link.end)
+
+
 def in_vain(record: ChainRecord, link: Link) -> bool:
     """Whether it began after the end of the link that ended the chain: it waited, and nobody had looked yet."""
     if link.index <= record.ended_by or not record.ended_by:

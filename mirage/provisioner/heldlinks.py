@@ -88,7 +88,7 @@ def _left(record: ChainRecord, stock: HeldJobs) -> int:
 def _suffice(record: ChainRecord, left: int) -> bool:
     """Whether so many links more complete the chain, each of them taken to its limit."""
     done, further = record.chain.done, left + (record.waiting is not None)
-    ran = [link for link in record.links if link.started]
+    ran = [link for link in record.links if link.worked]
     if done.links and len(ran) + further >= done.links:
         return True
     seconds = sum(link.end - link.start for link in ran) + further * record.chain.request.limit

@@ -10,6 +10,7 @@ from mirage.domain.chain import ChainRecord, ChainStatus, Steering
 from mirage.domain.failurepolicy import FailureKind, Recovery
 from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.domain.link import Link, LinkState
+from mirage.provisioner.enough import done_if_enough, suffices
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,
@@ -35,11 +36,10 @@ from mirage.provisioner.failures import (
     KINDS,
     ends_at_once,
     fails_to_start,
-    links_have_run,
     made_progress,
     may_be_over,
 )
-from mirage.provisioner.handover import before, let_run, told_to_leave
+from mirage.provisioner.handover import before, let_run, told_to_leave, waited_out
 from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, paused, room_again, sent_again
 from mirage.provisioner.requeues import requeued
@@ -154,21 +154,6 @@ def _withdrawing(record: ChainRecord) -> str:
     return f"link {links[0]} is being cancelled; the next one is submitted when it is gone"
 
 
-def suffices(record: ChainRecord) -> str:
-    """A sentence when the links on the cluster complete the chain, else empty."""
-    done, ran = record.chain.done, [link for link in record.links if link.started]
-    if done.links and len(ran) >= done.links:
-        return f"link {ran[-1].index} is the last of {done.links}"
-    if done.total_time and _running_time(ran) >= done.total_time:
-        return f"link {ran[-1].index} completes the {done.total_time} s asked for"
-    return ""
-
-
-def _running_time(links: list[Link]) -> Seconds:
-    """Seconds the links ran, those still running taken to their limit."""
-    return sum(link.end - link.start for link in links)
-
-
 @singledispatch
 def _apply(event: object, record: ChainRecord, now: Seconds) -> ChainRecord:
     raise TypeError(f"not an event: {event!r}")
@@ -237,7 +222,10 @@ def _(event: LinkRetired, record: ChainRecord, now: Seconds) -> ChainRecord:
 @_apply.register
 def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = _ended(record, event)
+    link = replace(link, waited=waited_out(record, link))
     record = room_again(record.with_link(link))
+    if link.waited and not record.over:
+        return _cancelled_pending(record, link, now) if link.job_state is JobState.CANCELLED else record
     if record.over:
         return _done(record, link) if _completes_after_all(record, link) else record
     if told_to_leave(link):
@@ -319,7 +307,8 @@ def _(event: RefusalsForgiven, record: ChainRecord, now: Seconds) -> ChainRecord
 
 @_apply.register
 def _(event: CancelAsked, record: ChainRecord, now: Seconds) -> ChainRecord:
-    return replace(record, status=ChainStatus.STOPPED, reason="cancelled by its owner", cancel_running=True)
+    over = replace(record, status=ChainStatus.STOPPED, reason="cancelled by its owner", cancel_running=True)
+    return replace(over, cancelled=now)
 
 
 def _ended(record: ChainRecord, event: LinkEnded) -> Link:
@@ -365,30 +354,19 @@ def _done(record: ChainRecord, link: Link) -> ChainRecord:
 
 def _go_on(record: ChainRecord) -> ChainRecord:
     """After a link that ended as links do."""
-    return _done_if_enough(replace(record, failures=0))
-
-
-def _done_if_enough(record: ChainRecord) -> ChainRecord:
-    """Done when there were enough links, or enough running time; however the last one ended."""
-    final = [link for link in record.links if link.started and link.final]
-    done = record.chain.done
-    if done.links and len(final) >= done.links:
-        return replace(record, status=ChainStatus.DONE, reason=links_have_run(final))
-    if done.total_time and _running_time(final) >= done.total_time:
-        return replace(record, status=ChainStatus.DONE, reason=f"ran for {_running_time(final)} s in all")
-    return record
+    return done_if_enough(replace(record, failures=0))
 
 
 def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) -> ChainRecord:
     """After a link that failed; one that had made progress begins the count anew, with one failure's pause."""
     policy = record.chain.failures.of(kind)
     if made_progress(record, link) and policy.recovery is not Recovery.STOP:
-        return _done_if_enough(replace(record, failures=0, not_before=now + policy.pause(1)))
+        return done_if_enough(replace(record, failures=0, not_before=now + policy.pause(1)))
     failures = record.failures + 1
     if policy.gives_up(failures):
         how = "was cancelled" if kind is FailureKind.CANCELLED else f"failed ({kind}), failure {failures} in a row"
         return replace(record, status=ChainStatus.STOPPED, reason=f"link {link.index} {how}", failures=failures)
-    record = _done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
+    record = done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
     if record.over or policy.recovery is not Recovery.CONTINUE or not (why := fails_to_start(record)):
         return record
     return paused(record, why, now)

@@ -9,7 +9,6 @@ from mirage.domain.chain import Steering
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.limitwarnings import ends_early
 from mirage.provisioner.steering import held_back, steerable
-from mirage.slurm.queuelabels import waits_its_turn
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainRecord
@@ -38,6 +37,8 @@ class Kept(StrEnum):
 
 
 _ADMIN, _BEGIN, _DEPENDENCY = "JobHeldAdmin", "BeginTime", "Dependency"
+_LATE = 600
+"""Seconds after the limit of its predecessor at which Slurm may plan it: ``bf_resolution`` is as coarse."""
 _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: Kept.LOW}
 
 
@@ -87,10 +88,16 @@ def expected_start(
     until = kept_until(record, kept, job, predecessor)
     if until == ABSENT or kept is Kept.LOW:
         return job.expected_start
-    if kept in (Kept.PINNED, Kept.DEPENDENT) and not (waits_its_turn(job.reason) or job.reason == _DEPENDENCY):
+    if kept in (Kept.PINNED, Kept.DEPENDENT) and not _is_next(job, predecessor):
         return job.expected_start
     stays = kept is Kept.BEGIN or (kept is Kept.PINNED and not _let_go(record.chain))
     return until if stays or idle else job.expected_start
+
+
+def _is_next(job: Job, predecessor: Job | None) -> bool:
+    """Whether nothing but its predecessor seems to keep it: no other job is ahead of it, as far as Slurm says."""
+    late = predecessor is not None and job.expected_start > predecessor.end + _LATE
+    return not job.held and not late and job.reason in ("", "None", "Resources", _DEPENDENCY)
 
 
 def _let_go(chain: Chain) -> bool:

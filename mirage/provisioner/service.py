@@ -35,8 +35,8 @@ class Service:
 
     state: ServiceState
     since: Seconds = ABSENT
-    """Up: start of the first link after the last interruption; paused: since when; else the end of the link that
-    ran last."""
+    """Up: start of the first link after the last interruption; paused or cancelled: when that was; else the end
+    of the link that ran last."""
     interruption: Seconds = 0
     """Seconds for which nothing has run since the last link, or had as the chain ended."""
     overlap: Seconds = 0
@@ -51,8 +51,8 @@ def service_of(record: ChainRecord, now: Seconds) -> Service:
     overlap = _together(record, now)
     if up and state is ServiceState.UP:
         return Service(state, _up_since(record), overlap=overlap)
-    ended = max((link.end for link in record.links if link.started and link.final), default=ABSENT)
-    since = record.paused if state is ServiceState.PAUSED else ABSENT if up else ended
+    ended = max((link.end for link in record.links if link.worked and link.final), default=ABSENT)
+    since = record.paused if state is ServiceState.PAUSED else ABSENT if up else max(ended, record.cancelled)
     if up or ended == ABSENT:
         return Service(state, since, overlap=overlap)
     return Service(state, since, record.lost if record.over else max(0, now - ended))
@@ -91,7 +91,7 @@ def _cancelled(record: ChainRecord) -> bool:
 def _together(record: ChainRecord, now: Seconds) -> Seconds:
     """Of a hand-over that goes on: it counts among the complete ones once the first of both links has ended."""
     running = [link for link in record.links if link.running]
-    return max(0, now - running[1].start) if len(running) > 1 else 0
+    return max(0, now - running[1].start) if len(running) > 1 and not running[1].looks else 0
 
 
 def _up_since(record: ChainRecord) -> Seconds:
@@ -99,4 +99,4 @@ def _up_since(record: ChainRecord) -> Seconds:
     for _, outcome in record.handovers():
         if outcome.interruption:
             since = outcome.successor_start
-    return since
+    return max(since, *(link.resumed for link in record.links))

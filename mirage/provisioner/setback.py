@@ -23,7 +23,9 @@ def corrected(record: ChainRecord, now: Seconds, limits: Limits) -> ChainRecord:
     """
     # Of a chain that is over, the last link's time counts towards its owner's share.
     links = record.links[-1:] if record.over else record.links
-    later = max(record.refused, record.paused) > now or any(_is_later(link, now) for link in links)
+    later = max(record.refused, record.paused, record.cancelled) > now or any(
+        _is_later(link, now) for link in links
+    )
     if record.not_before <= now and not later:
         return record
     latest = now + _longest_pause(record, limits)
@@ -35,6 +37,7 @@ def corrected(record: ChainRecord, now: Seconds, limits: Limits) -> ChainRecord:
         not_before=min(record.not_before, latest),
         refused=min(record.refused, now),
         paused=min(record.paused, now),
+        cancelled=min(record.cancelled, now),
         refused_since=min(record.refused_since, now),
     )
 
@@ -47,7 +50,7 @@ def _longest_pause(record: ChainRecord, limits: Limits) -> Seconds:
 
 
 def _is_later(link: Link, now: Seconds) -> bool:
-    return max(link.planned, link.missed, link.telling, link.retired, link.suspended) > now
+    return max(link.planned, link.missed, link.telling, link.retired, link.suspended, link.resumed) > now
 
 
 def _corrected(link: Link, now: Seconds) -> Link:
@@ -61,5 +64,6 @@ def _corrected(link: Link, now: Seconds) -> Link:
         telling=min(link.telling, now),
         retired=min(link.retired, now),
         suspended=min(link.suspended, now),
+        resumed=min(link.resumed, now),
         lost=tuple(min(time, now) for time in link.lost),
     )

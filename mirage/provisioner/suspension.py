@@ -20,7 +20,7 @@ def standing_since(record: ChainRecord) -> Seconds:
     standing = _standing(record)
     if not standing:
         return ABSENT
-    over = (link.end for link in record.links if link.started and link.final)
+    over = (link.end for link in record.links if link.worked and link.final)
     return max(*(link.suspended for link in standing), *over, ABSENT)
 
 
@@ -43,7 +43,7 @@ def standing_counted(record: ChainRecord, event: Event, now: Seconds) -> ChainRe
     for link in standing:
         record = record.with_link(replace(link, suspended=max(link.suspended, at)))
     first = record.links[standing[0].index - 1]
-    return record.with_link(replace(first, stood=first.stood + max(0, at - since)))
+    return record.with_link(replace(first, stood=first.stood + max(0, at - since), resumed=at))
 
 
 def _standing(record: ChainRecord) -> tuple[Link, ...]:

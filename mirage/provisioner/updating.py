@@ -14,7 +14,7 @@ from mirage.domain.chain import Steering
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import ABSENT
 from mirage.domain.link import LinkState
-from mirage.provisioner.machine import suffices
+from mirage.provisioner.enough import suffices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ def updated(record: ChainRecord, command: UpdateChain, now: Seconds) -> ChainRec
         raise ConfigError("chain", f"{before.chain_id} was changed meanwhile: look at it again, then repeat this")
     if after == before:
         raise ConfigError("chain", f"{before.chain_id} is so already: nothing was changed")
-    ran = sum(link.started for link in record.links)
+    ran = sum(link.worked for link in record.links)
     if after.done.links and after.done.links < ran:
         raise ConfigError("done.links", f"{after.done.links}, but {ran} have run or run now")
     if after.request.limit != before.request.limit:

@@ -130,7 +130,7 @@ def _link_row(chain_id: ChainId, link: Link, values: dict[str, Any]) -> Row:
 
 def _handovers(record: ChainRecord) -> dict[int, tuple[int, Outcome]]:
     """By the predecessor's index: the successor's index and the outcome."""
-    started = [link.index for link in record.links if link.started]
+    started = [link.index for link in record.links if link.worked]
     following = dict(itertools.pairwise(started))
     return {before.index: (following[before.index], outcome) for before, outcome in record.handovers()}
 

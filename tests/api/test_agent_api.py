@@ -24,6 +24,7 @@ from mirage.api.server import ApiServer
 from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, Verdict
 from mirage.domain.files import FileState, Presence
 from mirage.domain.job import JobId
+from mirage.provisioner import machine
 
 if TYPE_CHECKING:
     from api_world import World
@@ -175,6 +176,15 @@ def test_a_daemon_without_a_desk_says_so(world: World) -> None:
     server.stop()
     assert status == 403
     assert "acting.mode" in problem["detail"]
+
+
+def test_cancelled_chain_says_that_its_jobs_stay_without_an_agent(world: World) -> None:
+    paths = [f"/api/v1/chains/{world.call('POST', '/api/v1/chains', definition(name))[1]['id']}" for name in "ab"]
+    world.loop.records = [machine.plan(record, "due", 0)[0] for record in world.loop.records]
+    world.loop.cycle()
+    assert "mirage agent" in world.call("POST", f"{paths[0]}/cancel")[1]["warning"]
+    assert world.call("GET", "/api/v1/agent/order?wait=0")[0] == 204
+    assert world.call("POST", f"{paths[1]}/cancel")[1]["warning"] == ""
 
 
 def test_new_chain_says_that_its_owner_has_no_agent(world: World) -> None:

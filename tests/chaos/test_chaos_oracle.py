@@ -12,6 +12,7 @@ from mirage.backends.cli_links import LinkMemory
 from mirage.control.loop import ControlLoop
 from mirage.domain.link import LinkState
 from mirage.provisioner import events, handover, machine
+from mirage.provisioner.enough import suffices
 from mirage.slurm import rows
 from mirage.store.chains import SqlChainStore
 
@@ -72,7 +73,7 @@ def nobody_follows_a_preempted_link(patch: Patch) -> None:
 
 def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
     def hasty(record, *_):
-        if record.waiting or machine.suffices(record) or record.status != "active":
+        if record.waiting or suffices(record) or record.status != "active":
             return machine.Rest("enough")
         return machine.Successor(None)
 

@@ -30,7 +30,8 @@ def link(index: int, state: str, **fields: Any) -> dict[str, Any]:
         ("job_id", "submit", "start", "end", "planned_start", "retired", "limit", "kept_until", "exit_code")
     )
     texts = dict.fromkeys(("job_state", "reason", "nodes", "kept"), "")
-    return none | texts | {"index": index, "state": state, "warned": False, "in_vain": False} | fields
+    facts = {"warned": False, "in_vain": False, "looks": False, "waited": False, "suspended": 0}
+    return none | texts | facts | {"index": index, "state": state} | fields
 
 
 def forecast(number: int, time: str, p10: str, p50: str, p90: str, *, shadow: bool = False) -> dict[str, Any]:
@@ -226,7 +227,9 @@ def test_suspended_link_has_no_end() -> None:
     [
         ({"job_state": "TIMEOUT", "limit": 4 * 3_600}, "its time limit ended it"),
         ({"job_state": "TIMEOUT", "limit": 5 * 3_600}, "60 min before its own limit"),
-        ({"job_state": "TIMEOUT", "limit": 3 * 3_600}, "suspended for about 60 min"),
+        ({"job_state": "TIMEOUT", "limit": 3 * 3_600, "suspended": 3_500}, "suspended for about 58 min"),
+        ({"job_state": "TIMEOUT", "limit": 3 * 3_600}, "time limit of 3 h ended it, 60 min late"),
+        ({"job_state": "FAILED", "waited": True}, "its script did not run"),
         ({"job_state": "COMPLETED", "warned": True}, "having warned it of its limit"),
         ({"job_state": "COMPLETED"}, "until it completed."),
         ({"job_state": "FAILED", "in_vain": True}, "its work was not begun"),
@@ -239,7 +242,8 @@ def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
     timeline = TIMELINE | {"links": [over], "handovers": [], "forecasts": []}
     assert told in " ".join(link_story(1, timeline))
     down = " ".join(chain_story(CHAIN | {"state": "down"}, timeline))
-    assert (told in down) is not over["in_vain"], "of a chain that is down it is said how its last link ended"
+    silent = over["in_vain"] or over["waited"]
+    assert (told in down) is not silent, "of a chain that is down it is said how its last link ended"
 
 
 def test_two_links_of_one_writer_are_told() -> None:
@@ -248,6 +252,10 @@ def test_two_links_of_one_writer_are_told() -> None:
     told = "against its hand-over none"
     assert told in " ".join(chain_story(CHAIN | {"handover": "none"}, both))
     assert told not in " ".join(chain_story(CHAIN, both))
+    waits = TIMELINE | {"links": [*TIMELINE["links"], third | {"looks": True}]}
+    said = " ".join(chain_story(CHAIN | {"handover": "none"}, waits))
+    assert "its script waits for the end of link 2" in said
+    assert told not in said
 
 
 def test_link_that_is_to_make_way_has_no_time_until_its_limit() -> None:

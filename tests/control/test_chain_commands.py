@@ -10,8 +10,8 @@ from loops import Service, waiting
 
 from mirage.domain.chain import ChainId, ChainStatus, DoneCondition
 from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain
-from mirage.domain.errors import ConfigError, PluginNotFound, StoreUnavailable, UnknownChain
-from mirage.domain.job import JobState
+from mirage.domain.errors import ConfigError, NotPermitted, PluginNotFound, StoreUnavailable, UnknownChain
+from mirage.domain.job import JobId, JobState
 from mirage.domain.journal import EntryKind
 
 SVC = ChainId("svc")
@@ -65,6 +65,27 @@ def test_a_cancelled_chain_leaves_nothing_on_the_cluster() -> None:
     service.cycle()
     assert {job.state for job in service.cluster.jobs.values()} == {JobState.CANCELLED}
     assert service.record.status is ChainStatus.STOPPED
+
+
+def test_cancelled_chain_whose_job_nobody_can_cancel_says_so() -> None:
+    """Such as that of an owner without an agent; it is tried again in each cycle."""
+    service = Service(FakeCluster(), chain_=chain())
+    service.run(2 * HOUR)
+    assert service.record.head is not None
+    cancel = service.cluster.cancel
+
+    def refuse(job_id: JobId, owner: str) -> None:
+        raise NotPermitted("nobody can act for alice")
+
+    service.cluster.cancel = refuse
+    service.commands.put(CancelChain(SVC, "alice"))
+    service.cycle()
+    service.cycle()
+    assert "nobody can act for alice" in service.loop.status.explained[SVC]
+    service.cluster.cancel = cancel
+    service.cycle()
+    service.cycle()
+    assert {job.state for job in service.cluster.jobs.values()} == {JobState.CANCELLED}
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_what_a_chain_had_lost_as_it_was_cancelled_stays_known() -> None:
     down = ended(running(fresh(done=DoneCondition(exit_code=None))), HOUR, JobState.TIMEOUT)
     over = after(down, CancelAsked(), now=3 * HOUR)
     assert service_of(down, 3 * HOUR).interruption == 2 * HOUR
-    assert service_of(over, 9 * HOUR) == Service(ServiceState.CANCELLED, HOUR, 2 * HOUR)
+    assert service_of(over, 9 * HOUR) == Service(ServiceState.CANCELLED, 3 * HOUR, 2 * HOUR)
     assert after(running(fresh()), CancelAsked(), now=3 * HOUR).lost == 0
 
 

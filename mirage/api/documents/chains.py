@@ -55,6 +55,8 @@ class LinkDocument(Described):
     """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
     retired: str | None
     """When it was told to make way."""
+    looks: bool
+    """Whether its script waits for the end of the link before it."""
     reason: str
     """The sentence that decided its submission."""
 
@@ -125,8 +127,8 @@ class ChainDocument(Described):
     """starting: no link has run yet; up; down: links ran, none runs now, or Slurm has suspended those that run;
     paused, done, failed or cancelled."""
     since: str | None
-    """Up: since when without interruption; paused or suspended: since when; else when the last link ended.
-    ``null``: none has run."""
+    """Up: since when without interruption; paused, suspended or cancelled: when that was; else when the last link
+    ended. ``null``: none has run."""
     expected: str | None
     """When the link that waits in the queue may start: as Slurm plans it or, where its predecessor keeps it back,
     when that one is to end or Mirage releases it. ``null``: not known."""
@@ -393,5 +395,6 @@ def _link(link: Link, record: ChainRecord, status: Status) -> LinkDocument:
         end=end_of(link, record, job),
         exit_code=link.exit_code if link.state is LinkState.ENDED else None,
         retired=instant(link.retired),
+        looks=link.looks,
         reason=link.reason,
     )

@@ -58,6 +58,12 @@ class LinkBar(Described):
     """Whether Slurm had warned it of that limit when it ended."""
     in_vain: bool
     """Whether it started after the end of the chain and has seen that: its script did not run."""
+    looks: bool
+    """Whether its script waits for the end of the link before it."""
+    waited: bool
+    """Whether it had nodes, and waited for the end of the link before it until its own: its script did not run."""
+    suspended: int
+    """Seconds for which Slurm had suspended it, and no other link of the chain ran."""
     kept: str
     """Waiting: what keeps it beside the queue: owner or administrator (who holds it), pinned (to its predecessor's
     nodes), held or
@@ -207,6 +213,9 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
         limit=link.limit if link.limit != ABSENT else None,
         warned=link.final and link.started and was_warned(record, link),
         in_vain=link.started and not_begun(record, link),
+        looks=link.looks,
+        waited=link.waited,
+        suspended=link.stood,
         kept=kept,
         kept_until=instant(until),
         planned=instant(link.planned),
@@ -222,7 +231,7 @@ def _bar(link: Link, record: ChainRecord, status: Status) -> LinkBar:
 
 
 def _handovers(record: ChainRecord) -> Iterator[HandoverBar]:
-    ran = [link.index for link in record.links if link.started]
+    ran = [link.index for link in record.links if link.worked]
     following = dict(itertools.pairwise(ran))
     for link, outcome in record.handovers():
         yield HandoverBar(

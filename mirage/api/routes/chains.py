@@ -129,10 +129,7 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             await run_in_thread(caller.name, _check_files, chain, service)
             job = await run_in_thread(caller.name, adopted_job, adopt, chain, service) if adopt else None
         answer = await petitioner.ask(AddChain(chain, caller.name, job), chain.chain_id)
-        if service.desk is None or service.desk.attached(chain.owner):
-            return answer
-        text = f"{chain.owner} has no `mirage agent` on this machine: no link is submitted until one runs"
-        return answer.model_copy(update={"warning": text})
+        return _warned(answer, chain.owner, "no link is submitted until one runs", service)
 
     @routes.post("/{chain_id}/{command}")
     async def command_chain(
@@ -143,7 +140,19 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
         record = own_chain(chain_id, caller, service)
         note(request.scope, command, record.chain.chain_id)
-        return await petitioner.ask(_COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id)
+        answer = await petitioner.ask(
+            _COMMANDS[command](record.chain.chain_id, caller.name), record.chain.chain_id
+        )
+        if _COMMANDS[command] is not CancelChain or not record.live:
+            return answer
+        return _warned(answer, record.chain.owner, "its jobs are not cancelled until one runs", service)
+
+
+def _warned(answer: AnswerDocument, owner: str, until: str, service: ApiService) -> AnswerDocument:
+    """The answer with a warning where nobody can act for the owner now."""
+    if service.desk is None or service.desk.attached(owner):
+        return answer
+    return answer.model_copy(update={"warning": f"{owner} has no `mirage agent` on this machine: {until}"})
 
 
 def _add_changes(routes: APIRouter, service: ApiService) -> None:
