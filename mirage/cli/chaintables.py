@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mirage.cli.columns import Column, Columns
-from mirage.cli.instants import NOTHING, between, clock, instant_of, signed, span
+from mirage.cli.instants import NOTHING, between, clock, instant_of, signed, span, words
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
@@ -130,6 +130,11 @@ def reason_of(chain: Chain) -> str:
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 
+def _bound(chain: dict[str, Any]) -> str:
+    bound = chain["max_overlap"] if chain["handover"] != "none" else 0
+    return f", {words(bound)} together at most" if bound else ""
+
+
 def goes_on(chain: Chain) -> bool:
     """Whether a link may still come, or runs."""
     return not chain.over or any(link.state not in ("ended", "lost") for link in chain.links)
@@ -173,7 +178,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),
         ("Aim", chain["aim"]),
-        ("Hand-over", f"{chain['handover']}, steering {chain['steering']}"),
+        ("Hand-over", f"{chain['handover']}{_bound(chain)}, steering {chain['steering']}"),
         ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
     if chain.get("saved"):

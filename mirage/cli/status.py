@@ -126,7 +126,7 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
     if document["sentence"].startswith(STANDS_BY):
         yield f"the daemon {document['sentence']}"
     for chain in chains[:_SHOWN]:
-        if chain.rejection:
+        if chain.rejection and not chain.over:
             yield f"{chain.id}: Slurm rejects its next link: mirage explain {chain.id}"
         elif chain.state == "paused":
             yield f"{chain.id}: mirage explain {chain.id}; then mirage chain resume {chain.id}"

@@ -109,7 +109,9 @@ def _method(chain: Mapping[str, Any]) -> Iterator[str]:
         else_ = "it waits for that one's end by a dependency" if alone else "it is submitted in time by forecast"
         yield _STEERING[chain["steering"]].format(else_=f"where another job fits on them, {else_}")
     if chain["handover"] in _TOGETHER:
-        yield _TOGETHER[chain["handover"]]
+        bound = chain["max_overlap"] if chain["handover"] != "none" else 0
+        most = f" After {words(bound)} together the earlier one makes way in any case." if bound else ""
+        yield _TOGETHER[chain["handover"]] + most
 
 
 def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:

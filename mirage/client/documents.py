@@ -101,6 +101,7 @@ class Chain:
     method: str = ""
     """How a successor in the queue is held back; ``steering`` with ``auto`` resolved."""
     handover: str = ""
+    max_overlap: int = 0  # seconds after which a predecessor makes way in any case; 0: no bound
     done: Done = field(default_factory=Done)
     files_unknown: str = ""
     """Why its done-file or handover file cannot be checked; empty: they can."""

@@ -90,7 +90,7 @@ class Hands:
         pinned = behind is not None and record.chain.method is Steering.PIN
         if behind is not None and pinned and (why := self.pins.unfit(record, behind, request)):
             return self._unable(record, link, f"{why}; it is not bound to its predecessor's nodes then", now)
-        gated = with_gate(request, record, link)
+        gated = with_gate(request, record, link, bound=pinned)
         if record.chain.one_writer and gated is not request:
             record = record.with_link(replace(record.links[link.index - 1], looks=True))
         request = gated
@@ -185,8 +185,9 @@ class Hands:
         if waiting is not None and handover.to_release(record, waiting):
             verb = "released after a failed launch"
             self._ask(self.releases, record, waiting, JobChange(held=False), verb, now)
-        for link in handover.to_retire(record, self.files.ready(record), now):
-            record = self._tell(record, link, now)
+        ready = self.files.ready(record)
+        for link in handover.to_retire(record, ready, now):
+            record = self._tell(record, link, now, handover.why_to_retire(record, ready))
         for link in handover.to_end(record, now):
             if link.job_id != NO_JOB:
                 self._cancel(record, link, now)
@@ -240,7 +241,7 @@ class Hands:
         """One line of the journal."""
         self.journal.write(told(record, now, kind, text, link))
 
-    def _tell(self, record: ChainRecord, link: Link, now: Seconds) -> ChainRecord:
+    def _tell(self, record: ChainRecord, link: Link, now: Seconds, why: str) -> ChainRecord:
         """Signal a predecessor; its grace begins where the signal is known to have come, else it is told again.
 
         The intent is stored first: whatever ends a link that may have been told is no word on its work.
@@ -259,7 +260,7 @@ class Hands:
         except ClusterUnavailable as error:
             self._trouble(record, now, f"link {link.index} may not have been told to make way: {error}")
             return record
-        text = f"its successor has taken over; {signal.name} sent, {signal.lead} s of grace"
+        text = f"{why}; {signal.name} sent, {signal.lead} s of grace"
         return self._retire(record, link, text, now)
 
     def _untold(self, record: ChainRecord, link: Link) -> ChainRecord:

@@ -41,15 +41,16 @@ def cannot_look(batch: BatchScript) -> str:
     return ""
 
 
-def with_gate(request: JobRequest, record: ChainRecord, link: Link) -> JobRequest:
+def with_gate(request: JobRequest, record: ChainRecord, link: Link, *, bound: bool = False) -> JobRequest:
     """The request of ``link``, whose script does not run where the link before it has ended the chain.
 
+    ``bound``: the nodes of the one before alone keep it back, no dependency.
     If that link is over already, the chain itself knows its end. A script that cannot look stays as it is.
     """
     last, batch = before(record, link), request.batch
     if batch is None or last is None or last.final or last.job_id == NO_JOB or cannot_look(batch):
         return request
-    gate = _gate(record, last)
+    gate = replace(_gate(record, last), bound=bound)
     return replace(request, batch=replace(batch, text=gated(batch.text, gate))) if gate.lines() else request
 
 

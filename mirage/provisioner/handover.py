@@ -103,6 +103,16 @@ def to_retire(record: ChainRecord, ready: bool, now: Seconds) -> tuple[Link, ...
     return tuple(link for link in record.links if link.running and link is not heir and not link.is_retired)
 
 
+def why_to_retire(record: ChainRecord, ready: bool) -> str:
+    """The reason where ``to_retire`` finds a link."""
+    policy, bound = record.chain.handover.policy, record.chain.handover.max_overlap
+    if policy is HandoverPolicy.ON_START:
+        return "its successor runs"
+    if policy is HandoverPolicy.WHEN_READY and ready:
+        return "its successor is ready"
+    return f"both have run together for {bound} s, the longest overlap allowed (--max-overlap)"
+
+
 def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
     """Links told to make way that are still there when their grace is over, and those requeued to no end."""
     grace = record.chain.handover.signal.lead

@@ -106,6 +106,7 @@ def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     after = _apply(event, standing_counted(record, event, now), now)
     if not after.over or record.over:
         return after
+    after = _forgiven(after)
     if isinstance(event, LinkEnded | LinkLost | LinkRequeued):
         return replace(after, ended_by=event.index)
     return replace(after, lost=service_of(record, now).interruption)

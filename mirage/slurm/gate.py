@@ -33,8 +33,17 @@ mirage_ask() {{
 $(
   unset {filters}
   export SLURM_TIME_FORMAT=%s
-  mirage_run timeout 30 squeue --noheader --states=all --jobs={job} \\
-    --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>/dev/null
+  {{
+    mirage_said=$(
+      mirage_run timeout 30 squeue --noheader --states=all --jobs={job} \\
+        --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1 >&4
+    )
+    mirage_said=$?:$mirage_said
+  }} 4>&1
+  case $mirage_said in
+    0:* | 127:* | *"Invalid job id"*) ;;
+    *) echo NO_ANSWER ;;
+  esac
 )
 END
 }}
@@ -48,14 +57,23 @@ unset mirage_state mirage_code mirage_start mirage_end mirage_limit
 """
 _WAIT = """\
 # Its nodes are free while it is suspended; it may write once it is resumed, and only one link may.
-mirage_told=
-while [ "$mirage_state" = SUSPENDED ] || [ "$mirage_state" = RUNNING ]; do
-  [ "$mirage_told" ] || echo "mirage: job {job}, the link before, is $mirage_state: this one waits for its end" >&2
-  mirage_told=1
+mirage_told={told}
+mirage_waits() {{
+  case $mirage_state in
+    SUSPENDED | RUNNING | COMPLETING) mirage_told=1 ;;
+    NO_ANSWER) [ "$mirage_told" ] ;;
+    *) return 1 ;;
+  esac
+}}
+while mirage_waits; do
+  [ "$mirage_last" = "$mirage_state" ] ||
+    echo "mirage: job {job}, the link before, is $mirage_state: this one waits for its end" >&2
+  mirage_last=$mirage_state
   mirage_run sleep {interval}
   mirage_ask
 done
-unset mirage_told
+unset -f mirage_waits
+unset mirage_told mirage_last
 """
 _INTERVAL = 15
 """Seconds between two looks at a predecessor that is not over."""
@@ -91,18 +109,25 @@ class Gate:
     """That job's time limit as far as is known; with any other one the job may have been warned."""
     alone: bool = False
     """Whether nothing may run beside that job: then the link waits until it is over."""
+    bound: bool = False
+    """Whether its nodes alone keep the link back: then it waits also where Slurm does not answer.
+
+    A link that depends on the job before starts after its end in any case.
+    """
 
     def lines(self) -> str:
         """Lines for ``sh`` that exit where the chain is over, and first wait where the job before is not.
 
-        Where Slurm does not answer, they do nothing.
+        Where ``squeue`` is missing, or does not know the job any more, they do nothing. So it is where Slurm does
+        not answer, unless the link waits for the job, or is ``bound``.
 
         The exit code is the one that says that the work is done, or else one that does not.
         """
         conditions = "".join(self._conditions())
         question = ""
         if conditions or self.alone:
-            wait = _WAIT.format(job=self.job, interval=_INTERVAL) if self.alone else ""
+            told = "1" if self.bound else ""
+            wait = _WAIT.format(job=self.job, interval=_INTERVAL, told=told) if self.alone else ""
             filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
             question = _QUESTION.format(filters=filters, job=self.job, wait=wait, conditions=conditions)
         return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")

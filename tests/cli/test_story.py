@@ -49,6 +49,7 @@ CHAIN = {
     "reason": "",
     "steering": "pin",
     "method": "pin",
+    "max_overlap": 0,
     "suspended": 0,
     "handover": "on-start",
     "predictor": "",
@@ -177,6 +178,7 @@ def test_a_chain_that_has_no_link_yet() -> None:
         ({"steering": "auto", "method": "off"}, "--requeue"),
         ({"steering": "off", "method": "off", "predictor": "reactive"}, "when reactive says so"),
         ({"handover": "none"}, "No two of its scripts run at the same time."),
+        ({"handover": "when-ready", "max_overlap": 300}, "After 5 min together"),
     ],
 )
 def test_how_links_come_into_the_queue(changes: dict[str, Any], told: str) -> None:

@@ -191,9 +191,12 @@ def test_pinned_link_waits_while_the_one_before_is_suspended(testbed: Testbed, t
         assert waits is not None
         testbed.ask("scontrol", "suspend", str(first))
         testbed.wait_until(lambda: state(waits.job_id) == "RUNNING", PATIENCE, "the second link on free nodes")
-        sleep(2)
+        testbed.service("slurmctld", "stop")  # it looks again while that is away
+        sleep(25)
+        testbed.service("slurmctld", "start")
+        testbed.wait_until(lambda: state(waits.job_id) == "RUNNING", PATIENCE, "slurmctld")
         assert log.read_text().split() == ["+", "1"]
-        testbed.ask("scontrol", "update", f"JobId={waits.job_id}", "TimeLimit=90")  # its waiting counts
+        testbed.ask("scontrol", "update", f"JobId={waits.job_id}", "TimeLimit=120")  # its waiting counts
         testbed.ask("scontrol", "update", f"JobId={first}", "TimeLimit=6")
         testbed.ask("scontrol", "resume", str(first))
 

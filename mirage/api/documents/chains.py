@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.api.conventions.described import Described
+from mirage.api.documents.chainrequest import DoneDocument, RequestDocument, done_document, request_document
 from mirage.api.documents.instants import instant
 from mirage.api.documents.visible import Visible
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.link import NO_JOB, LinkState
 from mirage.domain.outcome import ZERO_WITHIN, total_saved
-from mirage.domain.script import script_digests
 from mirage.provisioner.aims import spell_aim
 from mirage.provisioner.handover import before
 from mirage.provisioner.heldlinks import held_indices
@@ -18,12 +18,11 @@ from mirage.provisioner.presence import expected_start, running_until
 from mirage.provisioner.requeues import end_name
 from mirage.provisioner.service import interruption_of, service_of
 from mirage.provisioner.suspension import suspended_for
-from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
     from mirage.api.routes.selection import Page
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainRecord, DoneCondition
+    from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job
     from mirage.domain.journal import Entry
     from mirage.domain.link import Link
@@ -59,48 +58,6 @@ class LinkDocument(Described):
     """Whether its script waits for the end of the link before it."""
     reason: str
     """The sentence that decided its submission."""
-
-
-class RequestDocument(Described):
-    """What each link asks of Slurm; of the script and its arguments only digests are shown."""
-
-    job_name: str
-    """What its jobs are called."""
-    partition: str
-    """Empty: the cluster's default one."""
-    account: str
-    """Empty: the owner's default one."""
-    qos: str
-    """Empty: the default one."""
-    nodes: int
-    """How many."""
-    limit: int
-    """Time limit, seconds."""
-    gres_per_node: dict[str, int]
-    """Generic resources by name, such as ``gpu:a100``."""
-    options: list[str]
-    """Further options of sbatch, as they were given."""
-    directory: str
-    """In which it runs."""
-    script: str
-    """SHA-256 of the script's text; empty: it has none."""
-    arguments: str
-    """SHA-256 of each of the script's arguments after its length in bytes and a colon; empty: not known."""
-
-
-class DoneDocument(Described):
-    """When a chain has done its work; whichever holds first."""
-
-    exit_code: int | None
-    """A link that completes with this code ends the chain; ``null``: none does."""
-    file: str
-    """The chain is done when this file exists; empty: none is named."""
-    links: int
-    """The chain is done once this number of links have run; 0: no such bound."""
-    total_time: int
-    """Seconds that all links together have run; 0: no such bound."""
-    words: str
-    """The same in words."""
 
 
 class EstimateDocument(Described):
@@ -149,7 +106,13 @@ class ChainDocument(Described):
     method: str
     """The same, auto resolved; off: links are submitted by forecast."""
     handover: str
-    """How a predecessor that still runs makes way: none, when-ready, on-start."""
+    """How a predecessor that still runs makes way: none, when-ready, on-start, overlap."""
+    max_overlap: int
+    """Seconds after which it makes way in any case; 0: no bound."""
+    grace: int
+    """Seconds that it has for that, from its signal on."""
+    lead: int
+    """Seconds before the end of its predecessor at which a successor that is held back is released."""
     done: DoneDocument
     """When it has done its work."""
     files_unknown: str
@@ -262,7 +225,10 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         steering=chain.steering,
         method=chain.method,
         handover=chain.handover.policy,
-        done=_done(chain.done),
+        max_overlap=chain.handover.max_overlap,
+        grace=chain.handover.signal.lead,
+        lead=chain.release_lead,
+        done=done_document(chain.done),
         files_unknown=status.files_unknown.get(chain.chain_id, ""),
         tasks_state=chain.tasks_state,
         held_links=None if status.held is None else list(held_indices(chain, status.held)),
@@ -270,7 +236,7 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
         refusals=record.refusals,
         rejection=record.rejection,
         not_before=instant(record.not_before) if record.not_before > status.time and not record.over else None,
-        request=_request(record),
+        request=request_document(record),
         links=[_link(link, record, status) for link in record.links],
         ended_by=record.ended_by or None,
         handovers=len(outcomes),
@@ -307,19 +273,6 @@ def entry_document(entry: Entry) -> EntryDocument:
         text=entry.text,
         link=entry.link or None,
         predictor=entry.predictor,
-    )
-
-
-def _done(done: DoneCondition) -> DoneDocument:
-    words = [
-        f"{done.links} {'link has' if done.links == 1 else 'links have'} run" if done.links else "",
-        f"links have run for {spell(done.total_time)} in all" if done.total_time else "",
-        "" if done.exit_code is None else f"a link ends with exit code {done.exit_code}",
-        f"{done.file} exists" if done.file else "",
-    ]
-    said = ", or ".join(filter(None, words)) or "it is cancelled"
-    return DoneDocument(
-        exit_code=done.exit_code, file=done.file, links=done.links, total_time=done.total_time, words=said
     )
 
 
@@ -360,25 +313,6 @@ def end_of(link: Link, record: ChainRecord, job: Job | None) -> str | None:
     if link.running:
         return instant(running_until(record, link, job))
     return instant(link.end if link.end_known else ABSENT)
-
-
-def _request(record: ChainRecord) -> RequestDocument:
-    request = record.chain.request
-    batch = request.batch
-    digests = script_digests(batch) if batch else None
-    return RequestDocument(
-        job_name=request.name,
-        partition=request.partition,
-        account=request.account,
-        qos=request.qos,
-        nodes=request.nodes,
-        limit=request.limit,
-        gres_per_node=dict(request.gres_per_node),
-        options=list(batch.options) if batch else [],
-        directory=batch.directory if batch else "",
-        script=digests.text if digests else "",
-        arguments=digests.arguments if digests else "",
-    )
 
 
 def _link(link: Link, record: ChainRecord, status: Status) -> LinkDocument:
