@@ -250,9 +250,10 @@ class ChainRecord:
 
     @property
     def head(self) -> Link | None:
-        """The running link that ends last, which the next one is to follow."""
+        """The running link that ends last, which the next one is to follow; a suspended one if no other runs."""
         running = [link for link in self.links if link.running]
-        return max(running, key=lambda link: link.end, default=None)
+        apart = self.chain.one_writer  # then a later one waits for the end of the suspended one
+        return max(running, key=lambda link: (apart or link.suspended == ABSENT, link.end), default=None)
 
     @property
     def stopped_running(self) -> Link | None:

@@ -93,14 +93,15 @@ def successor(record: ChainRecord) -> Link | None:
 
 
 def to_retire(record: ChainRecord, ready: bool, now: Seconds) -> tuple[Link, ...]:
-    """Running links that are to be told, now, to make way.
+    """Running links that are to be told, now, to make way; a suspended one is told once it is resumed.
 
     ``ready``: whether the successor has said that it can take over.
     """
     heir = successor(record)
-    if heir is None or not _due(record, heir, ready, now):
+    if heir is None or heir.suspended != ABSENT or not _due(record, heir, ready, now):
         return ()
-    return tuple(link for link in record.links if link.running and link is not heir and not link.is_retired)
+    running = (link for link in record.links if link.running and link.suspended == ABSENT)
+    return tuple(link for link in running if link is not heir and not link.is_retired)
 
 
 def why_to_retire(record: ChainRecord, ready: bool) -> str:

@@ -94,6 +94,12 @@ class Steer:
 Need = Rest | Resubmit | Successor | Bid | Steer
 
 
+def _together(record: ChainRecord) -> list[str]:
+    """The links that serve together; one that is suspended makes way once it is resumed."""
+    away = [link for link in record.links if link.suspended != ABSENT and not record.chain.one_writer]
+    return [str(link.index) for link in record.links if link.running and not link.is_retired and link not in away]
+
+
 def apply_all(record: ChainRecord, events: Iterable[Event], now: Seconds) -> ChainRecord:
     """The record after all events, in order."""
     for event in events:
@@ -122,7 +128,7 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
         return _await(record, waiting, now, settle, contact)
     if none := suffices(record) or _withdrawing(record):
         return Rest(none)
-    if len(together := [str(link.index) for link in record.links if link.running and not link.is_retired]) > 1:
+    if len(together := _together(record)) > 1:
         return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
     if record.chain.method is not Steering.HOLD and (reason := let_run(record, now)):
         return Rest(reason)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from fakes import HOUR
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioner.test_machine import LIMIT, after, fresh, submitted
 
 from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy
 from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner import machine
 from mirage.provisioner.events import CancelAsked, LinkEnded, LinkResumed, LinkStarted, LinkSuspended
-from mirage.provisioner.service import ServiceState, interruption_of, service_of
+from mirage.provisioner.handover import to_retire
+from mirage.provisioner.service import Service, ServiceState, interruption_of, service_of
 from mirage.provisioner.suspension import suspended_for
 
 RUNS = st.lists(
@@ -79,3 +82,16 @@ def test_next_link_of_one_writer_does_not_end_the_wait() -> None:
     assert service_of(waits, 60).state is ServiceState.DOWN
     assert interruption_of(waits, 60) == 30
     assert interruption_of(step(waits, 70, 3, 1, 10), 80) == 40
+
+
+def test_chain_goes_on_beside_a_suspended_link_that_makes_way_once_it_is_resumed() -> None:
+    record = fresh(done=DoneCondition(exit_code=None), handover=Handover(HandoverPolicy.ON_START))
+    down = step(step(record, 10, 1, 1, 10), 30, 2, 1, 10)
+    again = step(down, 40, 1, 2, 40)
+    assert service_of(again, 60) == Service(ServiceState.UP, 40)
+    assert again.head == again.links[1]
+    assert to_retire(again, ready=False, now=60) == ()
+    assert not isinstance(machine.need(again, 2 * HOUR, 120), machine.Rest), "it needs a third link"
+    resumed = step(again, 70, 3, 1, 10)
+    assert to_retire(resumed, ready=False, now=70) == (resumed.links[0],)
+    assert interruption_of(resumed, 90) == 10
