@@ -43,6 +43,8 @@ _TOGETHER = {
 }
 _SHORT = 120
 """Seconds before its limit at which no limit of its own ends a job."""
+_NOT_STARTED = 128 + 53
+"""Slurm's 0:53: a job's output file or directory could not be opened."""
 _ENDS = {
     "TIMEOUT": "its time limit ended it",
     "COMPLETED": "it completed",
@@ -100,7 +102,9 @@ def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterat
 
 def _method(chain: Mapping[str, Any]) -> Iterator[str]:
     """How its links come into the queue, and whether two may run together."""
-    if chain["method"] == "off":
+    if chain["method"] == "off" and chain["predictor"] == "reactive":
+        yield "Each link is submitted once the one before it has ended (reactive)."
+    elif chain["method"] == "off":
         loose = chain["steering"] == "auto" and not chain["predictor"] and chain["aim"] == _CHEAPEST
         why = "; it is not bound to nodes, because --requeue was given" if loose else ""
         yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so{why}."
@@ -364,6 +368,8 @@ def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
         if link["suspended"]:
             return f"its time limit ended it, having been suspended for about {words(link['suspended'])}"
         return f"its time limit of {words(link['limit'])} ended it, {words(ran - link['limit'])} late"
+    if link["job_state"] == "FAILED" and link["exit_code"] == _NOT_STARTED:
+        return "Slurm could not start its script: check its output path and its working directory"
     code = f" with exit code {link['exit_code']}" if link["job_state"] == "FAILED" and link["exit_code"] else ""
     return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}") + code
 

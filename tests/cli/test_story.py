@@ -176,7 +176,7 @@ def test_a_chain_that_has_no_link_yet() -> None:
         ({"steering": "auto", "method": "off", "predictor": "forest"}, "when forest says so"),
         ({"steering": "auto", "method": "off", "aim": "overlap=60s"}, "when the forecast of the daemon says so"),
         ({"steering": "auto", "method": "off"}, "--requeue"),
-        ({"steering": "off", "method": "off", "predictor": "reactive"}, "when reactive says so"),
+        ({"steering": "off", "method": "off", "predictor": "reactive"}, "once the one before it has ended"),
         ({"handover": "none"}, "No two of its scripts run at the same time."),
         ({"handover": "when-ready", "max_overlap": 300}, "After 5 min together"),
     ],
@@ -237,6 +237,7 @@ def test_suspended_link_has_no_end() -> None:
         ({"job_state": "FAILED", "in_vain": True}, "its work was not begun"),
         ({"job_state": "TIMEOUT", "retired": at(4)}, "it made way"),
         ({"job_state": "FAILED", "exit_code": 3}, "its script failed with exit code 3"),
+        ({"job_state": "FAILED", "exit_code": 181}, "could not start its script"),
     ],
 )
 def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:

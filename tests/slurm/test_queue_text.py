@@ -14,6 +14,7 @@ from mirage.domain.job import ABSENT, UNLIMITED, BatchScript, JobId, JobRequest,
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import nodetext, queuetext, rows, sbatch
 from mirage.slurm.exitstatus import exit_code_of_status
+from mirage.slurm.jobid import parse_exit_code
 from mirage.slurm.rows import CELL
 
 MARK = "\x1e0123456789ab"
@@ -359,6 +360,7 @@ def test_every_field_of_a_request_becomes_an_option() -> None:
 def test_wait_statuses_are_read_as_shells_do(code: int, signal: int) -> None:
     assert exit_code_of_status(str(code << 8)) == code
     assert exit_code_of_status(str(signal)) == (128 + signal if signal else 0)
+    assert exit_code_of_status("4021") == parse_exit_code("0:53"), "as scontrol shows a job that was not started"
 
 
 def test_times_not_known_are_absent() -> None:
