@@ -1,4 +1,4 @@
-.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens man docs clean fuzz chaos audit
+.PHONY: demo plugins test lint types contract testbed serving reference openapi package package-test image screens charts man docs clean fuzz chaos audit
 PY ?= python3
 V := .venv/bin
 # The predictors that learn, with what they are trained with.
@@ -61,6 +61,10 @@ man: $(V)/.ready
 # The site of the documents, in dist/docs. What the theme says of mkdocs' future stands in CONTRIBUTING.md.
 docs: $(V)/.ready
 	NO_MKDOCS_2_WARNING=1 $(V)/mkdocs build --clean
+
+# The charts that the README shows, made of the tables in docs/benchmarks.
+charts: $(V)/.ready
+	PYTHONPATH=. $(V)/python docs/site/charts.py docs/charts
 
 testbed:
 	@slurm-testbed/testbed start --speed 60

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
+from sitepages.benchmarktables import benchmark_text
 from sitepages.commands import commands_page
 from sitepages.documents import CARRIED, OUTSIDE, Documents, github_slug
 from sitepages.figures import stylesheet, with_figures
@@ -46,8 +47,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     name = page.file.src_uri
     if name not in DOCUMENTS.pages.values():
         return markdown
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return with_figures(DOCUMENTS.relinked(markdown, name), readme)
+    return with_figures(DOCUMENTS.relinked(markdown, name), benchmark_text(ROOT))
 
 
 def made_pages() -> dict[str, str]:

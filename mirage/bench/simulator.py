@@ -39,7 +39,7 @@ QUEUES = (100, 1_000, 10_000, 100_000)
 
 
 def measure_simulator(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """Every section, in the order of the README. ``say`` is told what is measured next."""
+    """Every section, in the order of docs/benchmarks/simulator.md. ``say`` gets the name of the next one."""
     say("compiling, or reading the compiled kernel")
     ls6 = _trace(traces, "ls6-a100-to-2023-02.log.gz", "ls6")
     cluster = load_cluster("ls6")

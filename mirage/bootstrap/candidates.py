@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
 
 _BEST_FIRST = ("random-forest", "xgboost", "policy-gradient", "dqn")
-"""By their cost on months that none of them had seen (README); others follow by name."""
+"""By their cost on months that none of them had seen (docs/benchmarks/predictors.md); others follow by name."""
 
 
 def best_at_hand(

@@ -51,7 +51,7 @@ Size = Annotated[
     str,
     typer.Option(
         metavar="PENDING,NODES,CHAINS",
-        help="daemon, api: so many pending jobs, nodes and chains; by default those of the README.",
+        help="daemon, api: number of pending jobs, nodes and chains (default: those of docs/benchmarks/scale.md).",
     ),
 ]
 

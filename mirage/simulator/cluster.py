@@ -164,7 +164,7 @@ class SchedulerParameters:
 
 
 OUTWEIGHED = 100
-"""By so much fair share has to weigh more than age to decide alone (replays of LS6, README)."""
+"""By so much fair share has to weigh more than age to decide alone (LS6, docs/benchmarks/handovers.md)."""
 
 
 @dataclass(frozen=True, slots=True)

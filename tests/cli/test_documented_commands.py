@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "mirage/DESIGN.md", *sorted((ROOT / "docs").glob("*.md"))]
+BENCHMARKS = sorted((ROOT / "docs/benchmarks").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *BENCHMARKS]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "mirage/DESIGN.md", *PAGES]
 _BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(mirage(?: [^`]+)?)`")
 _BEGIN = re.compile(r"(?:^|[;|&(]|\bdo|\bexec|[0-9]|srun)\s*(mirage [a-z].*)")
@@ -58,13 +60,14 @@ def faults(command: str) -> Iterator[str]:
                 yield f"{command}: {here.name} has no {option}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_they_are_commands(document: Path) -> None:
     assert [fault for command in commands(document.read_text()) for fault in faults(command)] == []
 
 
 def test_they_are_found() -> None:
-    found = list(commands((ROOT / "README.md").read_text()))
+    pages = [ROOT / "docs/commandline.md", *BENCHMARKS]
+    found = [one for page in pages for one in commands(page.read_text())]
     assert any(one.startswith("mirage allocation replay docs/examples/das") for one in found)
     assert len(found) > 50
 
@@ -75,11 +78,11 @@ def test_what_is_none_is_named(wrong: str) -> None:
 
 
 def test_every_command_is_named() -> None:
-    """In the README; those within ``allocation`` there or in their own documents."""
+    """On the page about the command line; those within ``allocation`` on any page."""
     root: Any = get_command(app)
-    readme = (ROOT / "README.md").read_text()
-    text = readme + "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
-    commands = readme[readme.index("## Commands") : readme.index("## The page")]
+    page = (ROOT / "docs/commandline.md").read_text()
+    text = "".join(path.read_text() for path in PAGES)
+    commands = page[page.index("## Commands") : page.index("## Completion")]
     shown = {name for name, command in root.commands.items() if not command.hidden and name != "version"}
     assert {name for name in shown if not re.search(rf"\b{name}\b", commands)} == set()
     assert all(f"mirage {name}" in text for name in shown)
@@ -91,6 +94,6 @@ def test_every_command_is_named() -> None:
 def test_every_bench_is_named() -> None:
     root: Any = get_command(app)
     [what] = [param for param in root.commands["bench"].params if param.param_type_name == "argument"]
-    line = re.search(r"^mirage bench NAME +(.*?):\s", (ROOT / "README.md").read_text(), re.MULTILINE)
+    line = re.search(r"^mirage bench NAME +(.*?):\s", (ROOT / "docs/commandline.md").read_text(), re.MULTILINE)
     assert line
     assert line[1].split(", ") == re.split(", | or ", what.help)

@@ -39,4 +39,4 @@ def test_every_document_is_found_from_the_first() -> None:
             continue
         seen.add(document)
         left += [document.parent / name for name, _ in _LINK.findall(document.read_text()) if name]
-    assert {path.resolve() for path in (ROOT / "docs").glob("*.md")} <= seen
+    assert {path.resolve() for path in (ROOT / "docs").rglob("*.md")} <= seen

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mkdocs.config import load_config
-from sitepages.documents import OUTSIDE
+from sitepages.documents import OUTSIDE, written_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def navigation(root: Path) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation(root: Path) -> None:
-    written = {path.name for path in (root / "docs").glob("*.md")} | set(OUTSIDE.values())
+    written = set(written_pages(root / "docs")) | set(OUTSIDE.values())
     missing = sorted(written - set(navigation(root)))
     assert missing == [], (
         f"mkdocs.yml: nav has no line for {', '.join(missing)}; add one, such as `- Title: {missing[0]}`"

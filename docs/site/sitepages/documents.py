@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OUTSIDE = {
-    "README.md": "readme.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "mirage/DESIGN.md": "design.md",
@@ -21,7 +20,7 @@ OUTSIDE = {
 }
 """Documents that lie where a reader of the repository looks for them: page by path."""
 
-MADE_FROM = {"docs/man": "reference/commands.md"}
+MADE_FROM = {"README.md": "index.md", "docs/man": "reference/commands.md"}
 """What the site has in another form: page by path."""
 
 CARRIED = "files"
@@ -40,6 +39,11 @@ def github_slug(heading: str, separator: str = "-") -> str:
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", separator)
 
 
+def written_pages(docs: Path) -> list[str]:
+    """Return the pages of the directory ``docs`` and of its benchmarks, relative to it."""
+    return sorted(str(path.relative_to(docs)) for part in ("*.md", "benchmarks/*.md") for path in docs.glob(part))
+
+
 @dataclass(frozen=True, slots=True)
 class Documents:
     """The repository at ``root``, seen from the site."""
@@ -49,7 +53,8 @@ class Documents:
     """Page by path in the repository."""
 
     def __post_init__(self) -> None:
-        own = {str(path.relative_to(self.root)): path.name for path in (self.root / _DOCS).glob("*.md")}
+        docs = self.root / _DOCS
+        own = {f"{_DOCS}/{page}": page for page in written_pages(docs)}
         object.__setattr__(self, "pages", own | OUTSIDE)
 
     def path_of(self, page: str) -> str:
@@ -92,7 +97,9 @@ class Documents:
         return target.removeprefix(f"{_DOCS}/") if inside else ""
 
     def _is_carried(self, target: str) -> bool:
-        outside = target not in self.pages and not target.startswith((f"{_DOCS}/", "."))
+        outside = (
+            target not in self.pages and target not in MADE_FROM and not target.startswith((f"{_DOCS}/", "."))
+        )
         return outside and (self.root / target).is_file()
 
 

@@ -1,4 +1,4 @@
-"""The evaluation's plots, drawn from the README's tables while the site is built."""
+"""The evaluation's plots, drawn from the tables of docs/benchmarks while the site is built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirage.replay.svg import (
     drawing,
     write_svg,
 )
-from sitepages.readmetables import Measured, Table, finite, table_below
+from sitepages.benchmarktables import Measured, NoSuchTable, Table, finite, table_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,17 +30,25 @@ WIDTH = 760
 _ROW, _MARGIN = 25, 70
 """Pixels: of a row of bars, and of what stands around them."""
 _SETTINGS = ("76 nodes, links of 1", "76 nodes, links of 8", "72 nodes, links of 1", "72 nodes, links of 8")
+_COMPARED = {
+    "reactive": "submit when the job has ended",
+    "quantile": "quantile: past waits of similar jobs",
+    "xgboost": "xgboost: trained on past queues",
+    "lookahead": "lookahead: simulates the queue",
+}
+"""Methods of the comparison that is shown first: label in the chart by label in the table."""
+_PINNED = "pin: the default (auto)"
 _PLACE = re.compile(r"^<!-- figure: ([\w-]+) -->$", re.MULTILINE)
 
 
-def with_figures(markdown: str, readme: str) -> str:
+def with_figures(markdown: str, text: str) -> str:
     """The text with a figure wherever a comment such as ``<!-- figure: methods-76-1 -->`` names one.
 
-    Raises ``KeyError`` for a figure that nobody draws, ``NoSuchTable`` where the README has changed.
+    Raises ``KeyError`` for a figure that nobody draws, ``NoSuchTable`` where the benchmarks have changed.
     """
 
     def drawn(place: re.Match[str]) -> str:
-        return f'<figure class="plot" markdown="0">{FIGURES[place[1]](readme)}</figure>'
+        return f'<figure class="plot" markdown="0">{FIGURES[place[1]](text)}</figure>'
 
     return _PLACE.sub(drawn, markdown)
 
@@ -58,8 +66,8 @@ def stylesheet() -> str:
 
 
 def _methods(setting: str) -> Callable[[str], str]:
-    def draw(readme: str) -> str:
-        table = table_below(readme, f"**{setting}**")
+    def draw(text: str) -> str:
+        table = table_below(text, f"**{setting}**")
         alt = f"{setting}: mean interruption and overlap of each method in hours, and the interval of their sum"
         return _lost_and_paid(table, f"methods-{setting}", alt, whole="mean |x|")
 
@@ -80,9 +88,9 @@ def _lost_and_paid(table: Table, name: str, alt: str, whole: str) -> str:
         return write_svg(figure, re.sub(r"\W+", "-", name), alt)
 
 
-def _gaps(readme: str) -> str:
+def _gaps(text: str) -> str:
     """How much of the way from reactive to the oracle each method goes, in all four settings."""
-    tables = {setting: table_below(readme, f"**{setting}**") for setting in _SETTINGS}
+    tables = {setting: table_below(text, f"**{setting}**") for setting in _SETTINGS}
     methods = [name for name in _names(tables[_SETTINGS[0]]) if name not in ("reactive", "oracle")]
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + 40 * len(methods))
@@ -105,9 +113,9 @@ def _names(table: Table) -> list[str]:
     return [label.split(",")[0] for label in table.labels]
 
 
-def _steering(readme: str) -> str:
+def _steering(text: str) -> str:
     """Interruption and overlap of links that aged while they were kept back."""
-    table = table_below(readme, "In the replay below (LS6, February 2023")
+    table = table_below(text, "In the replay below (LS6, February 2023")
     table = Table(table.columns, tuple(each for row in table.rows for each in _alternatives(row)))
     alt = "Mean interruption and overlap of steered links of one node in hours"
     lost, paid = finite(table.column("interruption, 1 node")), finite(table.column("overlap"))
@@ -117,6 +125,39 @@ def _steering(readme: str) -> str:
         _finish_rows(axes, table.labels, "hours a hand-over, mean")
         axes.legend(frameon=False)
         return write_svg(figure, "steering", alt)
+
+
+def _handovers(text: str) -> str:
+    """Interruption and overlap of five methods, simple ones first; the links have one node."""
+    compared = table_below(text, f"**{_SETTINGS[0]}**")
+    pinned = table_below(text, "In the replay below (LS6, February 2023")
+    lost = [_of_row(compared, label, "interruption") for label in _COMPARED]
+    paid = [_of_row(compared, label, "overlap") for label in _COMPARED]
+    sums = [_of_row(compared, label, "mean |x|") for label in _COMPARED]
+    lost.append(_of_row(pinned, "pin", "interruption, 1 node"))
+    paid.append(_of_row(pinned, "pin", "overlap"))
+    sums.append(lost[-1])
+    if paid[-1].value:
+        raise NoSuchTable("pin has an overlap now: the sum needs an interval of its own")
+    with drawing():
+        figure, axes = blank(WIDTH, _MARGIN + 34 * len(sums))
+        _bars(axes, lost, paid)
+        for row, each in enumerate(sums):
+            axes.plot((each.low, each.high), (row, row), color=FLOOR.light, linewidth=1.3)
+            axes.text(each.high + 0.15, row, f"{each.value:.3g} h", va="center", fontsize=11)
+        axes.plot([], [], color=FLOOR.light, linewidth=1.3, label="95 % interval of the sum")
+        _finish_rows(axes, [*_COMPARED.values(), _PINNED], "hours per handover, mean")
+        axes.legend(frameon=False, loc="lower right")
+        alt = "Mean interruption and overlap per handover in hours, by method: the default has the smallest"
+        return write_svg(figure, "handovers", alt)
+
+
+def _of_row(table: Table, label: str, column: str) -> Measured:
+    """The figure of the row whose first cell begins with ``label``. Raises ``NoSuchTable``."""
+    rows = [row for row, each in enumerate(_names(table)) if each == label]
+    if not rows:
+        raise NoSuchTable(f"no row is named {label!r}: {', '.join(table.labels)}")
+    return finite([table.column(column)[rows[0]]])[0]
 
 
 def _alternatives(row: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -135,9 +176,9 @@ def _bars(axes: Axes, lost: Sequence[Measured], paid: Sequence[Measured]) -> Non
     axes.barh(rows, doubled, 0.62, left=gaps, color=OVERLAP.light, label="overlap: two run")
 
 
-def _planner(readme: str) -> str:
+def _planner(text: str) -> str:
     """What a wrong idea of the cluster costs the look-ahead."""
-    table = table_below(readme, "**A planner that is wrong.**")
+    table = table_below(text, "## A planner that is wrong")
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + 32 * len(table.rows))
         for place, name in enumerate(("links of 1", "links of 8")):
@@ -150,9 +191,9 @@ def _planner(readme: str) -> str:
         )
 
 
-def _recorded(readme: str) -> str:
+def _recorded(text: str) -> str:
     """Mean pinball loss on waits that clusters recorded."""
-    table = table_below(readme, "Waits that real clusters *recorded*")
+    table = table_below(text, "Waits that real clusters *recorded*")
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + 36 * len(table.rows))
         inks = (BASELINE, POLICY_INKS[0], POLICY_INKS[2], POLICY_INKS[1])
@@ -192,6 +233,7 @@ def _finish_rows(axes: Axes, labels: Sequence[str], along: str) -> None:
 
 
 FIGURES: dict[str, Callable[[str], str]] = {
+    "handovers": _handovers,
     "methods-76-1": _methods("76 nodes, links of 1"),
     "methods-76-8": _methods("76 nodes, links of 8"),
     "methods-72-1": _methods("72 nodes, links of 1"),
@@ -201,4 +243,4 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "planner": _planner,
     "recorded": _recorded,
 }
-"""By the name that a document calls them by; each takes the README's text."""
+"""Figures by the name that a document uses; each takes the text of the benchmark pages."""

@@ -71,7 +71,7 @@ def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
 
 
 def _age(settings: Row, age: int, share: int) -> Finding:
-    """What waiting gains where fair share counts as well (replays of LS6, README)."""
+    """What waiting gains where fair share counts as well (replays of LS6, docs/benchmarks/handovers.md)."""
     found = f"PriorityWeightAge={age}, PriorityWeightFairShare={share}"
     if share >= OUTWEIGHED * age:
         follows = (

@@ -1,4 +1,4 @@
-"""The README's tables as numbers: what the site plots is what the README says, and nothing else."""
+"""Tables of docs/benchmarks as numbers: the plots show the figures of these tables and nothing else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _TO = "\N{EN DASH}"
 _NUMBER = r"-?\d[\d,]*\.?\d*"
@@ -15,7 +16,13 @@ _INTERVAL = re.compile(rf"({_NUMBER})[^(\d]*\(({_NUMBER})\s*(?:{_TO}|to)\s*({_NU
 
 
 class NoSuchTable(LookupError):
-    """The README has no such table, row or column any more; the text says which there are."""
+    """No benchmark page has such a table, row or column; the message lists the columns that exist."""
+
+
+def benchmark_text(root: Path) -> str:
+    """Return all pages of docs/benchmarks of the repository at ``root`` as one text, sorted by name."""
+    pages = sorted((root / "docs" / "benchmarks").glob("*.md"))
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ def table_below(text: str, words: str) -> Table:
     _, found, rest = text.partition(words)
     lines = re.search(r"(?:^\|.*\|$\n?){3,}", rest, re.MULTILINE)
     if not found or lines is None:
-        raise NoSuchTable(f"the README has no table below {words!r}")
+        raise NoSuchTable(f"no benchmark page has a table below {words!r}")
     heading, _, *rows = (_cells(line) for line in lines[0].splitlines())
     return Table(heading, tuple(rows))
 
