@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = sorted((ROOT / "docs/benchmarks").glob("*.md"))
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *BENCHMARKS]
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "mirage/DESIGN.md", *PAGES]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "mirage/DESIGN.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(mirage(?: [^`]+)?)`")
 _BEGIN = re.compile(r"(?:^|[;|&(]|\bdo|\bexec|[0-9]|srun)\s*(mirage [a-z].*)")
@@ -66,7 +64,7 @@ def test_they_are_commands(document: Path) -> None:
 
 
 def test_they_are_found() -> None:
-    pages = [ROOT / "docs/commandline.md", *BENCHMARKS]
+    pages = [ROOT / "docs/commandline.md", *(ROOT / "docs/benchmarks").glob("*.md")]
     found = [one for page in pages for one in commands(page.read_text())]
     assert any(one.startswith("mirage allocation replay docs/examples/das") for one in found)
     assert len(found) > 50
@@ -81,7 +79,7 @@ def test_every_command_is_named() -> None:
     """On the page about the command line; those within ``allocation`` on any page."""
     root: Any = get_command(app)
     page = (ROOT / "docs/commandline.md").read_text()
-    text = "".join(path.read_text() for path in PAGES)
+    text = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
     commands = page[page.index("## Commands") : page.index("## Completion")]
     shown = {name for name, command in root.commands.items() if not command.hidden and name != "version"}
     assert {name for name in shown if not re.search(rf"\b{name}\b", commands)} == set()

@@ -39,11 +39,6 @@ def github_slug(heading: str, separator: str = "-") -> str:
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", separator)
 
 
-def written_pages(docs: Path) -> list[str]:
-    """Return the pages of the directory ``docs`` and of its benchmarks, relative to it."""
-    return sorted(str(path.relative_to(docs)) for part in ("*.md", "benchmarks/*.md") for path in docs.glob(part))
-
-
 @dataclass(frozen=True, slots=True)
 class Documents:
     """The repository at ``root``, seen from the site."""
@@ -54,7 +49,7 @@ class Documents:
 
     def __post_init__(self) -> None:
         docs = self.root / _DOCS
-        own = {f"{_DOCS}/{page}": page for page in written_pages(docs)}
+        own = {str(path.relative_to(self.root)): str(path.relative_to(docs)) for path in docs.rglob("*.md")}
         object.__setattr__(self, "pages", own | OUTSIDE)
 
     def path_of(self, page: str) -> str:
