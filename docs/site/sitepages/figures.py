@@ -44,7 +44,7 @@ _PLACE = re.compile(r"^<!-- figure: ([\w-]+) -->$", re.MULTILINE)
 def with_figures(markdown: str, text: str) -> str:
     """The text with a figure wherever a comment such as ``<!-- figure: methods-76-1 -->`` names one.
 
-    Raises ``KeyError`` for a figure that nobody draws, ``NoSuchTable`` where the benchmarks have changed.
+    Raises ``KeyError`` for an unknown figure, ``NoSuchTable`` where the benchmarks have changed.
     """
 
     def drawn(place: re.Match[str]) -> str:
