@@ -68,6 +68,7 @@ TESTBED_USES = {
     "mirage.domain.chain",
     "mirage.domain.errors",
     "mirage.domain.job",
+    "mirage.domain.link",
     "mirage.store.opening",
 }
 """What the programs on a real Slurm may take from Mirage: an asker's load, small models, and what is stored."""
