@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirage.config.places import may_be_had
 from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError
-from mirage.store.location import locate, standing_directory
+from mirage.store.location import locate, make_directory, standing_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def check_folder(folder: Path, key: str) -> None:
 def make_folder(folder: Path, mode: int, key: str) -> Path:
     """The folder, made where it is missing. Raises ``ConfigError`` naming ``key`` where it cannot be used."""
     try:
-        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        make_directory(folder, mode)
     except OSError as error:
         raise ConfigError(
             key, f"the folder {folder} cannot be made: {error.strerror}; name another one"

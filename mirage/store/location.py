@@ -91,6 +91,16 @@ def standing_directory(path: Path) -> Path:
     return next(each for each in (absolute, *absolute.parents) if os.path.lexists(each))
 
 
+def make_directory(directory: Path, mode: int) -> None:
+    """Make it where it is missing; also with a umask of 0 no other user may write to the directories above it.
+
+    Raises ``OSError``.
+    """
+    for parent in reversed([each for each in directory.absolute().parents if not each.exists()]):
+        parent.mkdir(0o755, exist_ok=True)
+    directory.mkdir(mode, exist_ok=True)
+
+
 def check_room(url: str) -> None:
     """Raise as ``make_room`` would for the database at ``url``; nothing is made. A server has room."""
     file = locate(url).file
@@ -112,7 +122,7 @@ def make_room(file: Path) -> None:
     Raises ``ConfigError`` on a network file system, whose locks SQLite cannot rely on, and ``StoreUnavailable``.
     """
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(file.parent, 0o700)
         _check_local(file, file.parent)
         if not file.exists():
             file.touch(mode=0o600)

@@ -64,6 +64,16 @@ def test_where_only_few_may_write_the_administrator_chooses(tmp_path: Path) -> N
     assert make_private_folder(tmp_path / "state", KEY) == tmp_path / "state"
 
 
+def test_directories_above_are_for_their_user_to_write(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_private_folder(tmp_path / "a" / "b" / "c", "store.url")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b", "a/b/c")]
+    assert modes == [0o755, 0o755, 0o700]
+
+
 def test_a_folder_that_cannot_be_made_names_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"service\.runtime: the folder .*/file/x cannot be made"):
