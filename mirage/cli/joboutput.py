@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _DEFAULT = "slurm-%j.out"
 _FIELD = re.compile(r"%(\d*)(.)")
 _STDOUT = re.compile(r"^\s*StdOut=(.*)$", re.MULTILINE)
+_OF_NODE = re.compile(r"(%\d*[Nnst])")
 _LONGEST_WIDTH = 10
 """What sbatch pads numbers to, at most."""
 
@@ -71,4 +73,12 @@ def _by_slurm(job_id: int) -> Path:
     found = _STDOUT.search(answer.out)
     if answer.status or found is None:
         raise MirageError(f"the output file of job {job_id} is not known: {answer.said or 'scontrol names none'}")
-    return Path(found[1])
+    return _found(found[1])
+
+
+def _found(told: str) -> Path:
+    """The newest file of that name; older releases leave ``%N`` and ``%n`` in it, which the job's node fills in."""
+    if not _OF_NODE.search(told) or not told.startswith("/"):
+        return Path(told)
+    parts = ("*" if _OF_NODE.fullmatch(part) else escape(part) for part in _OF_NODE.split(told.lstrip("/")))
+    return max(Path("/").glob("".join(parts)), key=lambda path: path.stat().st_mtime, default=Path(told))

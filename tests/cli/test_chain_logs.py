@@ -146,6 +146,11 @@ def test_output_that_only_the_node_knows_is_asked_of_slurm(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     request = {"options": ["--output=%N/%j.out"], "directory": "/home", "job_name": "job"}
     assert str(output_of({"request": request, "owner": "ann"}, 7)) == "/scratch/n1 a/7.out"
+    scontrol.write_text(f"#!/bin/sh\necho '   StdOut={tmp_path}/[x]-%N-7.out'\n")  # as 22.05 does
+    assert output_of({"request": request, "owner": "ann"}, 7) == tmp_path / "[x]-%N-7.out", "it is not there yet"
+    for name in ("[x]-n1-7.out", "[x]-n1-8.out", "x-n1-7.out"):
+        (tmp_path / name).touch()
+    assert output_of({"request": request, "owner": "ann"}, 7) == tmp_path / "[x]-n1-7.out"
 
 
 @pytest.mark.parametrize(("status", "code"), [(ChainStatus.DONE, 0), (ChainStatus.STOPPED, 6)])
