@@ -13,7 +13,11 @@ Once = Annotated[bool, typer.Option("--once", help="One cycle, then end.")]
 
 
 def daemon_command(config: ConfigFile = "", once: Once = False) -> None:
-    """Watch the cluster, decide and submit, until told to end (SIGTERM); SIGHUP reads the configuration again."""
+    """Watch the cluster, decide and submit, until told to end (SIGTERM).
+
+    SIGHUP (systemctl reload) reads the configuration again. The sections loop, predictors, limits, log and
+    store.retention take effect at once. The log names the changed keys that need a restart.
+    """
     from pathlib import Path
 
     from mirage.bootstrap.assembly import build

@@ -77,7 +77,7 @@ def _by_slurm(job_id: int) -> Path:
 
 
 def _found(told: str) -> Path:
-    """The newest file of that name; older releases leave ``%N`` and ``%n`` in it, which the job's node fills in."""
+    """The newest file of that name; older releases leave ``%N`` and ``%n`` in it, which the node fills in."""
     if not _OF_NODE.search(told) or not told.startswith("/"):
         return Path(told)
     parts = ("*" if _OF_NODE.fullmatch(part) else escape(part) for part in _OF_NODE.split(told.lstrip("/")))
