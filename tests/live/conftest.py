@@ -6,11 +6,13 @@ Without Slurm the tests skip, with one line; in continuous integration they fail
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from slurm_testbed import NoTestbed, Testbed, state_directory
+from user_shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +25,7 @@ APART = {
     "test_scenario": "long",
     "test_chaos_round": "long",
     "test_tutorial_on_slurm": "long",
+    "test_howto_on_slurm": "long",
     "test_like_sbatch": "sbatch",
 }
 """Files whose tests have such a Slurm to themselves, as they take a third of the time each."""
@@ -93,3 +96,16 @@ def real_clock_testbed(session_real_clock_testbed: Testbed) -> Testbed:
     """Clock x1, without jobs, everything up."""
     session_real_clock_testbed.reset()
     return session_real_clock_testbed
+
+
+@pytest.fixture
+def shell(testbed: Testbed) -> Iterator[Shell]:
+    """A user's shell in an empty home."""
+    home = state_directory("shell")
+    home.mkdir(mode=0o755)
+    shell = Shell(testbed, home)
+    try:
+        yield shell
+    finally:
+        shell.end()
+        shutil.rmtree(home)

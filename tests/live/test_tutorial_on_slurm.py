@@ -2,104 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import shutil
-import signal
-import subprocess
 import sys
-import sysconfig
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from slurm_testbed import Testbed, TestbedFailed, identity, state_directory
+from user_shell import PATIENCE, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "docs"))
 
-from console import typed  # noqa: E402
+from console import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PATIENCE = 300.0
-PROGRAMS = (f"{sys.executable} -m mirage", "/usr/bin/python3 -m mirage")
-"""Other users may not be able to run this very Python; the system's is good where it is the same version."""
-
-
-class Shell:
-    """A user's shell on a testbed, in an empty home with a ``mirage`` that the user can run."""
-
-    def __init__(self, testbed: Testbed, home: Path) -> None:
-        self.testbed = testbed
-        self.user = testbed.users[0] if testbed.privileged else getpass.getuser()
-        self.home = home
-        self.environment = testbed.plain_environment(self.user) | {
-            "HOME": str(home),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        (home / "bin").mkdir()
-        self.environment["PATH"] = f"{home / 'bin'}:{self.environment['PATH']}"
-        self.processes: list[subprocess.Popen[str]] = []
-        for path in (home, home / "bin"):
-            shutil.chown(path, self.user)
-        self._find_program()
-
-    def type(self, command: str) -> str:
-        """What the command says; one that ends in ``&`` goes on."""
-        whole = command.replace("CHECKOUT", str(ROOT))
-        background = whole.endswith("&") and not whole.endswith("&&")
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {whole.removesuffix('&')}" if background else whole],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=self.environment,
-            cwd=self.home,
-            **identity(self.user),
-        )
-        if background:
-            self.processes.append(process)
-            return ""
-        said, _ = process.communicate(timeout=PATIENCE)
-        if process.returncode:
-            raise TestbedFailed(f"{command}: exit {process.returncode}: {said}")
-        return said
-
-    def says(self, command: str, words: str) -> bool:
-        try:
-            return words in self.type(command)
-        except TestbedFailed:
-            return False
-
-    def end(self) -> None:
-        for process in self.processes:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=PATIENCE)
-
-    def _find_program(self) -> None:
-        path = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
-        for program in PROGRAMS:
-            file = self.home / "bin" / "mirage"
-            file.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {program} "$@"\n')
-            file.chmod(0o755)
-            if self.says("mirage --version", "mirage"):
-                return
-        pytest.skip(f"{self.user} may run neither this Python nor a /usr/bin/python3 of the same version")
-
-
-@pytest.fixture
-def shell(testbed: Testbed) -> Iterator[Shell]:
-    home = state_directory("tutorial")
-    home.mkdir(mode=0o755)
-    shell = Shell(testbed, home)
-    try:
-        yield shell
-    finally:
-        shell.end()
-        shutil.rmtree(home)
+    from user_shell import Shell
 
 
 def test_on_a_real_slurm(shell: Shell) -> None:
