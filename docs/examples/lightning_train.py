@@ -41,6 +41,7 @@ def main():
     in_slurm = "SLURM_JOB_ID" in os.environ
     trainer = L.Trainer(
         max_epochs=int(os.environ.get("EPOCHS", "100")),
+        num_nodes=int(os.environ.get("SLURM_NNODES", "1")),
         plugins=[SLURMEnvironment(auto_requeue=False)] if in_slurm else [],  # Mirage submits the next link
         callbacks=[SaveAtWarning()],
     )
