@@ -25,7 +25,7 @@ APART = {
     "test_scenario": "long",
     "test_chaos_round": "long",
     "test_tutorial_on_slurm": "long",
-    "test_howto_on_slurm": "long",
+    "test_howto_on_slurm": "howto",
     "test_like_sbatch": "sbatch",
 }
 """Files whose tests have such a Slurm to themselves, as they take a third of the time each."""
