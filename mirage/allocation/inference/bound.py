@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.allocation.programmes import scipy_modules
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -167,14 +168,13 @@ def _price(seconds: Float64, moved: Float64, tilts: Float64, parts: Float64) -> 
 
 def _most_of(windows: _Windows, means: _Means) -> int:
     """Of the requests of one block."""
-    from scipy.optimize import linprog
-
+    optimize, _ = scipy_modules()
     rows, bounds = _programme(windows, means)
     requests, variables = len(windows.model), rows.shape[1]
     gain, most = np.zeros(variables), np.full(variables, np.inf)
     gain[:requests], most[:requests] = -1.0, 1.0
     limits = np.column_stack((np.zeros(variables), most))
-    found = linprog(gain, A_ub=rows, b_ub=bounds, bounds=limits, method="highs")
+    found = optimize.linprog(gain, A_ub=rows, b_ub=bounds, bounds=limits, method="highs")
     if found.status != 0:
         raise Unbounded(f"no bound on {requests} requests: {found.message}")
     return min(int(np.floor(-found.fun + _TOLERANCE)), requests)
@@ -185,26 +185,25 @@ def _programme(windows: _Windows, means: _Means) -> tuple[coo_array, Float64]:
 
     Variables: y [R]; what is taken of each of the means [J, P], and its sum by request [J, R], in slots.
     """
-    from scipy.sparse import block_array, coo_array, diags_array, eye_array, hstack, kron
-
+    _, sparse = scipy_modules()
     requests, places, at = len(windows.model), len(windows.slot), np.arange(len(windows.slot))
     count, ways, ones = len(means.limits), means.work.shape[1], np.ones(places)
-    of_request = coo_array((ones, (windows.request, at)), (requests, places))
-    of_slot = coo_array((ones, (windows.slot, at)), (int(windows.slot.max()) + 1, places))
-    open_for = coo_array((windows.seconds / windows.length, (at, windows.request)), (places, requests))
+    of_request = sparse.coo_array((ones, (windows.request, at)), (requests, places))
+    of_slot = sparse.coo_array((ones, (windows.slot, at)), (int(windows.slot.max()) + 1, places))
+    open_for = sparse.coo_array((windows.seconds / windows.length, (at, windows.request)), (places, requests))
     on_units = np.append(np.ones(means.kinds), np.zeros(count - means.kinds))[None]
-    each = eye_array(count)
-    work = [diags_array(means.work[windows.model, way]) for way in range(ways)]
+    each = sparse.eye_array(count)
+    work = [sparse.diags_array(means.work[windows.model, way]) for way in range(ways)]
     price = [
-        [diags_array(column * windows.length) for column in means.price[windows.model, way].T]
+        [sparse.diags_array(column * windows.length) for column in means.price[windows.model, way].T]
         for way in range(ways)
     ]
-    rows = block_array(
+    rows = sparse.block_array(
         [
-            [-open_for, kron(coo_array(on_units), eye_array(places)), None],
-            [None, kron(each, of_slot), None],
-            [None, -kron(each, of_request), eye_array(count * requests)],
-            *([work[way], None, -hstack(price[way])] for way in range(ways)),
+            [-open_for, sparse.kron(sparse.coo_array(on_units), sparse.eye_array(places)), None],
+            [None, sparse.kron(each, of_slot), None],
+            [None, -sparse.kron(each, of_request), sparse.eye_array(count * requests)],
+            *([work[way], None, -sparse.hstack(price[way])] for way in range(ways)),
         ]
     )
     slots = np.repeat(means.limits, of_slot.shape[0])

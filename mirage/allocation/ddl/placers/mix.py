@@ -12,6 +12,7 @@ import numpy as np
 from mirage.allocation.ddl.encode import NO_MIX, likenesses
 from mirage.allocation.ddl.kernel.layout import RATES, USUAL, Mix
 from mirage.allocation.ddl.kernel.placing_fragments import GRID
+from mirage.allocation.programmes import scipy_modules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,13 +74,12 @@ def cutting_prices(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
     The dual prices of Gilmore and Gomory's linear programme of the cutting-stock problem, its patterns found one
     after the other: no pattern of pieces is worth more than the device of which it is cut.
     """
-    from scipy.optimize import linprog
-
     if not len(sizes):
         return np.zeros(0)
+    optimize, _ = scipy_modules()
     patterns = np.diag(GRID // sizes)
     while True:
-        solved = linprog(-counts, A_ub=patterns, b_ub=np.ones(len(patterns)), method="highs")
+        solved = optimize.linprog(-counts, A_ub=patterns, b_ub=np.ones(len(patterns)), method="highs")
         prices = np.asarray(solved.x, dtype=np.float64)
         worth, last = best_cut(sizes, prices)
         if worth[GRID] <= 1.0 + 1e-9:

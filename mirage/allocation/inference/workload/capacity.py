@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.allocation.programmes import scipy_modules
+
 if TYPE_CHECKING:
     from mirage.domain.request import CostTable, Float64
     from mirage.domain.units import UnitSystem
@@ -24,9 +26,7 @@ def capacity(costs: CostTable, system: UnitSystem, mix: Float64) -> float:
     It is attained in the limit of long queues by a policy that runs pieces in these proportions, unless pieces are
     slowed by sharing while bandwidth is left over at other times. 0 where a model cannot be run at all.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array, hstack
-
+    optimize, sparse = scipy_modules()
     counts = np.bincount(system.kind, minlength=len(costs.kinds)).astype(np.float64)
     piece, kind = np.nonzero(~np.isnan(costs.seconds) & (counts > 0) & (_asked(costs, mix) > 0)[:, None])
     asked = np.flatnonzero(_asked(costs, mix) > 0)
@@ -35,20 +35,23 @@ def capacity(costs: CostTable, system: UnitSystem, mix: Float64) -> float:
     seconds, moved, many = costs.seconds[piece, kind], costs.dram_bytes[piece, kind], np.arange(len(piece))
     scale = float(_asked(costs, mix)[asked] @ np.nanmin(costs.seconds[asked], axis=1))  # keeps x of the order of 1
     share = _asked(costs, mix)[asked, None] / scale
-    run = coo_array((np.ones(len(piece)), (np.searchsorted(asked, piece), many)), (len(asked), len(piece)))
-    busy = coo_array((seconds, (kind, many)), (len(counts), len(piece)))
+    run = sparse.coo_array((np.ones(len(piece)), (np.searchsorted(asked, piece), many)), (len(asked), len(piece)))
+    busy = sparse.coo_array((seconds, (kind, many)), (len(counts), len(piece)))
     limits, bounds = [busy], [counts]
     if np.isfinite(system.bandwidth):
-        limits.append(coo_array((moved / system.bandwidth, (np.zeros_like(many), many)), (1, len(piece))))
+        limits.append(sparse.coo_array((moved / system.bandwidth, (np.zeros_like(many), many)), (1, len(piece))))
         bounds.append(np.ones(1))
-    below = hstack(
-        [coo_array(np.vstack([limit.toarray() for limit in limits])), coo_array((sum(map(len, bounds)), 1))]
+    below = sparse.hstack(
+        [
+            sparse.coo_array(np.vstack([limit.toarray() for limit in limits])),
+            sparse.coo_array((sum(map(len, bounds)), 1)),
+        ]
     )
-    found = linprog(
+    found = optimize.linprog(
         np.append(np.zeros(len(piece)), -1.0),
         A_ub=below,
         b_ub=np.concatenate(bounds),
-        A_eq=hstack([run, coo_array(-share)]),
+        A_eq=sparse.hstack([run, sparse.coo_array(-share)]),
         b_eq=np.zeros(len(asked)),
         method="highs",
     )
