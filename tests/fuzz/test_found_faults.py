@@ -54,6 +54,7 @@ FOUND = [
     ("configuration of a gateway", f"model = {DEEP}".encode()),
     ("scenario", f"load = {MANY_DIGITS}\n".encode()),
     ("tasks, mix", f"count = {MANY_DIGITS}\n".encode()),
+    ("tasks, mix of what was measured", b'count = 9999999999999999999999999999995\narrival = "bursts"\n'),
     ("journal of tasks", b'{"entry": []}\n'),
     ("frames", struct.pack("<IQ", len(DEEP), 0) + DEEP.encode()),
     ("gateway: frames of a worker", [{"say": "end", "number": math.inf}]),

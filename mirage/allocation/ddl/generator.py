@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.allocation.ddl.formats.table import task_table
+from mirage.domain.bounds import HIGHEST_FACTOR
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _arrivals(mix: Mix, rng: np.random.Generator, mean_gap: float) -> Float64:
 def _checks(mix: Mix) -> dict[str, bool]:
     return {
         "classes": bool(mix.classes) and all(_drawable(one) for one in mix.classes),
-        "count": mix.count >= 1,
+        "count": 1 <= mix.count <= HIGHEST_FACTOR,
         "median_s": 0 < mix.median_s < np.inf,
         "sigma": 0 <= mix.sigma < np.inf,
         "shortest_s": 0 < mix.shortest_s <= mix.longest_s,
@@ -144,7 +145,7 @@ def _checks(mix: Mix) -> dict[str, bool]:
         "load": 0 < mix.load < np.inf,
         "burst": 1 <= mix.burst < np.inf,
         "belief_sigma": 0 <= mix.belief_sigma < np.inf,
-        "tenants": mix.tenants >= 1,
+        "tenants": 1 <= mix.tenants <= HIGHEST_FACTOR,
         "slack": mix.slack is None or 0 <= mix.slack < np.inf,
         "restart_s": bool(np.isnan(mix.restart_s)) or 0 <= mix.restart_s < np.inf,
     }
