@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Job, JobId, Seconds
     from mirage.domain.link import Link
 
+_SIGNALS = 128
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 """Slurm's reason of a job whose dependency has failed."""
 
@@ -188,11 +189,19 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
 
 
 def waited_out(record: ChainRecord, link: Link) -> bool:
-    """Whether the ended ``link`` waited for the end of the one before until its own: its script never ran."""
+    """Whether the ended ``link`` waited for the end of the one before until its own: its script never ran.
+
+    Not where it left with an exit code, which only a script does: the end of the one before is then not known yet.
+    """
     last = before(record, link)
-    if not link.looks or not link.started or last is None:
+    if not link.looks or not link.started or last is None or _left_by_itself(link):
         return False
     return last.running or (last.final and last.end >= link.end)
+
+
+def _left_by_itself(link: Link) -> bool:
+    """Whether its shell exited, ended by no signal (which shells say as 128 and its number)."""
+    return link.job_state in (JobState.COMPLETED, JobState.FAILED) and link.exit_code <= _SIGNALS
 
 
 def in_vain(record: ChainRecord, link: Link) -> bool:

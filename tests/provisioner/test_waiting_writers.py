@@ -59,6 +59,18 @@ def test_cancelled_while_it_waits_the_chain_waits_for_its_owner() -> None:
 def test_link_that_does_not_look_has_worked(looks: bool) -> None:
     record = both_run()
     record = record.with_link(replace(record.links[1], looks=looks))
-    ended = after(record, LinkEnded(2, 100, 250, JobState.FAILED, 3), now=250)
+    ended = after(record, LinkEnded(2, 100, 250, JobState.FAILED, 138), now=250)
     assert ended.links[1].waited is looks
     assert ended.failures == (not looks)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "status", "failures"),
+    [(JobState.COMPLETED, 0, ChainStatus.DONE, 0), (JobState.FAILED, 3, ChainStatus.ACTIVE, 1)],
+)
+def test_exit_code_is_the_scripts_also_before_the_end_of_the_one_before_is_known(
+    state: JobState, code: int, status: ChainStatus, failures: int
+) -> None:
+    """As while accounting is away: the work that is done is not done again."""
+    ended = after(both_run(), LinkEnded(2, 100, 250, state, code), now=250)
+    assert (ended.links[1].waited, ended.status, ended.failures) == (False, status, failures)
