@@ -76,7 +76,7 @@ def a_run_that_was_requeued_counts_twice(patch: Patch) -> None:
 
 
 def a_cancelled_successor_is_submitted_again(patch: Patch) -> None:
-    patch.setattr(machine, "_cancelled_pending", lambda record, link: record)
+    patch.setattr(machine, "_cancelled_pending", lambda record, link, now: record)
 
 
 def a_limit_of_jobs_counts_as_permanent(patch: Patch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 from targets import TARGETS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fuzzing import Target
 
 LENGTH = 40_000
@@ -53,6 +56,15 @@ def lengthened(target: Target, piece: str) -> list[object]:
     half = len(text) // 2
     texts = [many, text + many, text[:half] + many + text[half:]]
     return [each if isinstance(right, str) else each.encode("latin-1") for each in texts]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_garbage_of_earlier_tests() -> Iterator[None]:
+    """A target that collects garbage is not charged for what this process has kept so far."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -31,7 +31,10 @@ def test_on_a_real_slurm(shell: Shell) -> None:
             step.check(shell.type(step.command))
     shown = shell.type("mirage chain show train")
     links = [line.split() for line in shown.partition("LINK ")[2].splitlines()[1:]]
-    assert [link[2] for link in links] in (["COMPLETED"] * 2, ["COMPLETED"] * 3), "a third one finds nothing to do"
+    states = [link[2] for link in links]
+    assert states[:2] == ["COMPLETED"] * 2
+    # A third one, submitted ahead, finds nothing to do or is cancelled before it starts.
+    assert states[2:] in ([], ["COMPLETED"], ["CANCELLED"])
     logs = "".join((shell.home / f"train-{link[1]}.log").read_text() for link in links)
     assert "link 1 goes on from step 0" in logs
     saved = int(logs.partition("saved at step ")[2].split()[0])
